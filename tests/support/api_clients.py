@@ -1,4 +1,4 @@
-"""The forge under test, through its two doors: `ask` for GraphQL, `api` for v3 (every answer held against its closed shape)."""
+"""Clients of the forge under test: `ask` for GraphQL, `api` for v3, which checks every response against its closed shape."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from tests.make import EXTERNAL_URL, token_of
 
 
 class Ask:
-    """`await ask(query, viewer, **variables)` runs text as a caller from outside would."""
+    """`await ask(query, viewer, **variables)` runs an operation as an external caller would."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -44,12 +44,12 @@ class Ask:
 
 
 PARSED_DOCUMENTS: DocumentCache[Any] = DocumentCache(in_use=10**9, new=10**9)
-"""What graphs of this process have read."""
+"""The operations that graphs of this process have parsed."""
 
 
 @pytest.fixture
 def graph(services: Services, request: pytest.FixtureRequest) -> Graph:
-    """It knows the texts that tests before have sent, unless its test changes what is allowed: reading one costs as much as running it."""
+    """A document cache shared by tests, unless a test changes limits: parsing an operation costs as much as running it."""
     graph = Graph(services)
     if "monkeypatch" not in request.fixturenames:
         graph._documents._cache = PARSED_DOCUMENTS
@@ -97,12 +97,12 @@ class Api:
 
 @cache
 def route_operations() -> OperationRegistry:
-    """The operations of the rows, prepared once a run instead of once a test."""
+    """The prepared operations of the routes, prepared once a run instead of once a test."""
     return OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare)
 
 
 class CurrentGraph:
-    """Stands for the graph of the test that runs now, so that the door before it is built once a run instead of once a test."""
+    """Delegates to the graph of the running test, so that the v3 application is created once a run instead of once a test."""
 
     graph: Graph | None = None
 
@@ -126,14 +126,14 @@ async def api(graph: Graph) -> AsyncIterator[Api]:
 
 @pytest.fixture
 async def legacy_api(graph: Graph) -> AsyncIterator[Api]:
-    """As `api`, under the profile for clients of the time."""
+    """As `api`, under the profile for legacy clients."""
     async with _open_api(graph, "gitlab-8.5") as api:
         yield api
 
 
 @pytest.fixture(params=["document", "gitlab-8.5"])
 def any_api(request: pytest.FixtureRequest, api: Api, legacy_api: Api) -> Api:
-    """Each of the two, for what holds under both profiles."""
+    """Each of the two, for what must hold under both profiles."""
     return api if request.param == "document" else legacy_api
 
 

@@ -1,6 +1,6 @@
-"""What there really is to be asked for: the values that made-up queries take for their arguments (tests/support/query_generator.py).
+"""Existing values for the arguments of generated queries (tests/support/query_generator.py).
 
-Ids and names are read from the tables, cursors are taken from the answers of whole lists.
+Ids and names are read from the tables, cursors from the results of whole lists.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from tests.support.edge_case_data import EdgeCaseData
 
 @dataclass(frozen=True)
 class ProjectArguments:
-    """A project, and what is in it."""
+    """A project and its contents."""
 
     path: str
     values: dict[str, Sequence[Any]]
@@ -30,7 +30,7 @@ class ProjectArguments:
 
 @dataclass
 class ArgumentPool:
-    """`cursors` by (Type.field, ordering), and of all lists of a type by (the type of the rows, ordering); `ids` by the type."""
+    """`cursors` by (Type.field, ordering), and for all lists of a type by (the type of the rows, ordering); `ids` by type."""
 
     projects: list[ProjectArguments]
     shared_values: dict[str, Sequence[Any]]
@@ -38,12 +38,12 @@ class ArgumentPool:
     cursors: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     def values_of_all_projects(self, name: str) -> list[Any]:
-        """What there is of that name in all projects."""
+        """The values of that name in all projects."""
         return [each for place in self.projects for each in place.values.get(name, ())]
 
 
 def ordering_key(order: dict[str, Any] | None) -> str:
-    """What an ordering comes to; "" is the list's own."""
+    """The name of an ordering; "" is the list's own."""
     if order is None:
         return ""
     leading = "first " if order.get("ciEnabledFirst") else ""
@@ -51,7 +51,7 @@ def ordering_key(order: dict[str, Any] | None) -> str:
 
 
 async def collect_arguments(town: EdgeCaseData, graph: Graph, *, cursors: bool = True) -> ArgumentPool:
-    """`graph` answers the lists whose cursors are taken, where they are wanted."""
+    """`graph` runs the queries that collect cursors, if they are required."""
     database = graph.services.database
     projects = [await _project_arguments(database, town, project) for project in town.projects]
     users = await _read(database, tables.User, "id", "username")
@@ -120,7 +120,7 @@ async def _project_arguments(database: Database, town: EdgeCaseData, project: ta
 
 
 async def _collect_cursors(drawn: ArgumentPool, town: EdgeCaseData, graph: Graph) -> None:
-    """Asks whole lists of several things of each type, in every order, as an administrator."""
+    """Queries whole lists of several objects of each type, in every order, as an administrator."""
     credential = token_of(town.viewers["admin"])
     for kind in list(graphql_schema.type_map.values()):
         if not isinstance(kind, GraphQLObjectType) or kind.name in ("Mutation", "Subscription"):

@@ -30,7 +30,7 @@ from storage.migrations import upgrade
 
 EXTERNAL_URL_VARIABLE = "FORGEFRONT_TEST_DATABASE_URL"
 ALL_DATABASES_VARIABLE = "FORGEFRONT_TEST_EVERYWHERE"
-"""Set, it runs every test on both databases."""
+"""If set, every test runs on both databases."""
 SINGLE_DATABASE_FOLDERS = ("tests/rest_v3/", "tests/ci_v1/")
 SERVER_SETTINGS = """
 fsync = off
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class PostgresServer:
-    """A PostgreSQL server: makes, empties and drops databases, from an event loop in a thread of its own."""
+    """A PostgreSQL server: creates, empties and drops databases, from an event loop in a thread of its own."""
 
     def __init__(self, url: str) -> None:
         self._url = make_url(url).set(drivername="postgresql")
@@ -67,7 +67,7 @@ class PostgresServer:
         return self._url_of(name).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
 
     def drop_database(self, url: str) -> None:
-        """Drops a database that `create` made, also from under whoever is still connected."""
+        """Drops a database that `create` created, even if connections are open."""
         name = make_url(url).database or ""
         if connection := self._connections.pop(name, None):
             self._run(connection.close())
@@ -75,14 +75,14 @@ class PostgresServer:
         self._created.remove(name)
 
     def reset_database(self, url: str) -> None:
-        """Deletes every row, restarts the ids, and ends connections that an earlier test left open; the settings are as at first."""
+        """Deletes every row, restarts the ids, and closes connections that an earlier test left open; restores the settings."""
         name = make_url(url).database or ""
         if not self._reset_statements:
             self._reset_statements = self._fetch(name, BUILD_RESET_STATEMENTS)
         self._execute(name, self._reset_statements)
 
     def save_settings(self, url: str) -> None:
-        """Remembers what `empty` puts back: the settings that a migration wrote."""
+        """Stores what `empty` restores: the settings that a migration inserted."""
         self._execute(make_url(url).database or "", SAVE_SETTINGS)
 
     def close(self) -> None:
@@ -124,13 +124,13 @@ SELECT 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
     || 'INSERT INTO settings SELECT * FROM kept.settings'
 """
 SAVE_SETTINGS = "CREATE SCHEMA kept; CREATE TABLE kept.settings AS TABLE settings"
-"""Remembers the one row that a new instance has."""
+"""Stores the one row of a new instance."""
 
 
 @contextmanager
 def temporary_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server that runs, in a temporary folder, until the end of the block."""
-    # A short path, since it becomes the path of a socket, and one of our own, since others' lock files may lie in /tmp.
+    """The URL of a PostgreSQL server in a temporary folder, which runs until the end of the block."""
+    # A short path, since it becomes the path of a socket, and a private one, since lock files of other users may be in /tmp.
     folder = Path(tempfile.mkdtemp(prefix="forgefront-pg-"))
     (folder / "python_PostgresServer").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -173,7 +173,7 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def migrated_postgresql(postgres: PostgresServer) -> str:
-    """The URL of the migrated PostgreSQL database that tests use in turn."""
+    """The URL of the migrated PostgreSQL database that tests use one after another."""
     url = postgres.create_database()
     upgrade(url)
     postgres.save_settings(url)
@@ -182,7 +182,7 @@ def migrated_postgresql(postgres: PostgresServer) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def dialect(request: pytest.FixtureRequest) -> str:
-    """The database of this test; a test that takes it, or a fixture built on it, runs once on each."""
+    """The database of this test. A test that uses it, or a fixture built on it, runs once on each."""
     dialect = str(request.param)
     version = sqlite3.sqlite_version
     if dialect == "postgresql":
@@ -193,7 +193,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database as a new instance has it: migrated, and without rows but the settings."""
+    """The URL of the database of a new instance: migrated, and without rows except the settings."""
     if dialect == "sqlite":
         path = tmp_path / "forge.db"
         shutil.copyfile(request.getfixturevalue("migrated_sqlite"), path)
@@ -205,7 +205,7 @@ def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """An open database as a new instance has it."""
+    """The open database of a new instance."""
     database = Database(database_url)
     share_compiled_statements(database)
     yield database
@@ -234,7 +234,7 @@ def share_compiled_statements(database: Database) -> None:
 
 @pytest.fixture
 def new_database(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """Makes databases of this test's own, each without any table; gives their URLs."""
+    """Creates separate databases for this test, without tables; returns their URLs."""
     numbers = count(1)
     if dialect == "sqlite":
         yield lambda: f"sqlite+aiosqlite:///{tmp_path}/new{next(numbers)}.db"
@@ -252,7 +252,7 @@ def new_database(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves one database to each test of the layers that only reshape, by its name: what stands below them is tried on both."""
+    """Selects one database for each test of the layers that only reshape, by its name: the layers below are tested on both."""
     if os.environ.get(ALL_DATABASES_VARIABLE):
         return
     selected = [item for item in items if not _is_deselected(item)]
@@ -281,7 +281,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """What a process of a divided run used counts for the whole."""
+    """Adds the databases that a process of a parallel run used to the report of the run."""
     node.config.stash[USED_DATABASES].update(getattr(node, "workeroutput", {}).get("databases", ()))
 
 

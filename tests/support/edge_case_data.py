@@ -1,6 +1,6 @@
-"""More than the story tells: projects of every kind, hidden ones among them, with ties, nulls and twins in what they hold.
+"""Data beyond the fixture week: projects of every kind, hidden ones among them, with ties, nulls and duplicates.
 
-What made-up queries are asked about (tests/support/query_generator.py): each kind of thing is there several times, below several parents.
+Generated queries run on it (tests/support/query_generator.py): each kind of object exists several times, below several parents.
 """
 
 from collections.abc import Iterable
@@ -29,12 +29,12 @@ from tests.make import DataFactory, ssh_key
 from tests.support.week_fixture import NOW, WeekData, at, create_week
 
 TIED_AT = at("24 12:00")
-"""When several things were made at once, so that only their ids tell them apart."""
+"""The creation time of several objects, which differ only in their ids."""
 
 
 @dataclass
 class EdgeCaseData:
-    """`viewers` by what they are to the project `acme/web`."""
+    """`viewers` by their role in the project `acme/web`."""
 
     week: WeekData
     viewers: dict[str, tables.User]
@@ -42,7 +42,7 @@ class EdgeCaseData:
 
 
 async def create_edge_cases(make: DataFactory, folder: Path) -> EdgeCaseData:
-    """Writes everything into the database of `make`."""
+    """Inserts everything into the database of `make`."""
     week = await create_week(make, folder)
     ann, bob = week.ann, week.bob
     cid, eve, blocked_user, root = (
@@ -189,7 +189,7 @@ class EdgeCaseWriter:
 
 
 async def _create_instance_rows(make: DataFactory, story: WeekData, people: list[tables.User]) -> None:
-    """What hangs on people and on the instance."""
+    """Inserts what belongs to users and to the instance."""
     hooks = [tables.Hook(url=f"https://hooks.invalid/{n}", tag_push_events=n == 1, disabled_at=NOW if n == 2 else None) for n in range(3)]
     event = tables.Event(name="project_create", payload={"b": 1, "a": ["ü", None, 1.5, True]}, created_at=TIED_AT)
     shared = tables.Runner(description="shared", token_digest="shared", shared=True, tags=["x"], contacted_at=NOW, name="r", version="1")

@@ -1,4 +1,4 @@
-"""Requests to `/graphql` that are made to take long, each within the limits or barely over them: what the loop-lag tests send."""
+"""Expensive requests to `/graphql`, each within the limits or slightly above them, for the loop-lag tests."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def request_body(query: str, **variables: Any) -> bytes:
 
 
 def nested_query(selection: str, size: int) -> str:
-    """A query whose lists in lists hold so many thousand rows, as many as there are."""
+    """A query whose nested lists contain this number of thousand rows, or as many as there are."""
     return f"{{ projects(first: {size}) {{ nodes {{ id {selection} }} }} }}"
 
 
@@ -64,4 +64,4 @@ EXPENSIVE_QUERIES: dict[str, bytes] = {
     ),
     "a long search": request_body("query ($s: String!) { projects(filter: {search: $s}) { nodes { id } } }", s="%_\\" * 200_000),
 }
-"""By what is bad about them."""
+"""By the reason for their cost."""

@@ -1,4 +1,4 @@
-"""Values that nobody means well with, and the watch that tells whether a refused call left something."""
+"""Hostile values, and a check that a rejected call changed nothing."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -49,7 +49,7 @@ FUZZ_NUMBERS = (
     "٣",
     "1_0",
 )
-"""As text; most of them are numbers of JSON too."""
+"""As strings; most of them are numbers of JSON too."""
 FUZZ_TIMESTAMPS = (
     "0000-00-00",
     "0001-01-01",
@@ -64,7 +64,7 @@ LONE_SURROGATE = "\ud800"
 
 
 class CommitCounter:
-    """Counts what a database is made to keep, by whomever: where nothing is committed, nothing is changed."""
+    """Counts the commits of a database, by any connection: without commits, nothing is changed."""
 
     def __init__(self, database: Database) -> None:
         self.count = 0
@@ -75,5 +75,5 @@ class CommitCounter:
 
 
 def half_for_dialect(values: Iterable[T], dialect: str) -> Iterator[T]:
-    """Every second one: what is dear to try is shared by the two databases, and SQLite, which minds less, gets half of the rest."""
+    """Half of the values: the expensive ones are split between the databases, and SQLite, which is less strict, gets half of the rest."""
     return islice(values, 0 if dialect == "sqlite" else 1, None, 2)

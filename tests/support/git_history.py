@@ -1,6 +1,6 @@
-"""Makes git histories of any size in seconds, for tests and benchmarks: a seeded stream for `git fast-import`.
+"""Creates git histories of any size in seconds, for tests and benchmarks: a seeded stream for `git fast-import`.
 
-Beside it, single commits of exact shape.
+It also creates single commits of an exact form.
 """
 
 import os
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FIRST_COMMIT_TIME = 1_400_000_000
-"""Commit time of the first commit, in seconds since 1970; each further one is 0 to 10 minutes younger."""
+"""Commit time of the first commit, in seconds since 1970; each later one is 0 to 10 minutes younger."""
 
 _LINES = [f"line of kind {kind}\n" for kind in range(40)]
 _PERSON = {
@@ -25,7 +25,7 @@ _PERSON = {
 
 @dataclass(frozen=True, slots=True)
 class GitHistory:
-    """What `make_history` made: a bare repository whose HEAD is `master`."""
+    """The result of `make_history`: a bare repository whose HEAD is `master`."""
 
     path: Path
     commits: int
@@ -43,10 +43,10 @@ def make_history(
     tags: int = 2,
     files: int = 50,
 ) -> GitHistory:
-    """A new bare repository at `path` with exactly `commits` commits, the same ids for the same arguments.
+    """Creates a bare repository at `path` with exactly `commits` commits, with the same ids for the same arguments.
 
-    About every `merges_every`-th commit of master merges a side branch of one to three commits (0: no merges). From four commits
-    on, the last two are the open branch `topic`. Tags `v1`, `v2`, … are spread over master; even ones are annotated.
+    About every `merges_every`-th commit of master merges a side branch of one to three commits (0: no merges). From four commits on, the
+    last two are the open branch `topic`. Tags `v1`, `v2`, … are spread over master; even ones are annotated.
     """
     subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(path)], check=True)
     stream = _FastImportStream(random.Random(seed), authors, files)
@@ -60,7 +60,7 @@ def make_history(
 
 
 def git(path: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> str:
-    """What `git arguments` prints in the folder `path`, without the last line end; fails the test when git fails."""
+    """The output of `git arguments` in the folder `path`, without the last line break; fails the test when git fails."""
     done = subprocess.run(
         ["git", *arguments],
         input=stdin,
@@ -74,12 +74,12 @@ def git(path: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, 
 
 
 def write_commit(path: Path, raw: bytes) -> str:
-    """Stores `raw` as a commit object, whatever it holds; gives its id."""
+    """Stores `raw` as a commit object, whatever it contains; returns its id."""
     return git(path, "hash-object", "-t", "commit", "-w", "--stdin", "--literally", stdin=raw)
 
 
 def commit_files(path: Path, files: dict[str | bytes, bytes | tuple[int, bytes]], *parents: str) -> str:
-    """A commit whose whole tree is `files`: contents, or a mode and contents (for 0o160000, the id of a commit)."""
+    """Creates a commit whose whole tree is `files`: contents, or a mode and contents (for 0o160000, the id of a commit)."""
     rows = []
     for name, content in files.items():
         mode, data = content if isinstance(content, tuple) else (0o100644, content)
@@ -96,9 +96,9 @@ def commit_files(path: Path, files: dict[str | bytes, bytes | tuple[int, bytes]]
 def commit_to_branch(
     path: Path, branch: str, files: dict[str, bytes | None], *, start: str | None = None, message: str = "A change"
 ) -> str:
-    """Adds a commit to a branch of the bare repository: `files` are written, or removed where None. Gives its id.
+    """Adds a commit to a branch of the bare repository: `files` are written, or removed where None. Returns its id.
 
-    A branch that is not there begins at `start`, the name of a branch, a tag or a commit.
+    A branch that does not exist starts at `start`, the name of a branch, a tag or a commit.
     """
     index = {"GIT_INDEX_FILE": str(path / f"index-{secrets.token_hex(4)}")}
     parent = git(path, "rev-parse", "--verify", "--end-of-options", f"refs/heads/{branch}" if start is None else start)
@@ -124,7 +124,7 @@ class _FastImportStream:
         self._count = 0
 
     def write(self, commits: int, merges_every: int, tags: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Fills `parts`; gives the names of the branches and tags."""
+        """Fills `parts`; returns the names of the branches and tags."""
         on_topic = 2 if commits >= 4 else 0
         end = commits - on_topic
         master = 0
@@ -154,7 +154,7 @@ class _FastImportStream:
         return ("master", "topic"), names
 
     def _commit(self, branch: str, parent: int, merged: int = 0, changes: list[bytes] | None = None) -> int:
-        """Writes a commit of one changed file; `changes` collects that of a side branch, and its merge takes them over."""
+        """Writes a commit of one changed file; `changes` collects those of a side branch, which its merge applies."""
         self._count += 1
         self._time += self._rng.randrange(600)
         number, person = self._count, self._rng.choice(self._people)

@@ -1,6 +1,6 @@
-"""Packs that nobody means well with: small to send, and large, slow or endless to read.
+"""Malicious packs: small to send, and large, slow or endless to read.
 
-Everything is made from a seed: `drawn` gives the same packs for the same seed, so that what fuzzing finds can be repeated.
+Everything is generated from a seed: `drawn` returns the same packs for the same seed, so that fuzzing can be repeated.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _IDENTITY = b"A U Thor <author@example.org> 1700000000 +0000"
 
 @dataclass(frozen=True, slots=True)
 class HostilePack:
-    """A pack, and the commit or tag in it that a push may name. `tip` None: the pack cannot be read, so nothing in it can be named."""
+    """A pack, and the commit or tag in it that a push may name. `tip` None: the pack is unreadable, so nothing in it can be named."""
 
     name: str
     data: bytes
@@ -31,20 +31,20 @@ class HostilePack:
 
 
 class PackWriter:
-    """Writes a pack entry by entry, whole objects and deltas, with no look at whether they make sense."""
+    """Writes a pack entry by entry, whole objects and deltas, without validation."""
 
     def __init__(self) -> None:
         self._body = bytearray()
         self._offsets: list[int] = []
 
     def add(self, kind: str, data: bytes, *, declared: int | None = None, level: int = 9) -> str:
-        """Adds an object and gives its id. `declared` is the size that its entry claims."""
+        """Adds an object and returns its id. `declared` is the size in its entry."""
         self._begin(_TYPES[kind], len(data) if declared is None else declared)
         self._body += zlib.compress(data, level)
         return object_id(kind, data)
 
     def add_zeros(self, size: int) -> None:
-        """Adds a blob of so many zeros, which are never all in memory."""
+        """Adds a blob of this number of zeros, which are never all in memory."""
         self._begin(_TYPES["blob"], size)
         packer = zlib.compressobj(9)
         for start in range(0, size, MEGABYTE):
@@ -52,14 +52,14 @@ class PackWriter:
         self._body += packer.flush()
 
     def add_delta(self, base: int, delta: bytes) -> int:
-        """Adds a delta of the entry number `base`, and gives its own number."""
+        """Adds a delta of the entry number `base`, and returns its own number."""
         offset = 12 + len(self._body)
         self._begin(_OFS_DELTA, len(delta))
         self._body += _distance(offset - self._offsets[base]) + zlib.compress(delta, 9)
         return len(self._offsets) - 1
 
     def add_offset_delta(self, distance: int, delta: bytes) -> None:
-        """Adds a delta whose base is said to begin `distance` bytes before it."""
+        """Adds a delta whose base offset points `distance` bytes back."""
         self._begin(_OFS_DELTA, len(delta))
         self._body += _distance(distance) + zlib.compress(delta, 9)
 
@@ -73,7 +73,7 @@ class PackWriter:
         return len(self._offsets) - 1
 
     def pack(self, *, claimed: int | None = None) -> bytes:
-        """The whole pack; `claimed` is the number of objects that its header tells of."""
+        """The whole pack; `claimed` is the number of objects in its header."""
         whole = b"PACK" + struct.pack(">II", 2, len(self._offsets) if claimed is None else claimed) + bytes(self._body)
         return whole + hashlib.sha1(whole).digest()
 
@@ -91,7 +91,7 @@ def object_id(kind: str, data: bytes) -> str:
 
 
 def copy_delta(source: int, pieces: list[tuple[int, int]], *, target: int | None = None) -> bytes:
-    """A delta of a base of `source` bytes that copies these pieces: offset and size of each. `target` is the size that it claims."""
+    """A delta of a base of `source` bytes that copies these pieces: offset and size of each. `target` is the size in its header."""
     delta = _varint(source) + _varint(sum(size for _, size in pieces) if target is None else target)
     for offset, size in pieces:
         flags, numbers = 128, b""
@@ -141,7 +141,7 @@ def delta_bomb(size: int = 2048 * MEGABYTE, count: int = 2) -> HostilePack:
 
 
 def doubling_chain(times: int = 31) -> HostilePack:
-    """Each delta says its base twice."""
+    """Each delta doubles its base."""
     pack = PackWriter()
     tip = _add_commit(pack)
     pack.add("blob", b"x")
@@ -154,7 +154,7 @@ def doubling_chain(times: int = 31) -> HostilePack:
 
 
 def shrunk_giant(size: int = 600 * MEGABYTE) -> HostilePack:
-    """A file of ten bytes, in the commit's tree, that is a delta of a huge one: who reads it unpacks both."""
+    """A file of ten bytes in the commit's tree that is a delta of a huge one: reading it unpacks both."""
     pack = PackWriter()
     small = bytes(10)
     tip = _add_commit(pack, pack.add("tree", b"100644 small\0" + bytes.fromhex(object_id("blob", small))))
@@ -164,13 +164,13 @@ def shrunk_giant(size: int = 600 * MEGABYTE) -> HostilePack:
 
 
 def deep_chain(depth: int = 20_000) -> HostilePack:
-    """A chain of deltas, one upon the other."""
+    """A chain of deltas."""
     pack = PackWriter()
     tip = _add_commit(pack)
     pack.add("blob", bytes(100))
     number = pack.last_index
     for step in range(depth):
-        # Each object has to be another one.
+        # Each object must differ.
         number = pack.add_delta(number, copy_delta(100 + step, [(0, 100 + step)], target=101 + step) + b"\1" + bytes([step % 250 + 1]))
     return HostilePack(f"a chain of {depth} deltas", pack.pack(), tip)
 
@@ -184,14 +184,14 @@ def zlib_bomb(size: int = 4096 * MEGABYTE) -> HostilePack:
 
 
 def many_objects(claimed: int = 2_000_000_000) -> HostilePack:
-    """One object, and a header that tells of billions."""
+    """One object, and a header with a count of billions."""
     pack = PackWriter()
     _add_commit(pack)
     return HostilePack(f"{claimed} objects claimed", pack.pack(claimed=claimed), None)
 
 
 def wide_tree(entries: int = 1_000_000) -> HostilePack:
-    """A directory of so many files, all the same one."""
+    """A directory of many files with the same content."""
     pack = PackWriter()
     blob = bytes.fromhex(pack.add("blob", b"x\n"))
     rows = b"".join(b"100644 %08d\0" % number + blob for number in range(entries))
@@ -200,7 +200,7 @@ def wide_tree(entries: int = 1_000_000) -> HostilePack:
 
 
 def deep_trees(levels: int = 20_000) -> HostilePack:
-    """Directories in directories."""
+    """Nested directories."""
     pack = PackWriter()
     tree = pack.add("tree", b"100644 x\0" + bytes.fromhex(pack.add("blob", b"x\n")))
     for _ in range(levels):
@@ -210,7 +210,7 @@ def deep_trees(levels: int = 20_000) -> HostilePack:
 
 
 def tree_bomb(levels: int = 12, width: int = 10) -> HostilePack:
-    """Directories that hold the same directory `width` times, so `width ** levels` files."""
+    """Directories that contain the same directory `width` times, so `width ** levels` files."""
     pack = PackWriter()
     tree = pack.add("tree", b"100644 x\0" + bytes.fromhex(pack.add("blob", b"x\n")))
     for _ in range(levels):
@@ -230,7 +230,7 @@ def tag_chain(length: int = 20_000) -> HostilePack:
 
 
 def many_parents(count: int = 20_000) -> HostilePack:
-    """A commit of so many parents."""
+    """A commit with this number of parents."""
     pack = PackWriter()
     tree = pack.add("tree", b"")
     parents = [_add_commit(pack, tree, message=f"Parent {number}") for number in range(count)]
@@ -239,14 +239,14 @@ def many_parents(count: int = 20_000) -> HostilePack:
 
 
 def false_sizes() -> HostilePack:
-    """An entry that claims to be larger than any address space, and holds a byte."""
+    """An entry that claims to be larger than any address space, and contains a byte."""
     pack = PackWriter()
     pack.add("blob", b"x", declared=2**62)
     return HostilePack("an entry that claims 2^62 bytes", pack.pack(), None)
 
 
 def false_delta() -> HostilePack:
-    """Deltas whose result is not of the size that they claim, and whose bases lie before the pack, in themselves or nowhere."""
+    """Deltas whose result does not have the size in their header, and whose bases are before the pack, themselves or missing."""
     pack = PackWriter()
     pack.add("blob", bytes(100))
     pack.add_delta(pack.last_index, copy_delta(100, [(50, 100)], target=2**40))
@@ -257,7 +257,7 @@ def false_delta() -> HostilePack:
 
 
 def mutate_pack(source: HostilePack, chance: random.Random) -> HostilePack:
-    """The pack with some bytes changed, cut or repeated; half of them with a checksum that fits."""
+    """The pack with some bytes changed, cut or repeated; half of them with a valid checksum."""
     data = bytearray(source.data[:-20])
     for _ in range(chance.randint(1, 8)):
         at = chance.randrange(len(data))
@@ -274,7 +274,7 @@ def mutate_pack(source: HostilePack, chance: random.Random) -> HostilePack:
 
 
 def random_pack(seed: int, *, max_bytes: int = 2048 * MEGABYTE) -> HostilePack:
-    """One hostile pack, the same for the same seed; no object of it claims to unpack to much more than `largest` bytes."""
+    """One hostile pack, the same for the same seed; no object claims to unpack to much more than `largest` bytes."""
     chance = random.Random(seed)
     size = chance.randint(1, max_bytes)
     kinds: tuple[Callable[[], HostilePack], ...] = (

@@ -1,5 +1,8 @@
-"""How long the event loop of a test is held at a time: the most CPU time that its thread took in one turn, so that a busy machine does not
-count. What else is ready, as the answer to a health check, waits for the end of the turn."""
+"""Measures how long the event loop of a test is blocked: the maximum CPU time of its thread in one iteration.
+
+CPU time is independent of other work on the machine. Everything else that is ready, such as the response to a health check, waits for the
+end of the iteration.
+"""
 
 import asyncio
 import gc
@@ -12,14 +15,14 @@ from typing import Any
 
 @dataclass
 class LoopLag:
-    """`milliseconds` is the longest turn so far. Of the garbage collector's time none counts: it looks through the heap of all tests."""
+    """`milliseconds` is the longest iteration so far, without garbage collection, which scans the heap of all tests."""
 
     milliseconds: float = 0.0
 
 
 @asynccontextmanager
 async def measure_loop_lag() -> AsyncIterator[LoopLag]:
-    """Measures the turns of the running loop."""
+    """Measures the iterations of the running loop."""
     loop: Any = asyncio.get_running_loop()
     lag, run_once = LoopLag(), type(loop)._run_once
     collection_started, collection_seconds = 0.0, 0.0
@@ -39,7 +42,7 @@ async def measure_loop_lag() -> AsyncIterator[LoopLag]:
 
     loop._run_once = measured_run_once
     gc.callbacks.append(collector)
-    # The turn in which this begins is not measured, and neither is the one in which it ends.
+    # The iterations in which the measurement begins and ends are excluded.
     await asyncio.sleep(0)
     try:
         yield lag

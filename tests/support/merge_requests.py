@@ -1,4 +1,4 @@
-"""Merge requests whose branches really are there, for tests of merging."""
+"""Merge requests whose branches exist, for tests of merging."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ COMMIT_TIME = 1_500_000_000
 
 
 def commit_text_files(repository: Repository, branch: str, files: dict[str, str], *, start: str = "master", message: str = "Change") -> str:
-    """A commit with these files (name → text) on a branch, which starts where `start` is if it is not there; gives its id."""
+    """Commits these files (name → content) to a branch, which is created from `start` if it does not exist; returns the commit's id."""
     handle = repository.handle
     tip = repository.find_ref(f"refs/heads/{branch}")
     parent = tip or repository.resolve(start)
@@ -43,7 +43,7 @@ class OpenMergeRequest:
 
 
 class MergeRequestFactory:
-    """`await merges.proposal("feature")` in the project, whose `master` is there."""
+    """`await merges.proposal("feature")` in the project, whose `master` exists."""
 
     def __init__(self, make: DataFactory, project: tables.Project, author: tables.User) -> None:
         self.make = make
@@ -71,7 +71,7 @@ class MergeRequestFactory:
         return await self.services.repositories.read(self.project.id, lambda repository: repository.find_ref(f"refs/heads/{branch}"))
 
     async def contains(self, oid: str, branch: str = "master") -> bool:
-        """Whether the branch holds the commit."""
+        """Whether the branch contains the commit."""
 
         def work(repository: Repository) -> bool:
             tip = repository.find_ref(f"refs/heads/{branch}")
@@ -92,6 +92,6 @@ class MergeRequestFactory:
 
 @asynccontextmanager
 async def acting(services: Services, user: tables.User) -> AsyncIterator[Context]:
-    """The context of an operation of the user's that may write."""
+    """The context of a write operation of the user."""
     async with session_for(services.database, writing=True) as session:
         yield Context(services, session, user, "test")

@@ -1,4 +1,4 @@
-"""Packages of npm that tests run: installed by `npm ci`, once for each content of a folder, into a cache of the user's."""
+"""npm packages that tests run: installed by `npm ci`, once for each content of a folder, into a cache of the user."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ NPM_INSTALL_COMMAND = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund
 
 
 def install_packages(folder: Path, purpose: str, seconds: float = 60.0) -> Path:
-    """A copy of the folder with what its lock file names; skips the test, saying NOT RUN, where npm is missing or cannot install it."""
+    """A copy of the folder with the packages of its lock file; skips the test with NOT RUN if npm is missing or fails."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip(f"NOT RUN: {purpose} (apt install nodejs npm)")
     contents = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
@@ -27,8 +27,8 @@ def install_packages(folder: Path, purpose: str, seconds: float = 60.0) -> Path:
         try:
             subprocess.run(NPM_INSTALL_COMMAND, cwd=making, check=True, capture_output=True, text=True, timeout=seconds)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"NOT RUN: {purpose} (npm could not install it: {error.stderr or error})")
-        # Another process of the same run may have been quicker.
+            pytest.skip(f"NOT RUN: {purpose} (npm failed: {error.stderr or error})")
+        # Another process of the same run may have been faster.
         if not installed.exists():
             Path(making).rename(installed)
     return installed

@@ -1,4 +1,4 @@
-"""Plans against graphql-core's own execution of the same schema: the same bytes, errors and paths, for one question after the other."""
+"""The oracle: compares plans with graphql-core's own execution of the same schema: bytes, errors and paths, one query after another."""
 
 import gc
 import traceback
@@ -42,7 +42,7 @@ from storage import tables
 from tests.make import token_of
 
 MAX_PRUNINGS = 4
-"""How often what failed is taken out of a question, and the rest asked again."""
+"""How often failed fields are removed from a query, and the rest run again."""
 
 
 OPERATION_SECONDS = 60.0
@@ -50,13 +50,13 @@ SHRINK_SECONDS = 30.0
 
 
 class FallbackCountingGraph(Graph):
-    """Counts the operations that graphql-core answered, and keeps what the last plan raised."""
+    """Counts the operations that graphql-core executed, and stores what the last plan raised."""
 
     fallback_count = 0
     last_error: BaseException | None = None
 
     def _find_plan(self, *given: Any) -> Any:
-        # A second time, where the first time it is run is not enough.
+        # A second time, if the first run is not enough.
         found = super()._find_plan(*given) or super()._find_plan(*given)
         return found and (_RecordingPlan(found[0], self), found[1])
 
@@ -79,12 +79,12 @@ class _RecordingPlan:
 
 
 class AnswersDiffer(AssertionError):
-    """The two answered differently."""
+    """The two results differ."""
 
 
 @dataclass
 class PlanOracle:
-    """`compared` counts the questions that were answered both ways: with rows, without any, and with errors."""
+    """`compared` counts the queries that were executed both ways: with rows, without rows, and with errors."""
 
     services: Services
     comparison_counts: Counter[str] = field(default_factory=Counter)
@@ -94,7 +94,7 @@ class PlanOracle:
         self.planned_graph = FallbackCountingGraph(self.services, planner=True)
 
     async def compare(self, prepared: PreparedOperation, variables: dict[str, Any], viewer: tables.User) -> OperationResult:
-        """graphql-core's answer. Raises Differs where a plan gives another one, or leaves one without errors to graphql-core."""
+        """graphql-core's result. Raises Differs when a plan's result differs, or when a plan without errors falls back to graphql-core."""
         token = token_of(viewer)
         reference = await self.reference_graph.run(prepared, variables, token, request_id="oracle", seconds=OPERATION_SECONDS)
         fallbacks_before, self.planned_graph.last_error = self.planned_graph.fallback_count, None
@@ -114,16 +114,16 @@ class PlanOracle:
 
 
 def count_files(outcome: OperationResult) -> int:
-    """How many files the answer names. What an error took away may have named others, or not, as it came up sooner or later."""
+    """The number of files that the result names. Files below an error may have been named or not, depending on timing."""
     answer = orjson.dumps(outcome.data).decode()
     return sum(f'"{handle}"' in answer for handle in outcome.files)
 
 
 def answers_equal(first: Any, second: Any) -> bool:
-    """Whether the answers are the same to the byte, but for the order of errors, which come up as their statements are answered.
+    """Whether the results are equal to the byte, except for the order of errors, which depends on timing.
 
-    Of several errors that take the same thing away, graphql-core tells those that came up before it was gone, which hangs on what was
-    loaded by then: there must be one in both.
+    When several errors null the same object, graphql-core reports those that were raised before, which depends on timing: there must be one
+    in both.
     """
     if "errors" not in first or "errors" not in second:
         return orjson.dumps(first) == orjson.dumps(second)
@@ -136,7 +136,7 @@ def answers_equal(first: Any, second: Any) -> bool:
 
 
 def _errors_by_null_path(result: Any) -> dict[tuple[Any, ...], set[tuple[tuple[Any, ...], str]]]:
-    """The errors, with their paths, by the place of the null that stands for them."""
+    """The errors with their paths, by the position of the null that replaces them."""
     found: dict[tuple[Any, ...], set[tuple[tuple[Any, ...], str]]] = {}
     for error in result["errors"]:
         path, null_path, data = tuple(error.get("path", ())), [], result.get("data")
@@ -151,7 +151,7 @@ def _errors_by_null_path(result: Any) -> dict[tuple[Any, ...], set[tuple[tuple[A
 
 
 def has_rows(data: Any) -> bool:
-    """Whether anything but nulls, empty lists and counts of nothing came."""
+    """Whether the result has more than nulls, empty lists and counts of zero."""
     if isinstance(data, dict):
         return any(has_rows(each) for key, each in data.items() if key != "__typename")
     if isinstance(data, list):
@@ -160,26 +160,25 @@ def has_rows(data: Any) -> bool:
 
 
 def require_valid(document: DocumentNode) -> DocumentNode:
-    """Raises GraphQLError for what the schema refuses."""
+    """Raises GraphQLError for what the schema rejects."""
     if errors := validate(graphql_schema, document, specified_rules, max_errors=1):
         raise errors[0]
     return document
 
 
 def prepare_document(document: DocumentNode) -> PreparedOperation:
-    """The one operation of a document that is known to be valid, which to find out takes longer than to run it."""
+    """The single operation of a valid document; validating takes longer than running it."""
     (operation,) = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     return make_prepared_operation(document, operation)
 
 
 def remove_fields(document: DocumentNode, keys: Collection[str]) -> DocumentNode | None:
-    """The document without the fields of these names in the answer, and without what is then empty or not used; None: nothing is left."""
+    """The document without the fields of these response names, and without what is then empty or unused; None: nothing is left."""
     return _filter_document(document, lambda node: not (isinstance(node, FieldNode) and (node.alias or node.name).value in keys))
 
 
 def _filter_document(document: DocumentNode, predicate: Callable[[Any], bool]) -> DocumentNode | None:
-    """The document with those of its parts that are to be kept, without selections that then hold nothing, fragments that nobody spreads
-    and variables that nobody takes; None: nothing is left."""
+    """The document reduced to the given parts, without empty selections, unused fragments and unused variables; None: nothing is left."""
     (operation,) = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
     definitions = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
     fragments: dict[str, FragmentDefinitionNode | None] = {}
@@ -243,7 +242,7 @@ def _collect_uses(node: Any, fragments: Mapping[str, Any], found: set[str]) -> N
 
 
 async def compare_pruned(oracle: PlanOracle, document: DocumentNode, variables: dict[str, Any], viewer: tables.User) -> None:
-    """Compares a question, and what is left of it without the fields that failed. Raises Differs, with the smallest that does."""
+    """Compares a query, and the rest of it without the fields that failed. Raises Differs, with the smallest query that differs."""
     for _ in range(MAX_PRUNINGS):
         operation = prepare_document(document)
         try:
@@ -262,7 +261,7 @@ async def compare_pruned(oracle: PlanOracle, document: DocumentNode, variables: 
 async def shrink_difference(
     oracle: PlanOracle, document: DocumentNode, variables: dict[str, Any], viewer: tables.User, error: AnswersDiffer
 ) -> AnswersDiffer:
-    """The same difference, of a question from which nothing can be taken, or from which nothing more was taken in time."""
+    """The same difference for a minimal query, or the smallest that was found in time."""
     until = monotonic() + SHRINK_SECONDS
     shorter = True
     while shorter and monotonic() < until:
@@ -289,7 +288,7 @@ def _declared_variables(variables: dict[str, Any], document: DocumentNode) -> di
 
 
 def _shrink_candidates(document: DocumentNode) -> Iterator[DocumentNode]:
-    """The document with one thing less, the largest things first; or with what a fragment holds in its place."""
+    """The document with one part less, the largest parts first; or with the contents of a fragment instead of it."""
     parts: list[Any] = []
 
     class NodeCollector(Visitor):

@@ -5,7 +5,7 @@ from typing import Any
 
 
 async def check_pages_both_ways(page: Callable[..., Awaitable[Any]], key: str, whole: list[Any]) -> None:
-    """Asks `page(first=…, after=…)` and `page(last=…, before=…)` through a list of which the nodes have these values of `key`."""
+    """Calls `page(first=…, after=…)` and `page(last=…, before=…)` through a list whose nodes have these values of `key`."""
     for size in (1, 2):
         seen: list[Any] = []
         cursor, more = None, True

@@ -1,9 +1,9 @@
-"""The permission matrix, as data: what each operation answers to each kind of caller, on a private project unless said.
+"""The permission matrix as data: the result of each operation for each kind of caller, on a private project by default.
 
     AN anonymous   OU outsider   GU guest   RE reporter   DE developer   MA master   OW owner   AD administrator   BL blocked
     PU the outsider again, on a public project (where the operation is about one)
 
-A row of v3 gives statuses, a mutation gives `ok` or the code of its error. A test fails for an operation without a row.
+A row of v3 has statuses, a mutation has `ok` or the code of its error. A test fails for an operation without a row.
 """
 
 ROLES = ("AN", "OU", "GU", "RE", "DE", "MA", "OW", "AD", "BL", "PU")
@@ -101,8 +101,7 @@ POST /groups/:id/members                                      401 404 403 403 40
 PUT /groups/:id/members/:user_id                              401 404 403 403 403 403 200 200 401 403
 DELETE /groups/:id/members/:user_id                           401 404 403 403 403 403 200 200 401 403
 """
-"""A key or an address of somebody else's in `/user/…` is not found, and deleting it
-answers 200 without an effect."""
+"""Another user's key or e-mail address in `/user/…` is not found, and deleting it returns 200 without an effect."""
 
 MUTATIONS = """
                      AN   OU        GU        RE        DE        MA        OW        AD BL   PU
@@ -179,15 +178,15 @@ protectBranch        401  not_found forbidden forbidden forbidden ok        ok  
 unprotectBranch      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
-"""The users of `updateUser` … `deleteEmail` are somebody else. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in,
-and anybody may open an account."""
+"""The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and
+anybody may create an account."""
 
 ANONYMOUS_V3_CALLS = {"POST /session"}
-"""Calls that need no credential, so that no caller differs from another."""
+"""Calls that need no credential, so that all callers are equal."""
 
 
 def parse_matrix(table: str) -> dict[str, dict[str, str]]:
-    """The operation → role → what it answers."""
+    """The operation → role → its result."""
     found = {}
     for line in table.strip().splitlines()[1:]:
         words = line.split()

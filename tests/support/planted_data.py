@@ -1,8 +1,8 @@
-"""A world in which every protected row holds a value of its own, and the table of who may read which.
+"""Data in which every protected row has a unique value, and the table of who may read which value.
 
-`plant` gives a word that stands nowhere else. Whatever an answer holds is looked through for these words (`World.leaks`), so a field
-that shows a row to a viewer who may not see it is found by whatever path it is reached. The table of rights is written down here, from
-the interface document and tests/support/permission_matrix.py, and does not ask the product's policy.
+`plant` returns a unique value. All results are searched for these values (`PlantedData.leaks`), so a field that shows a row to a viewer who may
+not see it is found on any path. The table of rights is written down here, from the interface document and
+tests/support/permission_matrix.py, independently of the product's policy.
 """
 
 import re
@@ -33,8 +33,8 @@ TRACKING_FEATURES = ("issues_enabled", "merge_requests_enabled")
 
 @dataclass(frozen=True)
 class ReadRight:
-    """Who may read something of a project: members from `least` on; with `shared`, whoever sees an internal or public project, where
-    `switch` is on; nobody where all `features` are off."""
+    """Who may read something of a project: members from `least` on; with `shared`, everyone who sees an internal or public project, if
+    `switch` is on; no one if all `features` are off."""
 
     min_level: AccessLevel
     includes_public: bool = True
@@ -57,24 +57,24 @@ READ_RIGHTS = {
     "runner": ReadRight(AccessLevel.MASTER, includes_public=False),
 }
 SHARED_RIGHTS = {"proposed": ("code", "merge request")}
-"""What is read by several rights: who sees a merge request sees its commits and its changes, whoever may read code."""
+"""Values that several rights allow to read: who sees a merge request sees its commits and changes, as does anyone who may read code."""
 
 
 @dataclass
 class PlantedData:
-    """`viewers` by what they are: a guest and a reporter are members of all projects, the outsider and the forker of none but the
-    forker's own fork. `build` is one that a runner has, and `build_token` what it calls with."""
+    """`viewers` by role: a guest and a reporter are members of all projects, the outsider and the forker of none but the forker's own fork.
+    `build` is one that a runner has, and `build_token` its token."""
 
     make: DataFactory
     viewers: dict[str, tables.User]
     projects: dict[str, tables.Project] = field(default_factory=dict)
     words: dict[str, tuple[str, Callable[[tables.User], bool]]] = field(default_factory=dict)
-    """Each planted word → what it is, and who may read it."""
+    """Each planted value → what it is, and who may read it."""
     levels: dict[tuple[int, int], AccessLevel] = field(default_factory=dict)
     """(user id, project id) → the level there."""
     build: tables.Build | None = None
     build_words: set[str] = field(default_factory=set)
-    """The words that the token of the build may read."""
+    """The values that the token of the build may read."""
 
     def plant(self, what: str, may_read: Callable[[tables.User], bool]) -> str:
         word = f"zq{len(self.words):04d}qz"
@@ -82,9 +82,9 @@ class PlantedData:
         return word
 
     def plant_for(self, project: tables.Project, noun: str, what: str = "") -> str:
-        """A word for something of a project, read by those who have the right of the noun there, or one of its rights."""
+        """A value for something of a project, readable with the right for the noun there, or one of its rights."""
         nouns = SHARED_RIGHTS.get(noun, (noun,))
-        # What a fork proposes to a public project is read there by everybody.
+        # What a fork proposes to a public project is readable there by everybody.
         proposed = noun == "proposed" and project.forked_from_id is not None
         what = f"{noun} {what} of {project.name}"
         return self.plant(what, lambda viewer: proposed or any(self.may_read(viewer, each, project) for each in nouns))
@@ -99,9 +99,9 @@ class PlantedData:
         return is_shared and (right.switch is None or bool(getattr(project, right.switch)))
 
     async def change_hidden(self, viewer: tables.User) -> None:
-        """Changes what this viewer may not read, and what no word stands for: states, numbers, and how many there are of a kind.
+        """Changes to what this viewer may not read, and for which there is no unique value: states, numbers, and counts.
 
-        What checks come to as a whole is no secret of builds: it is left as it is for a viewer who may see checks.
+        The combined state of checks is not protected with builds: it stays visible to a viewer who may see checks.
         """
         make, owner = self.make, self.viewers["owner"]
         statements: list[tuple[str, int]] = []
@@ -148,7 +148,7 @@ class PlantedData:
             await session.commit()
 
     def leaks(self, answer: str, viewer: tables.User | None) -> list[str]:
-        """What an answer holds that this viewer, or None for the token of the build, may not read."""
+        """The values in a response that this viewer, or None for the token of the build, may not read."""
         found = sorted(set(PLANTED_WORD.findall(answer)))
         if viewer is None:
             return [self.words[word][0] for word in found if word not in self.build_words]
@@ -156,7 +156,7 @@ class PlantedData:
 
 
 async def create_planted_data(make: DataFactory, folder: Path) -> PlantedData:
-    """Writes everything into the database of `make`."""
+    """Inserts everything into the database of `make`."""
     viewers = {name: await make.user(name) for name in ("owner", "guest", "reporter", "outsider", "forker", "stranger")}
     viewers["admin"] = await make.admin()
     world = PlantedData(make, viewers)
@@ -173,7 +173,7 @@ async def create_planted_data(make: DataFactory, folder: Path) -> PlantedData:
         "archived": {"archived": True},
     }
     for number, (name, columns) in enumerate(kinds.items()):
-        # A group says by its own name that there is something in it.
+        # The name of a group reveals that it is not empty.
         group = await make.group(path=f"group{number}", name="G")
         project = await _plant_project(world, folder / f"{number}.git", name, members, group=group, **columns)
         group.name, group.description = (
@@ -302,10 +302,10 @@ async def _commit_id(world: PlantedData, project: tables.Project, name: str) -> 
 
 
 async def _plant_fork_merge_request(world: PlantedData) -> None:
-    """The private fork proposes its branch to the open project: what it says there is read there, the fork's checks are not."""
+    """The private fork proposes its branch to the open project: its text is readable there, the fork's checks are not."""
     target, fork = world.projects["open"], world.projects["private fork"]
     head, repositories = await _commit_id(world, fork, "topic"), world.make.services.repositories
-    # Only the proposed commit stands on a branch of the target's.
+    # Only the proposed commit is on a branch of the target's.
     await repositories.read(target.id, lambda repository: merge_preview.fetch_commit(repository, repositories.path_of(fork.id), head))
     row = await world.make.merge_request(
         target, author=world.viewers["forker"], title=world.plant_for(target, "merge request", "of a fork"), source_project_id=fork.id,
@@ -347,7 +347,7 @@ async def _plant_running_build(world: PlantedData) -> None:
     build.token_digest, build.lease_until = digest_token(BUILD_TOKEN_FORMAT.format(build.id)), NOW.replace(year=2100)
     await make.save(build)
     world.build = build
-    # What it builds, and the project whose code it fetches.
+    # The build, and the project whose code it fetches.
     code = {word for word, (what, _) in world.words.items() if what in ("code message of private", "code author of private")}
     named = {word for word, (what, _) in world.words.items() if what.startswith("project ") and what.endswith(" of private")}
     named |= {word for word, (what, _) in world.words.items() if what == "build pipeline of private"}

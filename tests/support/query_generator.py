@@ -1,6 +1,7 @@
-"""Makes queries up: any fields of the schema with any arguments, most of them such that rows are found. The same seed makes the same query.
+"""Generates random queries: any fields of the schema with any arguments, most of them such that rows are found. The same seed generates the
+same query.
 
-What is drawn for arguments is there (tests/support/arguments.py), and belongs to the project that is asked about; now and then it is not.
+Values of arguments usually exist (tests/support/arguments.py), and belong to the queried project.
 """
 
 import random
@@ -26,9 +27,9 @@ from tests.support.arguments import ArgumentPool, ProjectArguments, ordering_key
 
 MAX_DEPTH = 9
 MAX_FIELDS = 35
-"""At most so many in one query, or little more."""
+"""Approximate maximum of fields in one query."""
 EXCLUDED_FIELDS = {"rateLimit", "serverInfo", "job", "jobArtifact"}
-"""Root fields whose answer differs from call to call, or that runners alone may ask for."""
+"""Root fields whose result differs from call to call, or that only runners may query."""
 ROOT_WEIGHTS = {
     "project": 30,
     "projects": 8,
@@ -41,15 +42,15 @@ ROOT_WEIGHTS = {
     "user": 3,
     "users": 2,
 }
-"""How often a root field is asked for; once where it is not named."""
+"""The weight of a root field; 1 if it is not named."""
 RARE_FIELDS = {
     "commits", "compare", "tree", "blob", "diff", "changes", "trace", "history", "timeline", "health", "buildStats", "mergeRequestStats",
     "flakyBuilds",
     "sshKeys", "emails", "hook", "ciConfig", "artifact", "runners", "leadTime", "viewerCan", "upload",
 }  # fmt: skip
-"""What costs much beside the rows that it gives, or is seldom allowed."""
+"""Fields that cost much beside the rows they return, or are seldom allowed."""
 SINGLE_ARGUMENT_FIELDS = {"Project.issue", "Project.mergeRequest", "Project.label", "Project.milestone", "Query.user"}
-"""Fields that take one of their arguments."""
+"""Fields that require one of their arguments."""
 ARGUMENT_SOURCES = {
     "Query.project.path": "paths", "Query.group.path": "groups", "Query.user.databaseId": "user ids", "Query.user.username": "usernames",
     "Query.sshKeys.userId": "user ids", "Query.emails.userId": "user ids", "Query.hook.databaseId": "hook ids",
@@ -81,7 +82,7 @@ ARGUMENT_SOURCES = {
     "PipelineFilter.ref": "branches",
     "PipelineFilter.sha": "shas",
 }  # fmt: skip
-"""Of what an argument is drawn (`Drawn.everywhere`, or `Place.things` of the project at hand)."""
+"""The pool from which an argument is drawn (`Drawn.everywhere`, or `Place.things` of the current project)."""
 FIXED_VALUES: dict[str, Sequence[Any]] = {
     "search": ("e", "o", "ü", "%", "words", "a_"), "timezone": ("UTC", "Europe/Helsinki"), "content": ("a:\n  script: b", ":"),
     "first": (1, 2, 2, 3, 5, 20, 100),
@@ -114,7 +115,7 @@ class QueryGenerator:
     _reusable_fragments: dict[str, list[str]] = field(default_factory=dict)
     """Fragments that may be spread again, by their type."""
     _unaliased: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """What fields without an alias are, so that one name is one thing wherever it stands."""
+    """The definitions of fields without an alias, so that one name always has one meaning."""
 
     def query(self, seed: int) -> tuple[str, dict[str, Any]]:
         """A query and its variables."""
@@ -125,7 +126,7 @@ class QueryGenerator:
         return self._operation("query", [self._field(root, each, 1) for each in chosen]), self._values
 
     def mutation(self, seed: int, name: str, input_value: Any) -> tuple[str, dict[str, Any]]:
-        """A mutation that takes this as its input, with a selection of what it gives; and its variables."""
+        """A mutation that takes this as its input, with a selection of its payload; and its variables."""
         self._begin(seed)
         root: Any = self.schema.mutation_type
         found = root.fields[name]
@@ -156,7 +157,7 @@ class QueryGenerator:
         return self._random.random() < share
 
     def _pick(self, names: list[str], weights: list[float], number: int) -> list[str]:
-        """So many of them, each once."""
+        """A sample of this size, without duplicates."""
         chosen: list[str] = []
         while names and len(chosen) < number:
             (name,) = self._random.choices(names, weights)
@@ -188,14 +189,14 @@ class QueryGenerator:
                 return ""
             whole = f"{key}{arguments}{self._directive()} {{ {inner} }}"
             if self._draw(0.06) and (more := self._selection(kind, depth + 1)):
-                # The same field twice, which is one field with both selections.
+                # The same field twice, which merges both selections.
                 whole += f" {key}{arguments}{self._directive()} {{ {more} }}"
             return whole
         finally:
             self._project = before
 
     def _response_key(self, name: str, arguments: str, kind: Any) -> str:
-        """The name, after an alias unless that name is the same field wherever it stands without one."""
+        """The name, after an alias unless the name always refers to the same field."""
         self._count += 1
         if self._draw(0.6) and self._unaliased.setdefault(name, (arguments, str(kind))) == (arguments, str(kind)):
             return name
@@ -255,7 +256,7 @@ class QueryGenerator:
         return 2.0 if "first" in found.args else 1.5
 
     def _wrap_in_fragments(self, kind: Any, parts: list[str]) -> str:
-        """The parts as they are, or some of them in fragments."""
+        """The parts unchanged, or with some of them in fragments."""
         if not self._draw(0.22):
             return " ".join(parts)
         cut = self._random.randint(0, len(parts) - 1)
@@ -314,7 +315,7 @@ class QueryGenerator:
         return not isinstance(argument.type, GraphQLNonNull) and self._draw(0.015)
 
     def _omitted_argument(self, argument: Any) -> str:
-        """A null, or a variable that nobody gave."""
+        """A null, or a variable that is not set."""
         return "null" if self._draw(0.4) else self._variable(str(argument.type), _MISSING)
 
     def _page(self) -> Sequence[str]:
@@ -337,7 +338,7 @@ class QueryGenerator:
             return None
         if isinstance(kind, GraphQLList):
             if self._draw(0.04):
-                # One value stands for a list of it.
+                # One value is coerced to a list.
                 return self._value(argument_path, name, kind.of_type, depth)
             number = self._random.choice((0, 1, 1, 1, 2, 2, 3) if name != "ids" else (1, 2, 4, 8))
             return [self._value(argument_path, name, kind.of_type, depth) for _ in range(number)]
@@ -383,7 +384,7 @@ class QueryGenerator:
         return self._write_value(value, argument.type, argument.default is not None)
 
     def _write_value(self, value: Any, kind: Any, has_default: bool) -> str:
-        """The value, or part of it, as a literal or by way of a variable."""
+        """The value, or part of it, as a literal or as a variable."""
         if self._draw(0.2) and not (value is None and isinstance(kind, GraphQLNonNull)):
             return self._by_variable(value, kind, has_default)
         inner = kind.of_type if isinstance(kind, GraphQLNonNull) else kind
@@ -420,11 +421,11 @@ _MISSING: Any = object()
 
 
 class _EnumValue(str):
-    """A word that is written without quotes."""
+    """An enum value, written without quotes."""
 
 
 def graphql_literal(value: Any) -> str:
-    """The value as GraphQL writes it."""
+    """The value in GraphQL syntax."""
     if isinstance(value, _EnumValue):
         return str.__str__(value)
     if isinstance(value, dict):

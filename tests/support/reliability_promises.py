@@ -12,7 +12,7 @@ import pytest
 
 COUNT_SHARE = float(os.environ.get("FORGEFRONT_RELIABILITY") or 0)
 SEEDS = [int(seed) for seed in os.environ.get("FORGEFRONT_SEEDS", "1,2,3").split(",")]
-"""What random moments of kills are drawn from."""
+"""The seed of the random times of kills."""
 
 PROMISES = {
     "R1": "50 SIGKILLs under 8 writers, 3 seeds: 0 acknowledged writes lost, 0 doubled, 0 half-written",
@@ -37,11 +37,11 @@ PROMISES = {
     "R27": "at most 220 MiB after 5,000 distinct random queries with filters of any size",
 }
 FIGURES = pytest.StashKey[list[tuple[str, str, str]]]()
-"""(promise, database or parameters of the test, what was measured)."""
+"""(promise, database or parameters of the test, measured value)."""
 
 
 def promise(*names: str, always: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Marks a test that shows these promises, run by `scripts/check --reliability` alone; with `always` also by the suite."""
+    """Marks a test of these promises, run only by `scripts/check --reliability`; with `always` also by the suite."""
 
     def mark(test: Callable[..., Any]) -> Callable[..., Any]:
         assert set(names) <= PROMISES.keys()
@@ -53,13 +53,13 @@ def promise(*names: str, always: bool = False) -> Callable[[Callable[..., Any]],
 
 
 def scaled_count(count: int, min_count: int = 1) -> int:
-    """The share of a promised count that this run is for."""
+    """The fraction of a promised count that this run covers."""
     return max(min_count, round(count * COUNT_SHARE))
 
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """`figure("p99 40 ms")` puts a line into the table at the end of the run, beside the promise of the test."""
+    """`figure("p99 40 ms")` adds a line to the table at the end of the run, beside the promise of the test."""
     figures = request.config.stash.setdefault(FIGURES, [])
     names = [str(mark.kwargs["name"]) for mark in request.node.iter_markers("promise")]
     callspec = getattr(request.node, "callspec", None)

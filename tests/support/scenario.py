@@ -1,4 +1,4 @@
-"""A world in which every operation has something to be done to, and lawful calls of each: what tests over whole tables share."""
+"""Data on which every operation can act, and valid calls of each, for tests over whole tables."""
 
 import re
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ LEVELS = {
 
 @dataclass
 class Scenario:
-    """A private and a public project of one group, with a member of each level, and somebody else who wrote what is in them."""
+    """A private and a public project of one group, with a member of each level, and another user who wrote their contents."""
 
     make: DataFactory
     users: dict[str, tables.User | None]
@@ -51,7 +51,7 @@ class Scenario:
         )
 
     async def create_target(self, name: str, role: str, call: str) -> Any:
-        """Something for this call alone, so that no caller meets what the one before left."""
+        """A new object for this call, so that no call sees the effects of another."""
         make, project = self.make, self.project(role)
         match name:
             case "project":
@@ -100,7 +100,7 @@ class Scenario:
                 await make.save(email)
                 return email
             case "hook":
-                # An inner address, which is refused before anything is sent.
+                # An internal address, which is rejected before anything is sent.
                 hook = tables.Hook(url="http://127.0.0.1:9/")
                 await make.save(hook)
                 return hook
@@ -129,7 +129,7 @@ async def create_scenario(make: DataFactory) -> Scenario:
 
 
 async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, str, dict[str, Any]]:
-    """The method, the path, and the parameters of a lawful call."""
+    """The method, the path, and the parameters of a valid call."""
     method, path = call.split(" ")
     number = next(world.numbers)
     parameters: dict[str, Any] = {}
@@ -203,13 +203,13 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
 
 
 async def registration_token(make: DataFactory, project_id: int) -> str:
-    """A token with which runners are registered for the project."""
+    """A registration token of the project."""
     async with make.services.database.read_session() as session:
         return await runner_registration.get_token(Context(make.services, session, None, "test"), project_id)
 
 
 async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[str, Any]:
-    """The input of a lawful call of a mutation."""
+    """The input of a valid call of a mutation."""
     number = next(world.numbers)
     make, project, group = world.make, world.project(role), world.group_of(role)
     path, group_path = str(project.id), str(group.id)

@@ -1,4 +1,4 @@
-"""`forgefront serve` as a process that a test loads, kills and starts again."""
+"""`forgefront serve` as a process that tests load, kill and restart."""
 
 import asyncio
 import json
@@ -21,12 +21,12 @@ from tests.make import DataFactory, token_of
 
 READY = "Ctrl-C stops it.\n"
 CLIENT_SECONDS = 30.0
-"""A request without an answer by then is one that hangs."""
+"""A request without a response after this time counts as hanging."""
 
 
 @dataclass
 class ServerProcess:
-    """A running server. `seconds` is what it took to answer, from the start of its process."""
+    """A running server. `seconds` is the time from the start of its process to its first response."""
 
     process: subprocess.Popen[str]
     url: str
@@ -38,7 +38,7 @@ class ServerProcess:
         self.process.wait()
 
     async def stop(self) -> tuple[int, float]:
-        """SIGTERM; the exit code, and the seconds until then."""
+        """Sends SIGTERM; returns the exit code, and the seconds until then."""
         started = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(self.process.wait, 30)
@@ -97,7 +97,7 @@ def run_server(folder: Path, database_url: str, log: Path | None = None, *, port
 
 @dataclass
 class WriteLog:
-    """What writers were answered: the number (`iid`) of each acknowledged title and when, seconds by request, and the other answers."""
+    """The responses to writers: the number (`iid`) of each acknowledged title and its time, seconds by request, and other responses."""
 
     iids: dict[str, int] = field(default_factory=dict)
     acknowledged_at: dict[str, float] = field(default_factory=dict)
@@ -113,12 +113,12 @@ class WriteLog:
         return sorted(self.seconds)[int(len(self.seconds) * part)] if self.seconds else 0.0
 
     async def create_issue(self, client: httpx.AsyncClient, project_id: int, user: tables.User, title: str) -> bool:
-        """Opens an issue with two labels, once; whether there was an answer."""
+        """Creates an issue with two labels, once; returns whether there was a response."""
         body = {"title": title, "labels": f"all,{user.username}"}
         return await self._post(client, f"/projects/{project_id}/issues", user, body, title, "iid")
 
     async def create_note(self, client: httpx.AsyncClient, issue: tables.Issue, user: tables.User, body: str) -> bool:
-        """Writes a note, whose id is kept as its number, once; whether there was an answer."""
+        """Creates a note, whose id is recorded as its number, once; returns whether there was a response."""
         return await self._post(client, f"/projects/{issue.project_id}/issues/{issue.id}/notes", user, {"body": body}, body, "id")
 
     async def _post(self, client: httpx.AsyncClient, path: str, user: tables.User, body: Any, title: str, number: str) -> bool:
@@ -138,13 +138,13 @@ class WriteLog:
 
 
 async def create_writers(make: DataFactory, number: int) -> tuple[tables.Project, list[tables.User]]:
-    """A project and those who may write into it."""
+    """A project and the users who may write into it."""
     users = [await make.user() for _ in range(number)]
     return await make.project(members=[(user, tables.AccessLevel.MASTER) for user in users]), users
 
 
 async def run_for_each(users: list[tables.User], work: Callable[[tables.User], Awaitable[None]]) -> None:
-    """Runs `work` for every user, at once."""
+    """Runs `work` for every user concurrently."""
     async with asyncio.TaskGroup() as group:
         for user in users:
             group.create_task(work(user))  # type: ignore[arg-type]

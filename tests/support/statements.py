@@ -10,25 +10,25 @@ from sqlalchemy import Engine, event
 from storage.database.engine import Database
 
 TRANSACTION_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
-"""Not counted: SQLite sends them as statements, PostgreSQL's driver by itself, and the number shall be the same on both."""
+"""Not counted: SQLite receives them as statements, PostgreSQL's driver sends them itself, and the number must be the same on both."""
 AUTHENTICATION_JOIN = "JOIN tokens ON"
 """Not counted either: token lookups are cached (`graph/operations/token_cache.py`), so the first of two equal operations would have one
 more."""
 
 
 requires_planner = pytest.mark.skipif(os.environ.get("FORGEFRONT_PLANNER") == "off", reason="without plans there are more statements")
-"""Of a test that says how many statements a planned operation takes."""
+"""Marks a test that states how many statements a planned operation takes."""
 
 
 class StatementRecorder:
-    """Records what one engine executes. A statement run with many rows at once counts once, as the database sees it."""
+    """Records what one engine executes. A statement with many rows counts once, as the database sees it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     @contextmanager
     def record(self) -> Iterator[list[str]]:
-        """Gives a list that grows with each statement run inside."""
+        """Returns a list that grows with each statement executed inside."""
         seen: list[str] = []
 
         def record(connection: object, cursor: object, statement: str, *_: object) -> None:
@@ -43,7 +43,7 @@ class StatementRecorder:
 
     @contextmanager
     def assert_at_most(self, limit: int) -> Iterator[list[str]]:
-        """Fails, showing the statements, when more than `limit` were run inside."""
+        """Fails, showing the statements, when more than `limit` were executed inside."""
         with self.record() as seen:
             yield seen
         if len(seen) > limit:

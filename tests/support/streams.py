@@ -1,4 +1,4 @@
-"""Streams of a subscription, as the doors open them."""
+"""Streams of a subscription, over SSE and WebSocket."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ async def subscribed(graph: Graph, viewer: tables.User, query: str, **variables:
 
 
 async def rejection_code(graph: Graph, viewer: tables.User | None, query: str, **variables: Any) -> str:
-    """The code with which no stream begins."""
+    """The code with which opening a stream fails."""
     outcome = await open_stream(graph, viewer, query, **variables)
     assert isinstance(outcome, OperationResult)
     return str(outcome.errors[0].code)

@@ -1,4 +1,4 @@
-"""Receivers of hooks on loopback, as quick, slow or wrong as a test wants."""
+"""Webhook receivers on loopback, fast, slow or faulty as the test requires."""
 
 import asyncio
 import ssl
@@ -21,9 +21,9 @@ class ReceivedRequest:
 
 
 class WebhookReceiver:
-    """`async with Receiver() as receiver:` answers every request with `status`; not at all while `silent`.
+    """`async with Receiver() as receiver:` responds to every request with `status`; not at all while `silent`.
 
-    `requests` are those that arrived whole; `connected` counts the open connections, `most_connected` their highest number.
+    `requests` are those that arrived completely; `connected` counts the open connections, `most_connected` their maximum.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class WebhookReceiver:
             await self._arrived.wait_for(lambda: self.connected == 0)
 
     async def wait_for_requests(self, number: int, seconds: float = 10.0) -> list[ReceivedRequest]:
-        """Waits for so many requests."""
+        """Waits for this number of requests."""
         async with asyncio.timeout(seconds), self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= number)
         return self.requests

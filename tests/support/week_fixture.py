@@ -1,4 +1,4 @@
-"""A week of one project, told in rows: what the dashboard questions are asked about.
+"""A week of one project as rows: the data of the dashboard queries' tests.
 
     master   m1 -- m2 ------------- m3 -- m4 -- m5 -- m6 -- m7
                    |\\             /  |         /      |\\
@@ -7,8 +7,8 @@
     stable         |\\ -- s1 -- sm -- s2
     backport (!5)     b1 -----/
 
-The first parent of a merge is what it was merged into. All instants are of March 2016 in UTC; on Sunday the 27th at 01:00 the clocks
-of Helsinki went from 03:00 to 04:00. NOW is Monday the 28th at 13:00.
+The first parent of a merge is the branch that was merged into. All timestamps are of March 2016 in UTC; on Sunday the 27th at 01:00 the
+clocks of Helsinki went from 03:00 to 04:00. NOW is Monday the 28th at 13:00.
 """
 
 import subprocess
@@ -88,7 +88,7 @@ class WeekData:
 
 
 def create_repository(path: Path) -> dict[str, str]:
-    """A bare repository with COMMITS; gives their ids by name."""
+    """Creates a bare repository with COMMITS; returns their ids by name."""
     subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(path)], check=True)
     marks = {row[0]: number for number, row in enumerate(COMMITS, 1)}
     parts = []
@@ -110,7 +110,7 @@ def create_repository(path: Path) -> dict[str, str]:
 
 
 async def create_week(make: DataFactory, folder: Path) -> WeekData:
-    """Writes everything into the database of `make`."""
+    """Inserts everything into the database of `make`."""
     ann, bob = await make.user("ann"), await make.user("bob")
     group = await make.group(owner=ann, path="acme", name="Acme")
     oids = create_repository(folder)
@@ -129,7 +129,7 @@ async def create_week(make: DataFactory, folder: Path) -> WeekData:
 async def _create_branch_moves(make: DataFactory, story: WeekData) -> None:
     if not hasattr(tables, "BranchMove"):
         return
-    """As if each commit had been pushed alone, in the moment in which it was made."""
+    """As if each commit had been pushed separately, at the time at which it was made."""
     async with make.services.database.write_session() as session:
         await session.execute(delete(tables.BranchMove))
         await session.commit()
