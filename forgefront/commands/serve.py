@@ -66,10 +66,10 @@ def _create_greeting(created: Demo | None, existing: demo_builder.ExistingDemo |
     def greet(config: Config) -> None:
         base = config.base_url
         lines = [
-            f"Forgefront answers at {base}",
+            f"Forgefront is running at {base}",
             f"  pages     {base}/  (open it in a browser, and sign in with a token)",
-            f"  GraphQL   {base}/graphql  (to try out at {base}/-/graphiql, described at {base}/-/reference)",
-            f"  REST v3   {base}/api/v3  (described at {base}/api/v3/docs)",
+            f"  GraphQL   {base}/graphql  (editor at {base}/-/graphiql, reference at {base}/-/reference)",
+            f"  REST v3   {base}/api/v3  (reference at {base}/api/v3/docs)",
             *_format_ssh_lines(config),
             f"  data      {config.data}",
         ]

@@ -56,13 +56,13 @@ def describe_query(
 def render_index(entries: Iterable[Mapping[str, Any]]) -> str:
     """The list as a page."""
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Questions</title>'
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Named queries</title>'
         '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
         "<style>body{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}table{border-collapse:collapse}"
         "td,th{text-align:left;vertical-align:top;padding:.1rem 1rem .1rem 0}code{overflow-wrap:anywhere}</style>"
-        "<main><h1>Questions</h1><p>Each answers at <code>/q/NAME.json</code> and <code>/q/NAME.csv</code>. Programs send the private token"
-        " in the header <code>PRIVATE-TOKEN</code>; spreadsheets send it as the password, with any user name. <code>list</code> chooses the"
-        " list of a CSV answer.</p>" + "".join(_render_section(entry) for entry in entries) + "</main>"
+        "<main><h1>Named queries</h1><p>Each is served at <code>/q/NAME.json</code> and <code>/q/NAME.csv</code>. Programs send the private token"
+        " in the header <code>PRIVATE-TOKEN</code>; spreadsheets send it as the password, with any user name. <code>list</code> selects the"
+        " list of a CSV response.</p>" + "".join(_render_section(entry) for entry in entries) + "</main>"
     )
 
 

@@ -85,9 +85,9 @@ class FileDownloadEndpoint(Endpoint):
 
 
 def parse_range(range_header: bytes | None, size: int) -> tuple[int, int] | None:
-    """Where the one range begins that a Range header asks for, and its length; a length of 0 is beyond the end (416).
+    """The offset and the length of the range that a Range header requests; length 0 means beyond the end (416).
 
-    None stands for the whole: without a header, for one that cannot be read, and for several ranges.
+    None stands for the whole file: without a header, with an invalid one, and with several ranges.
 
     >>> parse_range(b"bytes=2-5", 10), parse_range(b"bytes=-3", 10), parse_range(b"bytes=8-", 10), parse_range(b"bytes=10-", 10)
     ((2, 4), (7, 3), (8, 2), (10, 0))

@@ -1,6 +1,6 @@
 """Malicious packs: small to send, and large, slow or endless to read.
 
-Everything is generated from a seed: `drawn` returns the same packs for the same seed, so that fuzzing can be repeated.
+Everything is generated from a seed: `random_pack` returns the same pack for the same seed, so that fuzzing can be repeated.
 """
 
 import hashlib

@@ -183,7 +183,7 @@ class _SectionRenderer:
         if not uses:
             return ""
         links = ", ".join(f'<a href="#{each}">{each}</a>' for each in uses)
-        return f"<details class=given><summary>Used in {len(uses)} place{'s' if len(uses) > 1 else ''}</summary><p>{links}</p></details>"
+        return f"<details class=given><summary>Used {len(uses)} time{'s' if len(uses) > 1 else ''}</summary><p>{links}</p></details>"
 
 
 def _iterate_fields(document: DocumentNode) -> Iterator[tuple[str, FieldDefinitionNode | InputValueDefinitionNode]]:

@@ -273,7 +273,7 @@ class TestUploads:
         (healthy.data / "uploads" / ".incoming-x").touch()
         report = healthy.json("check")
         assert report["ok"]
-        (note,) = (note for note in report["notes"] if "no upload has it" in note)
+        (note,) = (note for note in report["notes"] if "it belongs to no upload" in note)
         assert note.startswith(f"{stray.with_name('e' * 32)} and 1 others: ")
 
 

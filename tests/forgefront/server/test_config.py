@@ -66,7 +66,7 @@ class TestInvalidSettings:
     def test_unknown_key_in_the_file_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "forgefront.toml").write_text('prot = 80\nextrenal_url = "http://x"\nzzz = 1\n')
         text = config_errors(data=tmp_path)
-        assert "unknown key prot; is it port?" in text
+        assert "unknown key prot; did you mean port?" in text
         assert "unknown key extrenal_url; is it external_url?" in text
         assert "unknown key zzz" in text
         assert str(tmp_path / "forgefront.toml") in text
@@ -81,7 +81,7 @@ class TestInvalidSettings:
 
     def test_a_file_cannot_move_the_folder_it_lies_in(self, tmp_path: Path) -> None:
         (tmp_path / "forgefront.toml").write_text('data = "/elsewhere"\n')
-        assert "data cannot stand" in config_errors(data=tmp_path)
+        assert "data cannot be set" in config_errors(data=tmp_path)
 
     def test_error_names_the_source_of_the_value(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "forgefront.toml").write_text('log_format = "xml"\n')
