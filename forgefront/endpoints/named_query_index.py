@@ -60,7 +60,8 @@ def render_index(entries: Iterable[Mapping[str, Any]]) -> str:
         '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
         "<style>body{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}table{border-collapse:collapse}"
         "td,th{text-align:left;vertical-align:top;padding:.1rem 1rem .1rem 0}code{overflow-wrap:anywhere}</style>"
-        "<main><h1>Named queries</h1><p>Each is served at <code>/q/NAME.json</code> and <code>/q/NAME.csv</code>. Programs send the private token"
+        "<main><h1>Named queries</h1><p>Each is served at <code>/q/NAME.json</code> and <code>/q/NAME.csv</code>."
+        " Programs send the private token"
         " in the header <code>PRIVATE-TOKEN</code>; spreadsheets send it as the password, with any user name. <code>list</code> selects the"
         " list of a CSV response.</p>" + "".join(_render_section(entry) for entry in entries) + "</main>"
     )

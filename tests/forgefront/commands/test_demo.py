@@ -258,7 +258,7 @@ class TestDataFolder:
         before = {path: path.stat().st_mtime_ns for path in cli.data.rglob("*")}
         result = cli("demo", "--repository", source, code=1)
         assert "is not empty" in result.stderr
-        assert "nothing was changed" in result.stderr
+        assert "Nothing was changed" in result.stderr
         assert {path: path.stat().st_mtime_ns for path in cli.data.rglob("*")} == before
 
     def test_rejects_a_folder_with_a_stray_file(self, tmp_path: Path, source: Path) -> None:

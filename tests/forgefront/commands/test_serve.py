@@ -102,7 +102,7 @@ def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None
     started = time.monotonic()
     with start_serve(data, "--demo", "--repository", source) as (process, output):
         assert time.monotonic() - started < 20
-        assert "The data are kept." in output
+        assert "The data are from an earlier run." in output
         assert not any(token in output for token in tokens)
         assert re.search(r"\$\(.*admin token show dev --data '.*the data'\)", output)
         token = CommandRunner(data)("admin", "token", "show", "dev").stdout.strip()
@@ -143,7 +143,7 @@ def test_checkout_without_a_history(commits: str, tmp_path: Path, isolated_envir
     monkeypatch.setattr("forgefront.commands.demo.CHECKOUT_FOLDER", tmp_path / "checkout")
     monkeypatch.setattr("forgefront.server.http_server.run", lambda config, on_ready: on_ready(config))
     result = CommandRunner(tmp_path / "data")("serve", "--demo")
-    assert "the demo's project is empty. To see a history: --repository PATH, with a new --data." in result.stderr
+    assert "the demo's project is empty. To show a history: --repository PATH, with a new --data." in result.stderr
     assert "Three commands to try" in result.stdout
 
 
