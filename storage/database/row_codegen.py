@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from storage.database.code_scope import Scope
 from storage.database.readers import Values
 from storage.database.text_budget import TextColumns
 
@@ -46,19 +47,18 @@ def compile_row_factory(
     """Compiles the row factory of a statement. `processors` are the converters of the driver's values, by index."""
     if all(part.table is None for part in entities) and not processors:
         return RowFactory(_to_tuples, lambda found, build: _to_tuples(found), text_columns)
-    scope: dict[str, Any] = {"new": object.__new__, **{f"p{place}": processor for place, processor in processors.items()}}
+    scope = Scope()
+    new, names = scope.bind(object.__new__), {index: scope.bind(processor) for index, processor in processors.items()}
     plain_body, session_body, results = [], [], []
     for number, entity in enumerate(entities):
         if entity.table is None:
-            results.append(_value_expression(entity.start_index, processors))
+            results.append(_value_expression(entity.start_index, names))
             continue
-        columns = ", ".join(
-            f"{key!r}: {_value_expression(entity.start_index + place, processors)}" for place, key in enumerate(entity.keys)
-        )
-        scope[f"t{number}"] = entity.table
+        columns = ", ".join(f"{key!r}: {_value_expression(entity.start_index + place, names)}" for place, key in enumerate(entity.keys))
+        table = scope.bind(entity.table)
         null_check = f"if v[{entity.identity_index}] is None: r{number} = None"
-        plain_body += [null_check, f"else: r{number} = new(t{number}); r{number}.__dict__.update({{{columns}}})"]
-        session_body += [null_check, f"else: r{number} = build(t{number}, {{{columns}}})"]
+        plain_body += [null_check, f"else: r{number} = {new}({table}); r{number}.__dict__.update({{{columns}}})"]
+        session_body += [null_check, f"else: r{number} = build({table}, {{{columns}}})"]
         results.append(f"r{number}")
     return RowFactory(
         _compile_function("plain", ("found",), [*plain_body, f"rows.append(({', '.join(results)},))"], scope),
@@ -71,21 +71,12 @@ def _to_tuples(rows: Sequence[Values]) -> Rows:
     return [*map(tuple, rows)]
 
 
-def _value_expression(index: int, processors: Mapping[int, Processor]) -> str:
-    return f"p{index}(v[{index}])" if index in processors else f"v[{index}]"
+def _value_expression(index: int, processor_names: Mapping[int, str]) -> str:
+    return f"{processor_names[index]}(v[{index}])" if index in processor_names else f"v[{index}]"
 
 
-def _compile_function(name: str, parameters: Sequence[str], body: Sequence[str], scope: dict[str, Any]) -> Any:
-    lines = "\n        ".join(body)
-    return run_source(
-        f"def {name}({', '.join(parameters)}):\n    rows = []\n    for v in found:\n        {lines}\n    return rows\n", scope
-    ).pop(name)
-
-
-def run_source(source: str, scope: dict[str, Any]) -> dict[str, Any]:
-    """Executes generated source and returns its scope. Callers pop the function from the scope, so that no reference cycle remains."""
-    exec(compile(source, "<row_codegen>", "exec"), scope)  # noqa: S102 - see above
-    return scope
+def _compile_function(name: str, parameters: Sequence[str], body: Sequence[str], scope: Scope) -> Any:
+    return scope.define(name, parameters, ["rows = []", "for v in found:", *(f"    {line}" for line in body), "return rows"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +95,12 @@ ParameterBinder = Callable[[Mapping[str, Any]], list[Any]]
 
 def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[str, Any]) -> ParameterBinder:
     """Compiles a binder for these parameters. The values in `constants` are the same at each call."""
-    scope: dict[str, Any] = {}
+    scope = Scope()
     expressions = []
-    for number, each in enumerate(parameters):
+    for each in parameters:
         if each.name in constants and each.item is None:
             value = constants[each.name]
-            scope[f"f{number}"] = value if each.processor is None else each.processor(value)
-            expressions.append(f"f{number}")
+            expressions.append(scope.bind(value if each.processor is None else each.processor(value)))
             continue
         expression = f"g[{each.name!r}]"
         if each.item is not None:
@@ -118,7 +108,6 @@ def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[str,
         if each.column is not None:
             expression += f"[{each.column}]"
         if each.processor is not None:
-            scope[f"p{number}"] = each.processor
-            expression = f"p{number}({expression})"
+            expression = f"{scope.bind(each.processor)}({expression})"
         expressions.append(expression)
-    return run_source(f"def bind(g):\n    return [{', '.join(expressions)}]\n", scope).pop("bind")  # type: ignore[no-any-return]
+    return scope.define("bind", ["g"], [f"return [{', '.join(expressions)}]"])  # type: ignore[no-any-return]

@@ -13,6 +13,7 @@ from sqlalchemy import BigInteger
 from graph.operations.output_format import OutputFormat
 from graph.operations.row_executor import serializer_of
 from graph.planner.errors import PlanBailout
+from storage.database.code_scope import Scope
 
 PLAIN_TYPES: Mapping[str, type] = {"String": str, "GitOid": str, "Int": int, "Boolean": bool}
 """Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
@@ -43,47 +44,46 @@ class DerivedField:
 
 
 def compile_serializer(parts: Sequence[LeafField | DerivedField | tuple[str, Any]]) -> ObjectSerializer:
-    """`parts` are in the order of the answer; the (key, value) pairs are of what is the same for all, or filled in later.
+    """The function that makes the answers of objects, in the order of `parts`. A pair is a response key and a value of all objects.
 
-    Rows keep their columns in their `__dict__`, where they are read past the mapping's machinery; whatever is not found there is read
-    by its name. Names in the generated text are numbers and attributes of ours; what callers wrote stands beside it as values.
+    Rows keep their columns in their `__dict__`, where the quick function reads them; what is not found there the slow one reads as an
+    attribute.
     """
-    scope: dict[str, Any] = {"PlanBailout": PlanBailout, "require_non_null": require_non_null}
+    scope = Scope()
     quick, slow = [], []
-    for number, part in enumerate(parts):
+    for part in parts:
         if isinstance(part, LeafField):
-            scope |= {f"k{number}": part.key, f"s{number}": leaf_serializer(part.kind, part.is_non_null, part.form)}
-            quick.append(f"k{number}: {_attribute_expression(number, part)}")
-            slow.append(f"k{number}: s{number}(o.{part.attribute})")
+            key, serialize = scope.bind(part.key), scope.bind(leaf_serializer(part.kind, part.is_non_null, part.form))
+            quick.append(f"{key}: {_attribute_expression(part, serialize)}")
+            slow.append(f"{key}: {serialize}(o.{part.attribute})")
         elif isinstance(part, DerivedField):
-            scope |= {f"k{number}": part.key, f"m{number}": part.derive}
+            key, derive = scope.bind(part.key), scope.bind(part.derive)
             for expressions, each in ((quick, "d[{!r}]"), (slow, "o.{}")):
-                expression = f"m{number}({', '.join(map(each.format, part.attributes))})"
-                expressions.append(f"k{number}: {f'require_non_null({expression})' if part.is_non_null else expression}")
+                expression = f"{derive}({', '.join(map(each.format, part.attributes))})"
+                expressions.append(f"{key}: {f'{scope.bind(require_non_null)}({expression})' if part.is_non_null else expression}")
         else:
-            scope |= {f"k{number}": part[0], f"v{number}": part[1]}
-            quick.append(f"k{number}: v{number}")
-            slow.append(f"k{number}: v{number}")
-    source = f"""
-def slow(objects):
-    return [{{{", ".join(slow)}}} for o in objects]
+            constant = f"{scope.bind(part[0])}: {scope.bind(part[1])}"
+            quick.append(constant)
+            slow.append(constant)
+    serialize_slowly: ObjectSerializer = scope.define("slow", ["objects"], [f"return [{{{', '.join(slow)}}} for o in objects]"])
+    if not any(isinstance(part, LeafField | DerivedField) for part in parts):
+        return serialize_slowly
+    errors, fallback = scope.bind((AttributeError, KeyError, PlanBailout)), scope.bind(serialize_slowly)
+    body = [
+        "try:",
+        f"    return [{{{', '.join(quick)}}} for o in objects for d in (o.__dict__,)]",
+        f"except {errors}:",
+        f"    return {fallback}(objects)",
+    ]
+    return scope.define("serialize", ["objects"], body)  # type: ignore[no-any-return]
 
-def fill(objects):
-    try:
-        return [{{{", ".join(quick)}}} for o in objects for d in (o.__dict__,)]
-    except (AttributeError, KeyError, PlanBailout):
-        return slow(objects)
-"""
-    exec(compile(source, "<plan>", "exec"), scope)  # noqa: S102 - the text is made of numbers and attribute names of ours alone
-    return scope["fill" if any(isinstance(part, LeafField | DerivedField) for part in parts) else "slow"]  # type: ignore[no-any-return]
 
-
-def _attribute_expression(number: int, leaf: LeafField) -> str:
+def _attribute_expression(leaf: LeafField, serialize: str) -> str:
     value = f"d[{leaf.attribute!r}]"
     if not leaf.is_plain:
-        return f"s{number}({value})"
-    # What its column gives is what the answer has, or null.
-    return f"s{number}(None) if (v := {value}) is None else v" if leaf.is_non_null else value
+        return f"{serialize}({value})"
+    # The column's value is that of the answer, or null.
+    return f"{serialize}(None) if (v := {value}) is None else v" if leaf.is_non_null else value
 
 
 def require_non_null(value: Any) -> Any:

@@ -313,7 +313,7 @@ class TestManyDocuments:
             gc.collect()
             everything = gc.get_objects()
             plans = sum(isinstance(each, OperationPlan) for each in everything)
-            code = sum(isinstance(each, FunctionType) and each.__code__.co_filename in ("<plan>", "<row_codegen>") for each in everything)
+            code = sum(isinstance(each, FunctionType) and each.__code__.co_filename == "<generated>" for each in everything)
             return plans, code, len(services.database.statement_cache._selects)
 
         for number in range(9):
