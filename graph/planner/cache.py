@@ -1,4 +1,4 @@
-"""Keeps the plans of operations: made when an operation is run again, and dropped with it."""
+"""Caches the plans of operations: compiled when an operation runs again, and dropped with it."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -17,13 +17,13 @@ from graph.schema import schema
 from storage.caches import CacheBounds, LruCache
 
 MAX_PLANS_PER_OPERATION = 16
-"""Of one operation, whose directives take variables; for further values graphql-core answers."""
+"""For one operation whose directives take variables; graphql-core executes it for further values."""
 PLAN_CACHE_BOUNDS = CacheBounds("plans", max_entries=300, max_bytes=12 * 2**20)
-"""Of operations sent as texts: those that were run last."""
+"""Operations that callers sent as strings: those that ran last."""
 PREPARED_PLAN_CACHE_BOUNDS = CacheBounds("prepared plans", max_entries=2_000, max_bytes=32 * 2**20)
-"""Of operations that were prepared at the start."""
+"""Operations that were prepared at the start."""
 MIN_RUNS_TO_PLAN = 2
-"""An operation sent as a text is planned when it is run for the second time: most of those that somebody tries out never are."""
+"""An operation that a caller sent is planned when it runs the second time, because most are sent once."""
 
 
 class PlanCache:
@@ -41,7 +41,7 @@ class PlanCache:
         self._variables: OperationVariables | Literal[False] | None = None
 
     def find(self, variables: Mapping[str, Any], dialect: Dialect, fixed: StaticSettings) -> tuple[OperationPlan, Any] | None:
-        """The plan for these variables, and the variables as it takes them; None: graphql-core is to answer."""
+        """The plan for these variables, and the coerced variables; None: graphql-core executes the operation."""
         tried = self._prepared.is_ad_hoc
         if tried:
             self._run_count += 1
@@ -64,7 +64,7 @@ class PlanCache:
         return None if plan is None else (plan, values)
 
     def clear(self) -> None:
-        """Forgets the plans; they are made again when they are wanted."""
+        """Drops the plans; they are compiled again when they are needed."""
         self._plans.clear()
 
     def coerce(self, variables: Mapping[str, Any]) -> VariableValues | None:
@@ -114,13 +114,13 @@ _TEXT_PLAN_SIZES, _PREPARED_PLAN_SIZES = (
 
 
 def _remove_collected(cache_key: "ref[PlanCache]") -> None:
-    """They go with their texts."""
+    """Drops the entries of an operation that is no longer used."""
     _TEXT_PLAN_SIZES.pop(cache_key)
     _PREPARED_PLAN_SIZES.pop(cache_key)
 
 
 def plan_cache_of(prepared: PreparedOperation) -> PlanCache | None:
-    """Where its plans are kept; None for what is never planned."""
+    """The plans of an operation; None for one that is never planned."""
     if prepared.kind != "query" and (prepared.kind != "mutation" or prepared.root_field is None):
         return None
     found = prepared.cache.get("plans")
@@ -132,7 +132,7 @@ def plan_cache_of(prepared: PreparedOperation) -> PlanCache | None:
 
 
 def _directive_variables(prepared: PreparedOperation) -> set[str]:
-    """The variables that directives take."""
+    """The variables that directives use."""
     found: set[str] = set()
 
     def walk(selections: Any) -> None:

@@ -1,7 +1,7 @@
-"""Mutations in plans: the resolver runs once, and what it gave is kept for graphql-core.
+"""Mutations in plans: the resolver runs once, and its result is replayed to graphql-core.
 
-Where a plan cannot go on, graphql-core answers the whole operation anew. A change must not be made anew, so its field is then given the
-payload, or the error, that its resolver has given already; all else, such as what the payload selects, is read again.
+Where a plan bails out, graphql-core executes the whole operation again. A change must not happen twice, so the mutation's field then
+gets the payload, or the error, of the first run; everything else, such as the fields of the payload, is read again.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from graph.operations.row_executor import is_awaitable
 
 @dataclass(frozen=True, slots=True)
 class MutationResult:
-    """What the resolver of an operation's one mutation gave: a payload, or an error."""
+    """The result of the operation's one mutation: a payload, or an error."""
 
     payload: Any = None
     error: Exception | None = None
 
 
 def run_once(resolve: Callable[..., Any], info: str) -> Callable[..., Any]:
-    """A mutation's resolver that leaves what it gives in `Context.mutation_result`. `info` is the name of its parameter."""
+    """Wraps a mutation's resolver to store its result in `Context.mutation_result`. `info` is the name of its parameter."""
 
     @wraps(resolve)
     async def resolver(**arguments: Any) -> Any:
@@ -41,7 +41,7 @@ def run_once(resolve: Callable[..., Any], info: str) -> Callable[..., Any]:
 
 
 def replay(resolve: Callable[..., Any], root: Any, info: Any, **arguments: Any) -> Any:
-    """Middleware of graphql-core's: a mutation that was run has given what it gave."""
+    """Middleware of graphql-core: the root field of a mutation that ran returns its stored result."""
     result = info.context.mutation_result
     if result is None or info.path.prev is not None or info.field_name == "__typename":
         return resolve(root, info, **arguments)

@@ -19,7 +19,7 @@ MAX_UNSLICED_OBJECTS = 500
 
 
 async def run_to_completion(begin: Callable[[PendingWork], T]) -> T:
-    """What is begun, when the work of it is done."""
+    """What `begin` returns, when its work is done."""
     work = PendingWork([], [])
     try:
         found = begin(work)
@@ -39,7 +39,7 @@ def begin_level(
     batch_steps: Sequence[BatchedStep],
     work: PendingWork,
 ) -> None:
-    """Begins what is more than read off the objects of a level, and those below it that wait for nothing."""
+    """Begins the steps of a level, and those of the levels below that await nothing."""
     begun: list[tuple[FieldStep, FieldValues, bool]] = []
     is_large = len(objects) > MAX_UNSLICED_OBJECTS
     for step in steps:
@@ -65,7 +65,7 @@ def begin_level(
 
 
 async def _begin_after_pause(step: FieldStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-    """A field of a level that is too large for all of its fields to begin in one turn of the loop."""
+    """Begins a field of a level that is too large for all of its fields to begin in one turn of the event loop."""
     await run.context.scheduler.pause()
     values = step.begin(run, objects)
     try:
@@ -83,7 +83,7 @@ async def await_and_complete(step: FieldStep, run: PlanRun, answers: list[dict[s
 
 
 async def complete_field(step: FieldStep, run: PlanRun, answers: list[dict[str, Any]], values: FieldValues) -> None:
-    """Puts the values of a field, which are all there, into the answers."""
+    """Completes the values of a field, which are all there, and stores them in the answers."""
     completer = step.completer
     _store_values(step, answers, await completer.complete(run, values) if completer.is_async else completer.complete_sync(values))
 
@@ -95,7 +95,7 @@ def _store_values(step: FieldStep, answers: list[dict[str, Any]], found: FieldVa
 
 
 async def await_values(values: FieldValues, pieces: SliceScheduler | None = None) -> None:
-    """Puts what is awaited in the place of what is to be awaited. Many coroutines begin and go on in time slices."""
+    """Replaces awaitables by their results. Many coroutines begin and continue in time slices."""
     if len(values) == 1:
         if is_awaitable(values[0]):
             values[0] = await values[0]
@@ -107,7 +107,7 @@ async def await_values(values: FieldValues, pieces: SliceScheduler | None = None
 
 
 async def _await_all(waiting: list[Awaitable[Any]], pieces: SliceScheduler | None) -> FieldValues:
-    """What these give. Objects that share a value share its future, so a future is looked at once it is done."""
+    """The results. Objects that share a value share its future, so a future is read once it is done."""
     if len(waiting) == 1:
         return [await waiting[0]]
     if all(isinstance(each, asyncio.Future) for each in waiting):
@@ -131,7 +131,7 @@ async def _await_work(work: list[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _gather_all(work: Sequence[Awaitable[Any]]) -> FieldValues:
-    """As `asyncio.gather`, but when one fails the others go on to their end first: what a statement that was cut off leaves is costly."""
+    """As `asyncio.gather`, but when one fails the others still finish: a statement that is cancelled costs its connection."""
     found = await asyncio.gather(*work, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):

@@ -1,4 +1,4 @@
-"""Generated code: a function that makes the answer's dictionary of each object of a level, in the order of the selection."""
+"""Generated code: a function that serializes the objects of a level, in the order of the selection."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from graph.planner.errors import PlanBailout
 from storage.database.code_scope import Scope
 
 PLAIN_TYPES: Mapping[str, type] = {"String": str, "GitOid": str, "Int": int, "Boolean": bool}
-"""Scalars of which every value of that Python type, as a column gives it, is its own spelling."""
+"""Scalars whose values, of that Python type in a column, need no serialization."""
 
 ObjectSerializer = Callable[[Sequence[Any]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class LeafField:
-    """A value that is read off an object, and how it is spelled, in its form if it has one; a `is_plain` one as it is."""
+    """An attribute of an object and its serialization, in the format of its field. A plain one needs none."""
 
     key: str
     attribute: str
@@ -35,7 +35,7 @@ class LeafField:
 
 @dataclass(frozen=True, slots=True)
 class DerivedField:
-    """A value that is made of what is read off an object, and that is its own spelling."""
+    """A function of attributes, whose result needs no serialization."""
 
     key: str
     derive: Callable[..., Any]
@@ -87,7 +87,7 @@ def _attribute_expression(leaf: LeafField, serialize: str) -> str:
 
 
 def require_non_null(value: Any) -> Any:
-    """Raises PlanBailout for a null that may not be."""
+    """Raises PlanBailout for null."""
     if value is None:
         raise PlanBailout
     return value
@@ -95,7 +95,7 @@ def require_non_null(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat | None = None) -> Callable[[Any], Any]:
-    """Spells a value as graphql-core does, or in a form. Raises whatever graphql-core raises, PlanBailout for a null that may not be."""
+    """Serializes as graphql-core does, or in a format. Raises what graphql-core raises, and PlanBailout for an unexpected null."""
     serialize = serializer_of(kind)
     change_format = None if form is None else format_changer(form, kind)
 
@@ -111,21 +111,21 @@ def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat
 
 
 def is_plain(column: Any, leaf: GraphQLLeafType) -> bool:
-    """Whether a column gives nothing but what the answer has. (An Int of the database is one of GraphQL: both have 32 bits.)"""
+    """Whether the values of a column need no serialization. (An Int of the database has 32 bits, as that of GraphQL.)"""
     plain_type, kind = PLAIN_TYPES.get(leaf.name), column.type
     return plain_type is not None and not isinstance(kind, BigInteger) and getattr(kind, "impl", kind).python_type is plain_type
 
 
 def format_changer(form: OutputFormat, kind: GraphQLLeafType) -> Callable[[str], str] | None:
-    """What a form does to the graph's own spelling of a type; None: nothing."""
+    """What a format does to the serialization of a type; None: nothing."""
     if is_enum_type(kind):
         return {name: form.serialize_enum(name) for name in kind.values}.__getitem__
     return form.serialize_timestamp if kind.name == "DateTime" else None
 
 
 def timestamps_serializer(is_string: bool) -> Callable[[list[Any]], list[Any]]:
-    """Spells instants in UTC and nulls, which the driver gives as texts or as datetimes, as `graph/fields/scalars.py` does. All of a column
-    together, which costs a fifth of one by one."""
+    """Serializes a column of timestamps, as strings or datetimes of the driver, as `graph/fields/scalars.py` does. A whole column at once
+    costs a fifth of one by one."""
     return _serialize_timestamp_strings if is_string else _serialize_datetimes
 
 
@@ -133,7 +133,7 @@ def timestamps_serializer(is_string: bool) -> Callable[[list[Any]], list[Any]]:
 def formatted_timestamps_serializer(
     serialize: Callable[[list[Any]], list[Any]], change_format: Callable[[list[Any]], list[Any]]
 ) -> Callable[[list[Any]], list[Any]]:
-    """The same for the same: what is spelled alike is spelled together."""
+    """Cached, so that columns of one format are serialized together."""
     return lambda values: change_format(serialize(values))
 
 
@@ -143,7 +143,7 @@ SUFFIX_BY_LENGTH = {
     WHOLE_SECOND_LENGTH: ".000000Z",
     **{length: "0" * (MICROSECOND_LENGTH - length) + "Z" for length in range(WHOLE_SECOND_LENGTH + 2, MICROSECOND_LENGTH + 1)},
 }
-"""What a text lacks, by its length: the last zeros of a second are not always given."""
+"""The suffix that a timestamp string lacks, by its length: drivers omit the last zeros of a second."""
 
 
 def _serialize_timestamp_strings(values: list[str | None]) -> list[str | None]:

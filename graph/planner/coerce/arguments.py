@@ -1,7 +1,7 @@
-"""What callers give: the variables of an operation and the arguments of its fields, as graphql-core and strawberry would make them.
+"""Coerces the variables of an operation and the arguments of its fields, as graphql-core and strawberry do.
 
-What is the same for all runs is made once; a variable of a plain scalar that stands alone as an argument is passed on; whatever else
-depends on variables is remembered by their values.
+What is the same for all runs is coerced once; a variable of a plain scalar that is a whole argument is passed on; anything else that
+depends on variables is cached by their values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,21 +35,21 @@ ArgumentConverter = Callable[[dict[str, Any]], dict[str, Any]]
 
 ARGUMENT_CACHE_BOUNDS = CacheBounds("argument values", max_entries=5_000, max_bytes=2 * 2**20)
 MAX_CACHED_CHARACTERS = 1_000
-"""Characters of such a value."""
+"""Characters of a cached value."""
 PLAIN_SCALAR_CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "String": lambda value: type(value) is str,
     "Boolean": lambda value: type(value) is bool,
     "Int": lambda value: type(value) is int and -(2**31) <= value < 2**31,
     "ID": lambda value: type(value) is str,
 }
-"""The scalars of which these values are taken as they are."""
+"""The scalars of which these values need no coercion."""
 SAMPLE_VALUES: Mapping[str, Any] = {"String": "x", "Boolean": True, "Int": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredVariable:
-    """`default` is Undefined where the operation has none; `is_plain` says of a value whether it is taken as it is; `enum_values` are the
-    values of an enumeration."""
+    """A variable of an operation. `default` is Undefined without one; `is_plain` says whether a value needs no coercion; `enum_values` are
+    those of an enum."""
 
     name: str
     signature: GraphQLVariableSignature
@@ -78,7 +78,7 @@ class DeclaredVariable:
 
 
 def _make_plain_check(kind: Any) -> Callable[[Any], bool] | None:
-    """What says of a value of this type whether it is taken as it is; None where none is."""
+    """Says whether a value of this type needs no coercion; None where every value needs it."""
     if not isinstance(kind, GraphQLInputObjectType):
         return PLAIN_SCALAR_CHECKS.get(getattr(kind, "name", ""))
     fields: dict[str, tuple[bool, Callable[[Any], bool] | None]] = {}
@@ -129,7 +129,7 @@ class OperationVariables:
         self._variables = [DeclaredVariable.from_node(schema, node) for node in nodes]
 
     def coerce(self, raw_values: Mapping[str, Any]) -> VariableValues | None:
-        """The values; None where something is wrong with them, which graphql-core says."""
+        """The values; None where graphql-core reports what is wrong with them."""
         coerced: dict[str, Any] = {}
         for variable in self._variables:
             name = variable.name
@@ -225,7 +225,7 @@ def _cache_key(values: list[Any]) -> str | tuple[Any, ...]:
 
 
 class FieldArguments:
-    """The arguments of a field, as one selection gives them. Those of mutations are not remembered: they may be secrets."""
+    """The arguments of one selected field. Those of mutations are not cached, because they may be secrets."""
 
     def __init__(self, field: GraphQLField, definition: Any, node: FieldNode, config: Any, scalars: Any, *, use_cache: bool) -> None:
         converter = InputConverter(config, scalars)

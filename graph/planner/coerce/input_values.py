@@ -1,7 +1,7 @@
-"""Values as resolvers take them, by functions that are made once for a type and for a literal.
+"""Makes input values as resolvers take them, by functions that are compiled once for a type and a literal.
 
-strawberry looks at types and their names anew for each value, graphql-core at the nodes of a literal. Whatever is more than variables,
-constants and input objects that hold them, and whatever is wrong with a value, is theirs.
+strawberry inspects types and names again for each value, graphql-core the nodes of a literal. Values that are more than variables,
+constants and input objects of them, and wrong values, are left to both.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,12 +21,12 @@ from strawberry.types.enum import StrawberryEnumDefinition, has_enum_definition
 from strawberry.types.lazy_type import LazyType
 
 LiteralReader = Callable[[Mapping[str, Any]], Any]
-"""From the coerced variables to a value; Undefined where nothing is given. Raises CoercionFallback."""
+"""Makes a value from the coerced variables; Undefined without one. Raises CoercionFallback."""
 ValueConverter = Callable[[Any], Any]
 
 
 class CoercionFallback(Exception):
-    """graphql-core is to read this, or to say what is wrong with it."""
+    """graphql-core coerces this value, or reports what is wrong with it."""
 
 
 class InputConverter:
@@ -85,7 +85,7 @@ def _raise_fallback(coerced: Mapping[str, Any]) -> Any:
 
 
 def compile_reader(declared: Any, node: Any) -> LiteralReader:
-    """Reads an argument, or a field of an input object, as graphql-core does: its default where it is not given."""
+    """Reads an argument, or a field of an input object, as graphql-core does: its default where it is omitted."""
     kind, is_non_null = (declared.type.of_type, True) if isinstance(declared.type, GraphQLNonNull) else (declared.type, False)
     default = coerce_default_value(declared)
     if node is None:

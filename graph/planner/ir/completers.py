@@ -1,4 +1,4 @@
-"""How the values of a field, of all objects of a level, become what stands in the answer (`Completer` in `running.py`)."""
+"""Completers: turn the values of a field, of all objects of a level, into the answer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from graph.planner.run import await_values, run_to_completion
 
 @dataclass(slots=True)
 class LeafCompleter:
-    """`plain_type` is the type of the values that are their own spelling, if there are such."""
+    """Serializes leaves. A value of `plain_type` is its own serialization."""
 
     serialize: Callable[[Any], Any]
     plain_type: type | None = None
@@ -34,7 +34,7 @@ class LeafCompleter:
 
 @dataclass(slots=True)
 class ObjectCompleter:
-    """Objects of one type; one that stands in many places is filled once."""
+    """Completes objects of one type; an object that occurs several times is completed once."""
 
     selection: Selection
     is_non_null: bool
@@ -66,7 +66,7 @@ class ObjectCompleter:
 
 @dataclass(slots=True)
 class SubfieldCompleter:
-    """Of each object one part, in its place."""
+    """Completes objects and puts one subfield in place of each."""
 
     objects: ObjectCompleter
     key: str

@@ -1,7 +1,7 @@
-"""The pages of declared connections: the rows of a level's pages come by one statement, with all that is selected of them.
+"""Pages of declared connections: one statement selects the rows of the pages of a whole level.
 
-The statement takes the page's ids in the order of the list, and joins to them what is wanted; so no more rows are joined than are shown.
-For several parents it takes a page for each, so that an index gives each of them.
+The statement selects the ids of a page in the order of the list and joins the rest to them, so that only the rows of the page are
+joined. For several parents it selects a page for each by a lateral join, so that an index serves each of them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from storage.caches import CacheBounds, LruCache
 from storage.database.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table
 
 PAGE_STATEMENT_CACHE_BOUNDS = CacheBounds("page statements", max_entries=2_000, max_bytes=6 * 2**20)
-"""Of all plans together: the values of filters stand in them."""
+"""For all plans together: keys contain the values of filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,12 @@ class ConnectionSelection:
 
 @dataclass(slots=True)
 class PageStatement:
-    """A statement for the pages of some arguments. `order_offset` is where the values of the ordering begin, `extra_index` where the total
-    or, of several parents, the parent's place among them stands, `id_index` where the row's own id stands beside an entrance;
-    `count_statement` counts for itself what the page cannot tell. `is_descending` says how to sort the rows by the values of the ordering;
-    None: they come sorted."""
+    """A statement for pages with certain arguments.
+
+    The values of the ordering begin at `order_offset`; at `extra_index` is the total or, for several parents, the position of the parent;
+    at `id_index` the row's own id where the project is joined. `count_statement` counts where the page has no rows to do so.
+    `is_descending` says how Python sorts the rows by the values of the ordering; None: the database has sorted them.
+    """
 
     listing: KeysetListing
     page: CompiledStatement
@@ -119,18 +121,20 @@ class PageStatement:
 
 @dataclass(slots=True)
 class LevelPages:
-    """The pages of all parents: the rows on show, all in one list, and what is known of each page. `parent_indexes` are the rows' parents,
-    by their places among all; None: the rows stand page by page."""
+    """The pages of all parents: all rows in one list, and what is known of each page.
+
+    `parent_indexes` are the positions of the rows' parents; None: the rows are in the order of the pages.
+    """
 
     rows: Sequence[Any]
     totals: list[int]
     cursor: Callable[[Any], str]
     parent_indexes: list[int] | None = None
     pages: list[ConnectionPage] | None = None
-    """Known where it is asked whether there are rows behind and before them, or where they are read from their ends."""
+    """Known where the answer says whether rows precede or follow, or where pages are read from their end."""
 
     def group_by_page(self, values: list[Any]) -> list[list[Any]]:
-        """What was made of the rows, page by page."""
+        """Values of the rows, page by page."""
         if self.parent_indexes is None:
             return [values] if self.pages is None else split_by_lengths(values, [len(page.nodes) for page in self.pages])
         return group_by_index(self.parent_indexes, values, len(self.totals))
@@ -166,7 +170,7 @@ _STEP_IDS = count()
 
 
 class ConnectionStep:
-    """A field that is a page of rows for each object of a level. `subfield` is what of the connection stands in its place, if not all."""
+    """A page of rows for each object of a level. `subfield` is the part that replaces the connection in the answer, if any."""
 
     def __init__(
         self,
@@ -194,7 +198,7 @@ class ConnectionStep:
 
     @property
     def key_attribute(self) -> str:
-        """The attribute of the objects on which the rows hang."""
+        """The attribute of the parents that their rows refer to."""
         return self._declared.key_attribute
 
     @property

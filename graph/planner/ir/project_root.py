@@ -1,4 +1,4 @@
-"""The project that an operation enters: what the viewer is in it, and what most ask for in it, come by one statement."""
+"""The project that an operation looks up: the viewer's access levels and what is most selected of it come by one statement."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -34,16 +34,16 @@ class PreparedProjectStatement(NamedTuple):
 
 
 class ProjectRoot:
-    """A field that is the project of a path or an id, which its argument `argument_name` has.
+    """The project of a path or an id, which the argument `argument_name` has.
 
-    One row of it comes with it, or one page of its rows where that is all that is asked of it. No more of the project is read than the
-    policy looks at where nothing else of it is asked, nor looked up by what is selected of the row.
+    One row of the project is joined to its statement, or one page where nothing else is selected. Where only such rows are selected, only
+    the columns that the policy reads are selected of the project.
     """
 
     def __init__(
         self, key: str, selection: Selection, arguments: int, argument_name: str, sql_dialect: SqlDialect, *, is_only_field: bool
     ) -> None:
-        """`is_only_field`: nothing but one field is selected."""
+        """`is_only_field`: one field of the project is selected."""
         self.key = key
         self.selection = selection
         self._arguments = arguments
@@ -67,7 +67,7 @@ class ProjectRoot:
         self._make_project = RowObjectFactory(tables.Project, {name: ((place,), processors[name]) for place, name in enumerate(names)})
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Raises what the policy and the arguments raise, and PlanBailout for what is not found."""
+        """Raises what the policy and the arguments raise, and PlanBailout where there is no such project."""
         context, selection = run.context, self.selection
         key, project_statement, values = self.prepare_statement(run)
         statement = project_statement.statement
@@ -101,7 +101,7 @@ class ProjectRoot:
         return PreparedProjectStatement(key, statement, {"user_id": viewer.id, **key_parameters(key), **statement.values})
 
     def _select_project_only(self, subquery: ProjectSubquery) -> ProjectStatement:
-        """The project alone."""
+        """The statement of the project alone."""
         statement = self._statements.get(subquery.by_path)
         if statement is None:
             statement = self._statements[subquery.by_path] = CompiledStatement(
@@ -112,7 +112,7 @@ class ProjectRoot:
 
 @cache
 def _project_subquery(names: tuple[str, ...], *, by_path: bool, is_materialized: bool) -> ProjectSubquery:
-    """All plans share these few: their columns take more memory than the rest of a plan."""
+    """Cached for all plans, because its columns take more memory than the rest of a plan."""
     columns = inspect(tables.Project).columns
     return ProjectSubquery([columns[name] for name in names], by_path=by_path, is_materialized=is_materialized)
 
@@ -122,15 +122,17 @@ async def _return_no_result(project: Any, rows: Sequence[Any]) -> None:
 
 
 def can_join_project(step: BatchedStep, *, is_only_field: bool) -> TypeGuard[RowByNumber | ConnectionStep]:
-    """Whether the statement that finds the project can bring this as well; it stands in each row of a page, so it is to be small. On SQLite
-    a statement costs less than what would be found for each of the rows again."""
+    """Whether the statement that finds the project can select this as well.
+
+    The columns of the project are in each row of a page, so they must be few. On SQLite a further statement costs less.
+    """
     return isinstance(step, RowByNumber) or (
         is_only_field and isinstance(step, ConnectionStep) and step.parent_is_project and not step.is_sqlite
     )
 
 
 def _needs_only_its_row(view: RowView) -> bool:
-    """Whether whatever is selected of a row is read off it, by resolvers that wait for nothing."""
+    """Whether everything selected of a row is read off it, by resolvers that are not asynchronous."""
     if view.batch_steps or not all(isinstance(step, ResolverStep) and not iscoroutinefunction(step.resolve) for step in view.steps):
         return False
     return all(_needs_only_its_row(related.view) for _, related in view.relations)

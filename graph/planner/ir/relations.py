@@ -1,4 +1,4 @@
-"""The relations of rows that are at hand: one statement for all of them, whatever they lead to."""
+"""The relations of objects that a resolver returned: one statement for all of them, whatever tables they name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,9 +14,9 @@ ID_LIST_PARAMETERS = frozenset({"ids"})
 
 
 class Relations:
-    """Fills in what `view` has, for each object of a level. `id_index` is where a row's own id stands.
+    """Fills in the parts of `view` for each object of a level. `id_index` is the index of a row's own id.
 
-    What a mutation gives may have been removed by it; its relations are those of the object then, which `fallback_steps` loads.
+    A mutation may have deleted the object that it returns; `fallback_steps` then load its relations.
     """
 
     fallback_steps: Sequence[FieldStep] = ()
@@ -29,7 +29,7 @@ class Relations:
         self._compiled: CompiledStatement | None = None
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Raises PlanBailout where a row is gone and nothing loads what it led to."""
+        """Raises PlanBailout where a row is missing and there are no fallback steps."""
         statement, sql_dialect = self.get_statement(), self._select_builder.sql_dialect
         ids = sql_dialect.bind_list(list({each.id for each in objects}))
         rows = await run.context.session.fetch(statement.sql, statement.bind({"ids": ids}), statement.text_columns)

@@ -1,4 +1,4 @@
-"""Single rows of a project, by their number there or by their id: one statement, with all that is selected of them."""
+"""Single rows of a project, by number or id: one statement with everything that is selected of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ PARAMETER_NAMES = frozenset(("project", "projects", "number"))
 
 
 class RowByNumber:
-    """A field that is one row for each object of a level, which are projects."""
+    """One row for each object of a level, which are projects."""
 
     def __init__(self, key: str, declared: ByNumber, arguments: int | None, select_builder: SelectBuilder, view: RowView) -> None:
         self.key = key
@@ -31,7 +31,7 @@ class RowByNumber:
         self._project_statements: dict[tuple[str, bool], CompiledStatement] = {}
 
     def _lookup_column(self, run: PlanRun) -> tuple[str, int]:
-        """The column by which the row is named, and its value. Raises PlanBailout for what names none."""
+        """The column that names the row, and its value. Raises PlanBailout without either."""
         arguments = run.arguments[self._arguments] if self._arguments is not None else {}
         name, value = ("id", arguments.get("database_id")) if arguments.get("database_id") is not None else ("iid", arguments.get("iid"))
         if value is None:
@@ -39,7 +39,7 @@ class RowByNumber:
         return name, value
 
     def join_project(self, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:
-        """Raises PlanBailout for what names no row."""
+        """Raises PlanBailout for arguments that name no row."""
         name, value = self._lookup_column(run)
         statement = self._project_statements.get((name, subquery.by_path)) or self._compile_with_project(name, subquery)
 
@@ -77,7 +77,7 @@ class RowByNumber:
             answer[self.key] = found[project]
 
     def statement_for(self, run: PlanRun, *, is_list: bool) -> tuple[CompiledStatement, dict[str, Any]]:
-        """The statement and the values of its parameters but the projects. Raises PlanBailout for what names no row."""
+        """The statement and the values of its parameters but the projects. Raises PlanBailout for arguments that name no row."""
         name, value = self._lookup_column(run)
         return self._get_statement(name, is_list), {"number": value}
 

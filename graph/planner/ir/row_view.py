@@ -10,14 +10,17 @@ from graph.planner.run import MAX_UNSLICED_OBJECTS, begin_level, run_to_completi
 
 DriverRow = Sequence[Any]
 ValueOrigin = tuple[Sequence[int], Callable[..., Any] | None]
-"""The places of the values that something is made of, and by what; None: of one as it is."""
+"""The indexes of the values that something is made of, and the function that makes it; None: the one value itself."""
 RowSerializer = Callable[[Sequence[DriverRow]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """A value at a place, and how it is spelled: by a function, by a table of all there are, or, None, as it is. `empty` ones may be null
-    in the database. `together` spells those of all rows at once, nulls as null."""
+    """A column of the answer: a value of a driver row, and its serializer.
+
+    The serializer is a function, a table of all values, or None for a value that needs none. A nullable column may be null in the
+    database. `serialize_batch` serializes the column of all rows at once, nulls as null.
+    """
 
     index: int
     serializer: Callable[[Any], Any] | dict[Any, Any] | None
@@ -25,12 +28,12 @@ class ColumnValue:
     is_nullable: bool
     serialize_batch: Callable[[list[Any]], list[Any]] | None = None
     utc_offset: tuple[int, Callable[[Any, int], str]] | None = None
-    """Where an instant's offset stands, and what spells it with one."""
+    """The index of a timestamp's UTC offset, and the serializer of both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A value that `make` makes of others, which stand at these places, where they are made by what stands beside them first."""
+    """A function of other values, which `origins` make first."""
 
     derive: Callable[..., Any]
     origins: Sequence[ValueOrigin]
@@ -44,14 +47,14 @@ class ConstantPart:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Filled in when the level's resolvers have answered."""
+    """A step fills it in."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedRow:
-    """The row that a foreign key names. `place` is its id's, null where there is none.
+    """The row that a foreign key names. `id_index` is the index of its id, null without one.
 
-    Where a row that only tells of something is not there, `otherwise` fills in what the row's object has of it, which `make` makes.
+    `fallback` fills in the field where an index row is missing, for objects that `make_object` makes.
     """
 
     view: "RowView"
@@ -70,7 +73,7 @@ ViewPart = ColumnValue | Derived | ConstantPart | Deferred | RelatedRow
 
 @dataclass(slots=True)
 class RowView:
-    """What is asked of one table's rows. `steps` are the fields of resolvers; `fills` those that fill in several at once."""
+    """What is selected of the rows of one table. `steps` are evaluated for each object, `batch_steps` for all of them at once."""
 
     parts: list[tuple[str, ViewPart]]
     serialize: RowSerializer
@@ -78,7 +81,7 @@ class RowView:
     batch_steps: list[BatchedStep] = field(default_factory=list)
     make_object: Callable[[DriverRow], Any] | None = None
     full_row_class: Any = None
-    """The class whose whole rows are made, so that they can be kept for others who ask for them."""
+    """The class of the objects where they have all attributes, so that loaders can reuse them."""
     relations: list[tuple[str, RelatedRow]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +92,7 @@ class RowView:
         return bool(self.steps or self.batch_steps or self.relations)
 
     def begin(self, run: PlanRun, rows: Sequence[DriverRow], work: PendingWork) -> list[dict[str, Any]]:
-        """The answers for these rows, which are whole when the work is done. Raises Anomaly, and what resolvers raise."""
+        """The answers for these rows, which are complete when the work is done. Raises PlanBailout, and what resolvers raise."""
         answers = self.serialize(rows)
         if not self.is_async or not rows:
             return answers
@@ -106,7 +109,7 @@ class RowView:
         return answers
 
     async def execute(self, run: PlanRun, rows: Sequence[DriverRow]) -> list[dict[str, Any]]:
-        """The whole answers."""
+        """The complete answers."""
         if len(rows) > MAX_UNSLICED_OBJECTS:
             await run.context.scheduler.pause()
         if self.is_async:
@@ -123,7 +126,7 @@ class RowView:
 def _attach_related(
     key: str, part: RelatedRow, run: PlanRun, rows: Sequence[DriverRow], answers: list[dict[str, Any]], work: PendingWork
 ) -> None:
-    """A row that stands in many places is filled once."""
+    """Attaches a related row to the rows that name it; one that several name is completed once."""
     id_index = part.id_index
     distinct = {row[id_index]: row for row in rows}
     distinct.pop(None, None)

@@ -14,7 +14,7 @@ FieldValues = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """The way to a field, as far as resolvers look back: `typename` has the field that `prev` is; the items of a list have none."""
+    """The path to a field as far as resolvers read it: `typename` has the field `prev`; the items of a list have no type name."""
 
     typename: str | None
     prev: "FieldPath | None" = None
@@ -22,7 +22,7 @@ class FieldPath:
 
 @dataclass(frozen=True, slots=True)
 class ResolverInfo:
-    """Where a resolver stands, as far as resolvers look at it."""
+    """The part of GraphQLResolveInfo that resolvers read."""
 
     context: Context
     parent_type: Any
@@ -34,7 +34,7 @@ class ResolverInfo:
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """One run of a plan; `arguments` are those of each field that takes any, by the number of the field."""
+    """One run of a plan; `arguments` are those of each field that takes any."""
 
     context: Context
     variables: Any
@@ -50,37 +50,37 @@ class PendingWork:
     values: list[FieldValues]
 
     def close(self) -> None:
-        """Ends what nobody will await."""
+        """Closes coroutines that nothing will await."""
         close_coroutines(self.coroutines)
         for values in self.values:
             close_coroutines(values)
 
 
 class Completer(Protocol):
-    """Turns the values of one field, of all objects of a level, into what stands in the answer."""
+    """Turns the values of one field, of all objects of a level, into the answer."""
 
     @property
     def is_async(self) -> bool:
-        """Whether there may be something to await; else `done` gives the same as the others at once."""
+        """Whether something may have to be awaited; if not, `complete_sync` is called."""
         ...
 
     def complete_sync(self, values: FieldValues) -> FieldValues: ...
 
     def begin(self, run: PlanRun, values: FieldValues, work: PendingWork) -> FieldValues | None:
-        """What stands in the answer, which is filled in when the work is done; None where `complete` is to be awaited instead."""
+        """The answers, which are complete when the work is done; None where `complete` must be awaited instead."""
         ...
 
     async def complete(self, run: PlanRun, values: FieldValues) -> FieldValues: ...
 
 
 class FieldStep(Protocol):
-    """A field of a level that is more than read off its objects."""
+    """A field that is evaluated for each object of a level."""
 
     key: str
     completer: Completer
 
     def begin(self, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
-        """The values as far as they are there, and what to await for the others. Waits for nothing."""
+        """The values, and an awaitable for each that is not there yet. Awaits nothing."""
         ...
 
 
@@ -106,7 +106,7 @@ class AttributeStep:
 
 @dataclass(slots=True)
 class LoaderStep:
-    """What a loader gives for a key of each object."""
+    """A field that a loader loads by a key of each object."""
 
     key: str
     completer: Completer
@@ -119,7 +119,7 @@ class LoaderStep:
 
 @dataclass(slots=True)
 class ResolverStep:
-    """What a resolver gives, called for each object."""
+    """A field whose resolver is called for each object."""
 
     key: str
     completer: Completer
@@ -132,15 +132,15 @@ class ResolverStep:
     """The name of the parameter that takes the object; None: the first; "": there is none."""
     info: str | None
     arguments: int | None
-    """The place in `Run.arguments`; None without any."""
+    """The index in `PlanRun.arguments`; None without arguments."""
 
     @property
     def batch_resolver(self) -> Callable[..., Awaitable[FieldValues]] | None:
-        """What gives the values of all objects at once, where the field has it."""
+        """The resolver of all objects at once, where the field declares one (`batch=`)."""
         return self.definition.metadata.get("batch")  # type: ignore[no-any-return]
 
     def make_info(self, run: PlanRun) -> Any:
-        """What the resolver hears of where it stands."""
+        """The `info` argument of the resolver."""
         resolver_info: Any = ResolverInfo(run.context, self.parent_type, self.path, self.nodes, run.fragments, run.variables)
         return strawberry.Info(_raw_info=resolver_info, _field=self.definition)
 
@@ -162,7 +162,7 @@ class ResolverStep:
 
 
 def close_coroutines(values: Sequence[Any]) -> None:
-    """Coroutines that nobody will await."""
+    """Closes the coroutines among these values."""
     for value in values:
         if isinstance(value, Coroutine):
             value.close()

@@ -1,4 +1,4 @@
-"""Builds views of the rows that statements give: which columns a selection needs, which tables it joins, what is left to resolvers."""
+"""Builds views of selected rows: the columns a selection needs, the tables it joins, and the fields left to resolvers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -187,7 +187,7 @@ class RowViewBuilder:
             serialized_members = {str(member.value): serialize(member) for member in kind.enum_class}
             return ColumnValue(index, serialized_members, is_non_null, is_nullable)
         if isinstance(kind, Date) and leaf.name == "Date" and self._sql_dialect.is_sqlite:
-            # Kept as it is spelled.
+            # SQLite stores a date as the string that GraphQL serializes.
             return ColumnValue(index, None, is_non_null, is_nullable)
         if is_plain(column, leaf):
             return ColumnValue(index, bool if process is not None and isinstance(kind, Boolean) else process, is_non_null, is_nullable)
@@ -281,7 +281,7 @@ def _collect_needed_attributes(steps: Sequence[FieldStep | BatchedStep], source:
 
 
 def _attributes_of_step(step: FieldStep | BatchedStep, source: SelectSource) -> tuple[str, ...] | None:
-    """What a step looks at of its objects; None: whatever there is."""
+    """The attributes of the objects that a step reads; None: all."""
     if isinstance(step, ResolverStep):
         return () if step.root == "" else step.definition.metadata.get("needs")
     if isinstance(step, ConnectionStep):
@@ -302,7 +302,7 @@ def _count_statements(relation_fields: list[CollectedField]) -> int:
 
 
 def add_step(step: ObjectFieldStep, steps: list[FieldStep], batch_steps: list[BatchedStep]) -> None:
-    """Puts a field among those that are asked for each object, or for all of them."""
+    """Adds a step to those that are evaluated for each object, or for all of them."""
     if isinstance(step, ResolverStep) and step.batch_resolver is not None:
         batch_steps.append(BatchStep(step))
     else:

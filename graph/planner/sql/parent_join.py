@@ -1,4 +1,4 @@
-"""How the rows of a page hang on its parent: on one that is known, on each of many, or on the project that the same statement finds."""
+"""Joins the rows of a page to their parents: one known parent, many, or the project that the same statement finds."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,10 @@ from storage.tables.members import project_lookup
 
 
 class ProjectSubquery:
-    """The project that an operation enters by its id or its path, as a part of the statement: these columns of it, and the levels that the
-    viewer has in it. `is_materialized`: rows are joined to it, for each of which it would be looked up."""
+    """The project that an operation looks up by id or path, as a subquery: columns of it, and the access levels of the viewer.
+
+    `is_materialized`: evaluated once although rows are joined to it.
+    """
 
     def __init__(self, columns: list[Any], *, by_path: bool, is_materialized: bool) -> None:
         rows, levels, conditions = project_lookup(by_path=by_path)
@@ -30,8 +32,11 @@ class ProjectSubquery:
 
 
 class ProjectStatement(NamedTuple):
-    """What comes with the project that is entered: the statement, the values of its own parameters, where the columns of the entrance begin
-    in its rows, and what makes the answer of the project and the rows, and raises what the policy raises."""
+    """A statement that finds a project and what is joined to it.
+
+    `values` are those of its own parameters; the columns of the project begin at `project_offset`; `build_result` makes the answer
+    from the project and the rows, and raises what the policy raises.
+    """
 
     statement: CompiledStatement
     values: dict[str, Any]
@@ -41,9 +46,11 @@ class ProjectStatement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageFrame:
-    """What a page is read within: `from_clause` are what all that is wanted of it is selected from, `extra_column` is what stands in each
-    row of the parents' places or the total, `count_statement` counts for itself and gives (total, place). `page` is the part of
-    `from_clause` that stands for the table; None where that is itself among them."""
+    """The FROM clause of a page.
+
+    `extra_column` is the position of the parent, or the total; `count_statement` selects (total, position) by itself. `page` is the
+    subquery that replaces the table; None where the table itself is in the clause.
+    """
 
     from_clause: Any
     extra_column: Any
@@ -52,7 +59,7 @@ class PageFrame:
 
 
 class ParentJoin:
-    """How rows hang on their parents: by a column, or by a pair of them."""
+    """The condition that joins rows to their parents: by one column, or by a pair."""
 
     def __init__(self, parent: Any, sql_dialect: SqlDialect) -> None:
         self._columns: list[Any] = [col(each) for each in (parent if isinstance(parent, tuple) else (parent,))]
@@ -68,8 +75,8 @@ class ParentJoin:
             return dict(zip(self._single_names, keys[0], strict=True))
         return self._sql_dialect.bind_keys(self._list_names, keys)
 
-    # `page` selects the wanted columns of the rows of a page, or on SQLite their ids, and `count` counts those of a list, both whatever
-    # they hang on; `table` is the table under the name by which it is known outside.
+    # `page` selects the needed columns of a page, or on SQLite its ids, and `count` counts a list, both without a condition on parents;
+    # `table` is the alias that the rest of the statement uses.
 
     def for_one_parent(self, page: Any, count: Any, table: Any) -> PageFrame:
         found, counted = page.where(self._parent_condition()), count.where(self._parent_condition())

@@ -1,7 +1,7 @@
-"""What a statement selects for a plan: columns of a table, of the rows that its foreign keys name, and lists of names beside them.
+"""Builds the SELECT of a plan: columns of a table, of the rows that its foreign keys name, and lists of names.
 
-A `SelectSource` is a table as it stands in the statement, under a name of its own, so that the conditions of a list, which speak of the
-table itself, never mean it. What is asked of several places is selected once.
+A `SelectSource` is a table under an alias of its own, so that the conditions of a list, which name the table itself, never mean it.
+An expression that several fields need is selected once.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from storage.database.engine import Timestamp
 from storage.database.statement_cache import result_processor
 
 MAX_JOINED_TABLES = 12
-"""Tables of one statement; what is further away is loaded by itself."""
+"""Joined tables of one statement; loaders load what is further away."""
 
 
 class TableAlias:
@@ -59,7 +59,7 @@ def _get_table_alias(row: type, number: int, sql_dialect: SqlDialect) -> TableAl
 
 
 class SelectBuilder:
-    """What one statement selects, growing while an operation is compiled. `root` is the table whose rows it gives."""
+    """The columns and joins of one statement, added while an operation is compiled. `root` is the table of its rows."""
 
     def __init__(self, row: type, sql_dialect: SqlDialect) -> None:
         self.sql_dialect = sql_dialect
@@ -69,7 +69,7 @@ class SelectBuilder:
         self.root = SelectSource(self, row)
 
     def add(self, expression: Any) -> int:
-        """The place of a value in the statement's rows."""
+        """The index of a value in the rows of the statement."""
         self.expressions.append(expression)
         return len(self.expressions) - 1
 
@@ -94,9 +94,9 @@ class SelectBuilder:
         return ((source, and_(condition, *source.conditions)) for source, condition in self._joins)
 
     def build_select(self, rows: Any) -> Select[Any]:
-        """The statement over `rows`, which has the root's table in it."""
+        """The statement over the FROM clause `rows`, which contains the root's table."""
         if not self.expressions:
-            # Nothing but the number of rows is wanted.
+            # Only the number of rows is selected.
             self.root.select_column("id")
         for source, condition in self._conditions():
             rows = rows.outerjoin(source.table, condition)
@@ -117,24 +117,23 @@ class SelectSource:
         self._joined: dict[str, SelectSource] = {}
 
     def processor(self, key: str) -> Callable[[Any], Any] | None:
-        """What makes the attribute's value of what the driver gives; None where it is that."""
+        """Converts the driver's value into the attribute's; None where both are the same."""
         return result_processor(self.mapper.columns[key].type, self._select_builder.sql_dialect.dialect)  # type: ignore[no-any-return]
 
     def select_column(self, key: str) -> int:
-        """Where the attribute stands in the statement's rows, as the driver gives it."""
+        """The index of an attribute in the statement's rows, as the driver returns it."""
         return self._select(self.column(key))
 
     def select_timestamp(self, key: str) -> int:
-        """Where an instant stands, as it is made most cheaply (`SqlDialect.utc_timestamp_string`)."""
+        """The index of a timestamp in its cheapest form (`SqlDialect.utc_timestamp_string`)."""
         return self._select(self._alias.timestamp_string(key))
 
     def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
-        """Where the offset of an instant stands, and what spells an instant, which comes as a text or as a datetime, with one; None: it is
-        in UTC."""
+        """The index of the UTC offset of a timestamp, and the serializer of both; None: the timestamp is in UTC."""
         return None
 
     def select_names(self, statement: Any) -> int:
-        """Where the list of names stands that `statement(ids)` gives of this row's id."""
+        """The index of the list of names that `statement(ids)` selects for the id of this row."""
         return self._select(self._alias.name_list(statement))
 
     def _select(self, expression: Any) -> int:
@@ -153,7 +152,7 @@ class SelectSource:
         return self._joined[key]
 
     def join_index(self, index: IndexedBy, keys: Sequence[str]) -> "IndexSource | None":
-        """The row that tells of the object which these columns name; None when the statement has joined enough."""
+        """The index row of the object that these columns name; None when the statement has joined enough tables."""
         key = ".".join((index.table.__tablename__, *keys))
         if key not in self._joined:
             if self._select_builder.is_full:
@@ -166,16 +165,16 @@ class SelectSource:
 
     @property
     def conditions(self) -> list[Any]:
-        """What else a row must fulfil to be joined."""
+        """Further conditions for a row to be joined."""
         return []
 
     @property
     def attributes(self) -> list[str]:
-        """All that its objects have."""
+        """All attributes of its objects."""
         return list(self.mapper.columns.keys())
 
     def required_attributes(self, names: Iterable[str] | None) -> set[str]:
-        """The attributes behind what is asked of its objects; `names` None: whatever there is."""
+        """The attributes that these names are made of; `names` None: all."""
         everything = set(self.attributes)
         if names is None:
             return everything
@@ -184,16 +183,16 @@ class SelectSource:
 
     @property
     def policy_columns(self) -> tuple[str, ...] | None:
-        """What the policy looks at of its objects; None: whatever there is."""
+        """The attributes that the policy reads; None: all."""
         return None
 
     def select_attribute(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
-        """Where the values stand of which an attribute of the object is made, and by what; None: it is the value."""
+        """The indexes of the values that an attribute is made of, and the function that makes it; None: the value itself."""
         return [self.select_column(attribute)], self.processor(attribute)
 
     @property
     def is_full_row(self) -> bool:
-        """Whether the objects of all attributes are rows, for whoever asks for them."""
+        """Whether an object with all attributes is a row of the table, which loaders may reuse."""
         return True
 
     def is_timestamp(self, key: str) -> bool:
@@ -201,7 +200,7 @@ class SelectSource:
 
 
 class IndexSource(SelectSource):
-    """The rows that tell of objects which are in no table themselves."""
+    """Index rows of objects that have no row of their own."""
 
     def __init__(self, select_builder: SelectBuilder, index: IndexedBy) -> None:
         super().__init__(select_builder, index.table)
@@ -241,7 +240,7 @@ class IndexSource(SelectSource):
             return None
         serialize = self._index.serialize
         return self.select_column(offset_column), (
-            lambda text, minutes: serialize(datetime.fromisoformat(text), minutes)
+            lambda string, minutes: serialize(datetime.fromisoformat(string), minutes)
         ) if is_string else serialize
 
     def select_attribute(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
