@@ -55,7 +55,7 @@ def explain(
     profile: ProfileOption = "document",
     as_json: JsonOption = False,
 ) -> None:
-    """Print the plan of a GraphQL operation: its nodes, the SQL of each, and what resolvers compute and why.
+    """Print the plan of an operation: its nodes, the SQL of each, and why resolvers compute fields.
 
         forgefront explain '{ project(path: "acme/web") { issues(first: 20) { nodes { title } } } }'
 

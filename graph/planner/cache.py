@@ -91,7 +91,10 @@ class PlanCache:
             return None
 
     def compile(self, directive_values: dict[str, Any], dialect: Dialect, settings: StaticSettings) -> OperationPlan:
-        """A new plan, which is not cached. Raises Unplannable, and GraphQLError and TypeError for wrong arguments."""
+        """A new plan, which is not cached.
+
+        Raises Unplannable, and GraphQLError and TypeError for wrong arguments.
+        """
         fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
         output_format = self._prepared.output_format
         compiler = PlanCompiler(SCHEMA, schema.schema_converter, fragments, directive_values, dialect, settings, output_format)

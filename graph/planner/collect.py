@@ -29,7 +29,7 @@ ResponsePath = tuple[str, ...]
 
 
 class CollectedField(NamedTuple):
-    """A field of a selection: its response key, its merged nodes, its definition (None: `__typename`) and its response path."""
+    """A selected field, merged from all nodes of its response key. `field` is None for `__typename`."""
 
     key: str
     nodes: list[FieldNode]
@@ -48,7 +48,10 @@ class CollectedField(NamedTuple):
 
 
 class FieldCollector:
-    """Collects the fields of one operation. `directive_values` are the values of the variables that its directives use."""
+    """Collects the fields of one operation.
+
+    `directive_values` are the values of the variables that its directives use.
+    """
 
     def __init__(
         self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode], directive_values: Mapping[str, bool]
@@ -58,7 +61,10 @@ class FieldCollector:
         self._directive_values = directive_values
 
     def collect(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], response_path: ResponsePath) -> list[CollectedField]:
-        """The fields selected of a type, in response order. `response_path` is the path of the sets' parent field. Raises Unplannable."""
+        """The fields selected of a type, in response order.
+
+        `response_path` is the path of the sets' parent field. Raises Unplannable.
+        """
         collected: list[CollectedField] = []
         for key, nodes in self.group_by_response_key(kind, sets).items():
             name = nodes[0].name.value

@@ -2,8 +2,11 @@
 
 
 class Unplannable(Exception):
-    """The operation contains something that only graphql-core can execute. The message names it. Raised while a plan is compiled."""
+    """The operation contains something that only graphql-core can execute. The message names it.
+
+    Raised while a plan is compiled.
+    """
 
 
 class PlanBailout(Exception):
-    """A run met what only graphql-core reports: a null in a non-null position, or a value that its type cannot serialize."""
+    """A run met what only graphql-core reports, such as a null in a non-null position."""

@@ -1,4 +1,4 @@
-"""Explains a plan: its nodes, the SQL of each, what resolvers compute and why; with an analysis, what each node took in one run.
+"""Explains a plan: its nodes, the SQL of each, what resolvers compute and why, and measures a run.
 
 Nothing of this is on the path of a request. An explanation compiles a plan of its own, because an analysis replaces the plan's steps by
 ones that measure.
@@ -41,7 +41,10 @@ class ExplainError(Exception):
 
 @dataclass(slots=True)
 class ExplainedStatement:
-    """A statement of a node. `rows`, `milliseconds` and `database_plan` are those of a run; None without an analysis."""
+    """A statement of a node.
+
+    `rows`, `milliseconds` and `database_plan` are those of a run; None without an analysis.
+    """
 
     sql: str
     parameters: list[Any]
@@ -52,7 +55,10 @@ class ExplainedStatement:
 
 @dataclass(slots=True)
 class ExplainedNode:
-    """A node of a plan. `reason` says why a resolver or a loader computes the field; None for what statements and columns answer."""
+    """A node of a plan.
+
+    `reason` says why a resolver or a loader computes the field; None for what statements and columns answer.
+    """
 
     key: str
     kind: str
@@ -70,7 +76,10 @@ class ExplainedNode:
 
 @dataclass(slots=True)
 class Explanation:
-    """`unplanned` says why graphql-core executes the whole operation; `nodes` is empty then. `stopped` says why a run bailed out."""
+    """`unplanned` says why graphql-core executes the whole operation; `nodes` is empty then.
+
+    `stopped` says why a run bailed out.
+    """
 
     nodes: list[ExplainedNode] = field(default_factory=list)
     unplanned: str | None = None
@@ -79,7 +88,7 @@ class Explanation:
 
 
 def explain(prepared: PreparedOperation, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings) -> Explanation:
-    """The plan of an operation, without a database: what only a run knows stands as `<name>` among the parameters.
+    """The plan of an operation, without a database. A parameter that only a run knows is `<name>`.
 
     Raises ExplainError where the variables do not fit the operation.
     """
@@ -385,7 +394,10 @@ class _MeasuredStep:
 
 
 class _StatementRecorder:
-    """Records the statements of a session, each at the node that runs it. A loader's statement stands at the first node that asks it."""
+    """Records the statements of a session, each at the node that runs it.
+
+    A loader's statement stands at the first node that asks it.
+    """
 
     def __init__(self, session: Any) -> None:
         self.statements: list[tuple[ExplainedStatement, Sequence[Any]]] = []

@@ -22,7 +22,10 @@ class MutationResult:
 
 
 def run_once(resolve: Callable[..., Any], info: str) -> Callable[..., Any]:
-    """Wraps a mutation's resolver to store its result in `Context.mutation_result`. `info` is the name of its parameter."""
+    """Wraps a mutation's resolver to store its result in `Context.mutation_result`.
+
+    `info` is the name of its parameter.
+    """
 
     @wraps(resolve)
     async def resolver(**arguments: Any) -> Any:

@@ -65,7 +65,7 @@ def begin_level(
 
 
 async def _begin_after_pause(step: FieldStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-    """Begins a field of a level that is too large for all of its fields to begin in one turn of the event loop."""
+    """Begins a field of a level that is too large for one turn of the event loop."""
     await run.context.scheduler.pause()
     values = step.begin(run, objects)
     try:
@@ -131,7 +131,10 @@ async def _await_work(work: list[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _gather_all(work: Sequence[Awaitable[Any]]) -> FieldValues:
-    """As `asyncio.gather`, but when one fails the others still finish: a statement that is cancelled costs its connection."""
+    """As `asyncio.gather`, but the others still finish when one fails.
+
+    A cancelled statement costs its connection.
+    """
     found = await asyncio.gather(*work, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):

@@ -44,7 +44,9 @@ class DerivedField:
 
 
 def compile_serializer(parts: Sequence[LeafField | DerivedField | tuple[str, Any]]) -> ObjectSerializer:
-    """The function that makes the answers of objects, in the order of `parts`. A pair is a response key and a value of all objects.
+    """The function that makes the answers of objects, in the order of `parts`.
+
+    A pair is a response key and a value of all objects.
 
     Rows keep their columns in their `__dict__`, where the quick function reads them; what is not found there the slow one reads as an
     attribute.
@@ -95,7 +97,10 @@ def require_non_null(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat | None = None) -> Callable[[Any], Any]:
-    """Serializes as graphql-core does, or in a format. Raises what graphql-core raises, and PlanBailout for an unexpected null."""
+    """Serializes as graphql-core does, or in a format.
+
+    Raises what graphql-core raises, and PlanBailout for an unexpected null.
+    """
     serialize = serializer_of(kind)
     change_format = None if form is None else format_changer(form, kind)
 
@@ -111,7 +116,10 @@ def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat
 
 
 def is_plain(column: Any, leaf: GraphQLLeafType) -> bool:
-    """Whether the values of a column need no serialization. (An Int of the database has 32 bits, as that of GraphQL.)"""
+    """Whether the values of a column need no serialization.
+
+    (An Int of the database has 32 bits, as that of GraphQL.)
+    """
     plain_type, kind = PLAIN_TYPES.get(leaf.name), column.type
     return plain_type is not None and not isinstance(kind, BigInteger) and getattr(kind, "impl", kind).python_type is plain_type
 
@@ -124,8 +132,10 @@ def format_changer(form: OutputFormat, kind: GraphQLLeafType) -> Callable[[str],
 
 
 def timestamps_serializer(is_string: bool) -> Callable[[list[Any]], list[Any]]:
-    """Serializes a column of timestamps, as strings or datetimes of the driver, as `graph/fields/scalars.py` does. A whole column at once
-    costs a fifth of one by one."""
+    """Serializes a column of timestamps, which the driver returns as strings or datetimes.
+
+    The result is that of `graph/fields/scalars.py`; a whole column at once costs a fifth of one by one.
+    """
     return _serialize_timestamp_strings if is_string else _serialize_datetimes
 
 

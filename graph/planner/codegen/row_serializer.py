@@ -1,4 +1,4 @@
-"""Generated code: a function that serializes the driver's rows of a statement, without a row's object in between.
+"""Generated code: a function that serializes driver rows, without objects in between.
 
 Where resolvers take objects, `RowObjectFactory` makes each once, of the columns that they need.
 """

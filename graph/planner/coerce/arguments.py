@@ -1,4 +1,4 @@
-"""Coerces the variables of an operation and the arguments of its fields, as graphql-core and strawberry do.
+"""Coerces the variables of an operation and the arguments of its fields as graphql-core does.
 
 What is the same for all runs is coerced once; a variable of a plain scalar that is a whole argument is passed on; anything else that
 depends on variables is cached by their values.
@@ -48,8 +48,11 @@ SAMPLE_VALUES: Mapping[str, Any] = {"String": "x", "Boolean": True, "Int": 1}
 
 @dataclass(frozen=True, slots=True)
 class DeclaredVariable:
-    """A variable of an operation. `default` is Undefined without one; `is_plain` says whether a value needs no coercion; `enum_values` are
-    those of an enum."""
+    """A variable of an operation.
+
+    `default` is Undefined without one; `is_plain` says whether a value needs no coercion; `enum_values` are
+    those of an enum.
+    """
 
     name: str
     signature: GraphQLVariableSignature
@@ -104,7 +107,7 @@ def _make_plain_check(kind: Any) -> Callable[[Any], bool] | None:
 
 
 class VariableValues:
-    """The values of an operation's variables, as graphql-core has them: `sources` are made for who looks at them."""
+    """The values of an operation's variables; `sources` are made when they are read."""
 
     __slots__ = ("_raw_values", "_variables", "coerced")
 
@@ -162,7 +165,10 @@ _ARGUMENT_IDS = count()
 
 
 class VariableArgument:
-    """One argument of a field that takes variables. `convert` makes of {name: value} what the resolver takes."""
+    """One argument of a field that takes variables.
+
+    `convert` makes of {name: value} what the resolver takes.
+    """
 
     def __init__(self, node: FieldNode, name: str, definition: GraphQLArgument, convert: ArgumentConverter, *, use_cache: bool) -> None:
         self._node = node

@@ -1,4 +1,4 @@
-"""Makes input values as resolvers take them, by functions that are compiled once for a type and a literal.
+"""Makes input values as resolvers take them, by functions compiled once for a type or literal.
 
 strawberry inspects types and names again for each value, graphql-core the nodes of a literal. Values that are more than variables,
 constants and input objects of them, and wrong values, are left to both.
@@ -85,7 +85,7 @@ def _raise_fallback(coerced: Mapping[str, Any]) -> Any:
 
 
 def compile_reader(declared: Any, node: Any) -> LiteralReader:
-    """Reads an argument, or a field of an input object, as graphql-core does: its default where it is omitted."""
+    """Reads an argument, or an input field, as graphql-core does: its default where omitted."""
     kind, is_non_null = (declared.type.of_type, True) if isinstance(declared.type, GraphQLNonNull) else (declared.type, False)
     default = coerce_default_value(declared)
     if node is None:

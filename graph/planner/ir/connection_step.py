@@ -170,7 +170,10 @@ _STEP_IDS = count()
 
 
 class ConnectionStep:
-    """A page of rows for each object of a level. `subfield` is the part that replaces the connection in the answer, if any."""
+    """A page of rows for each object of a level.
+
+    `subfield` is the part that replaces the connection in the answer, if any.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The project that an operation looks up: the viewer's access levels and what is most selected of it come by one statement."""
+"""The project that an operation looks up, and what its statement selects beside it."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -26,7 +26,7 @@ from storage.database.statement_cache import result_processor
 
 
 class PreparedProjectStatement(NamedTuple):
-    """The statement of a project root in one run: the project's id or path, and the values of all parameters."""
+    """The statement of a project root in one run, and the values of its parameters."""
 
     key: Any
     statement: ProjectStatement

@@ -1,4 +1,4 @@
-"""The relations of objects that a resolver returned: one statement for all of them, whatever tables they name."""
+"""The relations of objects that a resolver returned: one statement for all of them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -77,7 +77,10 @@ class RowByNumber:
             answer[self.key] = found[project]
 
     def statement_for(self, run: PlanRun, *, is_list: bool) -> tuple[CompiledStatement, dict[str, Any]]:
-        """The statement and the values of its parameters but the projects. Raises PlanBailout for arguments that name no row."""
+        """The statement and the values of its parameters but the projects.
+
+        Raises PlanBailout for arguments that name no row.
+        """
         name, value = self._lookup_column(run)
         return self._get_statement(name, is_list), {"number": value}
 

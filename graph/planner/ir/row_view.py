@@ -1,4 +1,4 @@
-"""The view of a table's rows: where each value of the answer stands in a driver's row, and the steps for the rest."""
+"""The view of a table's rows: the index of each value in a driver row, and the steps for the rest."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +73,10 @@ ViewPart = ColumnValue | Derived | ConstantPart | Deferred | RelatedRow
 
 @dataclass(slots=True)
 class RowView:
-    """What is selected of the rows of one table. `steps` are evaluated for each object, `batch_steps` for all of them at once."""
+    """What is selected of the rows of one table.
+
+    `steps` are evaluated for each object, `batch_steps` for all of them at once.
+    """
 
     parts: list[tuple[str, ViewPart]]
     serialize: RowSerializer
@@ -92,7 +95,10 @@ class RowView:
         return bool(self.steps or self.batch_steps or self.relations)
 
     def begin(self, run: PlanRun, rows: Sequence[DriverRow], work: PendingWork) -> list[dict[str, Any]]:
-        """The answers for these rows, which are complete when the work is done. Raises PlanBailout, and what resolvers raise."""
+        """The answers for these rows, which are complete when the work is done.
+
+        Raises PlanBailout, and what resolvers raise.
+        """
         answers = self.serialize(rows)
         if not self.is_async or not rows:
             return answers

@@ -30,7 +30,10 @@ class BatchStep:
 
 @dataclass(slots=True)
 class Selection:
-    """What is selected of the objects of one type. `steps` are evaluated for each object, `batch_steps` for all of them at once."""
+    """What is selected of the objects of one type.
+
+    `steps` are evaluated for each object, `batch_steps` for all of them at once.
+    """
 
     serialize: ObjectSerializer
     steps: list[FieldStep]

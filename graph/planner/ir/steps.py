@@ -14,7 +14,7 @@ FieldValues = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """The path to a field as far as resolvers read it: `typename` has the field `prev`; the items of a list have no type name."""
+    """The path to a field as far as resolvers read it; the items of a list have no type name."""
 
     typename: str | None
     prev: "FieldPath | None" = None
@@ -44,7 +44,7 @@ class PlanRun:
 
 @dataclass(slots=True)
 class PendingWork:
-    """What is to be awaited of the levels begun so far: `coroutines` fill them in, from these `values` among others."""
+    """What is to be awaited of the levels begun so far: `coroutines` complete these `values`."""
 
     coroutines: list[Coroutine[Any, Any, None]]
     values: list[FieldValues]
@@ -67,7 +67,7 @@ class Completer(Protocol):
     def complete_sync(self, values: FieldValues) -> FieldValues: ...
 
     def begin(self, run: PlanRun, values: FieldValues, work: PendingWork) -> FieldValues | None:
-        """The answers, which are complete when the work is done; None where `complete` must be awaited instead."""
+        """The answers, complete when the work is done; None where `complete` must be awaited."""
         ...
 
     async def complete(self, run: PlanRun, values: FieldValues) -> FieldValues: ...
@@ -88,7 +88,10 @@ class BatchedStep(Protocol):
     """A field, or several, that is evaluated for all objects of a level at once."""
 
     async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Writes its keys into the objects' answers. Raises PlanBailout, and what the policy and resolvers raise."""
+        """Writes its keys into the objects' answers.
+
+        Raises PlanBailout, and what the policy and resolvers raise.
+        """
         ...
 
 

@@ -38,21 +38,24 @@ class GlobalIdKind:
 
 @dataclass(frozen=True, slots=True)
 class ComputedKind:
-    """A leaf that is a function of columns (`from_columns=`), unless the function asks for the resolver in its place."""
+    """A leaf that is a function of columns (`from_columns=`), unless its factory returns none."""
 
     attributes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class RelationKind:
-    """The row of a foreign key, or a list of names (`to_one`, `names_of`), which a statement joins or a loader loads."""
+    """The row of a foreign key (`to_one`), or a list of names (`names_of`)."""
 
     declared: ToOne | NamesOf
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedKind:
-    """An object without a row of its own of which an index has some fields (`from_index=`). On objects its resolver gives it."""
+    """An object without a row of its own of which an index has some fields (`from_index=`).
+
+    On objects its resolver gives it.
+    """
 
     index: IndexedBy
     attributes: Sequence[str]

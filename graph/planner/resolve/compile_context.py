@@ -39,7 +39,7 @@ class StepBuilder(Protocol):
 
 
 class CompileContext:
-    """The operation, the schema and the settings that a plan is compiled for, and what was collected of it so far.
+    """What a plan is compiled for, and what was collected of its operation so far.
 
     `directive_values` are the values of the variables that directives use; `output_format` is None for the graph's own format.
     """
@@ -114,7 +114,7 @@ class CompileContext:
         return lambda *values: change_format(serialize(*values))
 
     def connection_subfield(self, kind: GraphQLObjectType, collected: CollectedField) -> str | None:
-        """The response key of the part that the field's format shows in place of a connection; None: the connection itself."""
+        """The key of the part that replaces a connection in the field's format; None: no part does."""
         output_format = self.format_at(collected.response_path)
         if output_format is None or not {"nodes", "pageInfo"} <= kind.fields.keys():
             return None

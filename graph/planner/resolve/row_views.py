@@ -1,4 +1,4 @@
-"""Builds views of selected rows: the columns a selection needs, the tables it joins, and the fields left to resolvers."""
+"""Builds views of selected rows: columns, joined tables, and the fields left to resolvers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -113,7 +113,7 @@ class RowViewBuilder:
         source: SelectSource,
         select_builder: SelectBuilder,
     ) -> RelatedRow | ColumnValue | None:
-        """A row that the statement joins, or a list of names that it aggregates; None for what it has no room or no table for."""
+        """A joined row, or an aggregated list of names; None where the statement has no room for it."""
         is_non_null, inner = unwrap_non_null(collected.field.type)
         if isinstance(declared, NamesOf):
             if not self._is_string_list(declared, inner):
@@ -196,7 +196,7 @@ class RowViewBuilder:
     # Of objects that a resolver gave
 
     def build_relations(self, kind: GraphQLObjectType, relation_fields: list[CollectedField], path: FieldPath) -> Relations | None:
-        """One statement for all relations of a level's objects; None where loaders take no more statements than that."""
+        """One statement for all relations of a level's objects; None where loaders need no more."""
         row = table_of(kind)
         if row is None or _count_statements(relation_fields) < 2:
             return None

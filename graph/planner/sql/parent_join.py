@@ -1,4 +1,4 @@
-"""Joins the rows of a page to their parents: one known parent, many, or the project that the same statement finds."""
+"""Joins the rows of a page to one parent, many, or the project that the same statement finds."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from storage.tables.members import project_lookup
 
 
 class ProjectSubquery:
-    """The project that an operation looks up by id or path, as a subquery: columns of it, and the access levels of the viewer.
+    """The project of an id or path, as a subquery: its columns, and the viewer's access levels.
 
     `is_materialized`: evaluated once although rows are joined to it.
     """

@@ -1,4 +1,4 @@
-"""Builds the SELECT of a plan: columns of a table, of the rows that its foreign keys name, and lists of names.
+"""Builds the SELECT of a plan: columns of a table and of rows it refers to, and lists of names.
 
 A `SelectSource` is a table under an alias of its own, so that the conditions of a list, which name the table itself, never mean it.
 An expression that several fields need is selected once.
@@ -23,7 +23,10 @@ MAX_JOINED_TABLES = 12
 
 
 class TableAlias:
-    """A table under a name of its own, as `issues__2`, and what is selected of it. All statements share these."""
+    """A table under a name of its own, as `issues__2`, and what is selected of it.
+
+    All statements share these.
+    """
 
     def __init__(self, row: Any, number: int, sql_dialect: SqlDialect) -> None:
         self.mapper: Mapper[Any] = inspect(row)
@@ -59,7 +62,10 @@ def _get_table_alias(row: type, number: int, sql_dialect: SqlDialect) -> TableAl
 
 
 class SelectBuilder:
-    """The columns and joins of one statement, added while an operation is compiled. `root` is the table of its rows."""
+    """The columns and joins of one statement, added while an operation is compiled.
+
+    `root` is the table of its rows.
+    """
 
     def __init__(self, row: type, sql_dialect: SqlDialect) -> None:
         self.sql_dialect = sql_dialect
@@ -129,7 +135,7 @@ class SelectSource:
         return self._select(self._alias.timestamp_string(key))
 
     def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
-        """The index of the UTC offset of a timestamp, and the serializer of both; None: the timestamp is in UTC."""
+        """The index of a timestamp's UTC offset, and the serializer of both; None: it is in UTC."""
         return None
 
     def select_names(self, statement: Any) -> int:
@@ -152,7 +158,7 @@ class SelectSource:
         return self._joined[key]
 
     def join_index(self, index: IndexedBy, keys: Sequence[str]) -> "IndexSource | None":
-        """The index row of the object that these columns name; None when the statement has joined enough tables."""
+        """The index row of the object that these columns name; None when the statement is full."""
         key = ".".join((index.table.__tablename__, *keys))
         if key not in self._joined:
             if self._select_builder.is_full:
@@ -187,7 +193,7 @@ class SelectSource:
         return None
 
     def select_attribute(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
-        """The indexes of the values that an attribute is made of, and the function that makes it; None: the value itself."""
+        """The indexes of the values of an attribute, and the function of them; None: the value itself."""
         return [self.select_column(attribute)], self.processor(attribute)
 
     @property
