@@ -29,7 +29,7 @@ MOMENT = datetime(2016, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class CountingWakeup(Wakeup):
-    """Counts how often it rings."""
+    """Counts how often it is notified."""
 
     def __init__(self) -> None:
         super().__init__()
