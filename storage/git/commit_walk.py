@@ -45,10 +45,10 @@ def walk_new_commits(repository: Repository, tips: Collection[str], known: Colle
     with contextlib.ExitStack() as stack:
         stderr = stack.enter_context(tempfile.TemporaryFile())
         walk = stack.enter_context(_start_process(repository, stderr, "rev-list", "--parents", "--ignore-missing", "--stdin"))
-        assert walk.stdin is not None  # noqa: S101 - asked for in _started
+        assert walk.stdin is not None  # noqa: S101 - PIPE in _start_process
         reading = "cat-file", "--buffer", "--batch=%(objectname) %(objecttype) %(objectsize) %(rest)"
         read = stack.enter_context(_start_process(repository, stderr, *reading, stdin=walk.stdout))
-        assert read.stdout is not None  # noqa: S101 - asked for in _started
+        assert read.stdout is not None  # noqa: S101 - PIPE in _start_process
         with contextlib.suppress(BrokenPipeError):
             walk.stdin.write(_rev_list_input(tips, known))
         with contextlib.suppress(BrokenPipeError):
@@ -75,7 +75,7 @@ def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[st
     with contextlib.ExitStack() as stack:
         stderr = stack.enter_context(tempfile.TemporaryFile())
         walk = stack.enter_context(_start_process(repository, stderr, "rev-list", "--stdin"))
-        assert walk.stdin is not None and walk.stdout is not None  # noqa: S101 - asked for in _started
+        assert walk.stdin is not None and walk.stdout is not None  # noqa: S101 - PIPE in _start_process
         with contextlib.suppress(BrokenPipeError):
             walk.stdin.write(_rev_list_input(tips, ()))
         with contextlib.suppress(BrokenPipeError):

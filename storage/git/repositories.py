@@ -117,5 +117,5 @@ class Repositories:
             return self._run(project_id, work)
 
     def _run(self, project_id: int, work: Callable[[Repository], T]) -> T:
-        # Opening costs 0.05 ms; a handle kept open would have to be shared between threads and dropped on removal.
+        # Opening costs 0.05 ms; a cached handle would have to be shared between threads and invalidated on removal.
         return work(Repository.open(self.path_of(project_id)))

@@ -1,8 +1,8 @@
-"""The schema of the database, brought up to date one revision after another.
+"""Migrates the schema of the database by Alembic revisions.
 
-Every revision that is missing is applied in one transaction, on both databases, under a lock: servers that start together
-apply each revision once, and one that is killed on the way leaves the database as it was. Revisions only go forward; the
-way back is a backup. Alembic is imported where it runs, since a server needs it for a moment only.
+All missing revisions are applied in one transaction, on both databases, under a lock: servers that start at the same time
+apply each revision once, and a process that is killed leaves the database unchanged. There are no downgrades; restore a
+backup instead. Alembic is imported only where it runs, because most starts of a server do not need it.
 """
 
 import asyncio
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 VERSIONS = Path(__file__).parent / "versions"
 ADVISORY_LOCK = int.from_bytes(b"forgefnt")
-"""The lock on PostgreSQL; one number within one database, so that forges in one server do not wait for each other."""
+"""The key of the advisory lock on PostgreSQL. Advisory locks are per database, so forges on one server do not block each other."""
 WAIT_SECONDS = 600.0
-"""How long to wait for other writers of an SQLite file, such as an older server that still runs."""
+"""How long to wait for other writers of an SQLite file, such as an older server that is still running."""
 CONNECT_SECONDS = 10.0
 
 T = TypeVar("T")
 
 
 class DatabaseTooNew(Exception):
-    """The database is at a revision that this version of the program does not know."""
+    """The database has a revision that this version of the program does not know."""
 
 
 class BrokenReferences(Exception):
-    """A revision left rows on SQLite that refer to rows which are gone; it was rolled back."""
+    """On SQLite a revision left rows that refer to deleted rows; it was rolled back."""
 
 
 def upgrade(database_url: str) -> list[str]:
-    """Brings the database to `head_revision()`, with the one row of settings in it; gives the revisions that were applied, oldest first.
+    """Upgrades the database to `head_revision()` and inserts the settings row. Returns the applied revisions, oldest first.
 
-    Call it in a thread: it blocks, and on PostgreSQL it runs an event loop of its own. Waits for another upgrade of the
-    same database. Raises DatabaseTooNew; OSError or SQLAlchemy's OperationalError when the database cannot be reached.
+    Call it in a thread: it blocks, and on PostgreSQL it runs its own event loop. It waits for another upgrade of the same
+    database. Raises DatabaseTooNew; OSError or SQLAlchemy's OperationalError if the database cannot be reached.
     """
     applied: list[str] = []
 
     def work(connection: Connection) -> None:
         if _is_at(connection, newest_revision()):
-            # As at most starts. Alembic would take 9 MB, which nothing gives back.
+            # The common case. Importing Alembic would take 9 MB for the lifetime of the process.
             _insert_settings(connection)
             return
         from alembic import command
@@ -66,7 +66,7 @@ def upgrade(database_url: str) -> list[str]:
 
 
 def current_revision(database_url: str) -> str | None:
-    """The revision that the database is at; None when it is empty or, on SQLite, has no file yet. To be called in a thread."""
+    """Returns the revision of the database; None if it is empty or, on SQLite, the file does not exist. Call it in a thread."""
     url = driver_url(database_url)
     if url.get_backend_name() == "postgresql":
         return asyncio.run(_run_on_postgresql(url, _revision))
@@ -79,12 +79,12 @@ def current_revision(database_url: str) -> str | None:
 
 
 def newest_revision() -> str:
-    """The same as `head_revision()`, by the names of the files, which begin with the numbers of the revisions."""
+    """Returns the same as `head_revision()` without Alembic, from the file names, which begin with the revision."""
     return max((path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py")), default="")
 
 
 def head_revision() -> str:
-    """The newest revision of this program."""
+    """Returns the newest revision of this program."""
     from alembic.script import ScriptDirectory
 
     revision = ScriptDirectory.from_config(configuration()).get_current_head()
@@ -94,7 +94,7 @@ def head_revision() -> str:
 
 
 def configuration(connection: Connection | None = None) -> "Config":
-    """Alembic's configuration, made here instead of read from a file; env.py takes the connection from it."""
+    """Returns Alembic's configuration, which is not read from a file; env.py takes the connection from it."""
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
@@ -109,7 +109,7 @@ def configuration(connection: Connection | None = None) -> "Config":
 
 
 def _insert_settings(connection: Connection) -> None:
-    """Writes the row that every reader counts on. Here and not in a revision, so that it has the defaults of the tables as they are now."""
+    """Inserts the required settings row. Not in a revision, so that it has the current defaults of the table."""
     from storage.tables import settings
 
     if inspect(connection).has_table(settings.Settings.__tablename__):
@@ -135,7 +135,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _run_exclusively(database_url: str, work: Callable[[Connection], T]) -> T:
-    """Runs `work` in one transaction while no other upgrade touches this database."""
+    """Runs `work` in one transaction under a lock that excludes other upgrades of the database."""
     url = driver_url(database_url)
     if url.get_backend_name() == "postgresql":
         return asyncio.run(_run_on_postgresql(url, work, lock=True))
@@ -147,7 +147,7 @@ def _run_exclusively(database_url: str, work: Callable[[Connection], T]) -> T:
 
 
 async def _run_on_postgresql(url: URL, work: Callable[[Connection], T], *, lock: bool = False) -> T:
-    """One transaction; its lock ends with it, also when this process is killed."""
+    """Runs one transaction. The lock is released with it, also if this process is killed."""
     settings = {"timeout": CONNECT_SECONDS, "server_settings": {"statement_timeout": "0", "lock_timeout": "0"}}
     engine = create_async_engine(url, poolclass=NullPool, connect_args=settings)
     async with engine.begin() as connection:
@@ -187,7 +187,7 @@ def _run_on_sqlite(url: URL, work: Callable[[Connection], T]) -> T:
 
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on a file, which stays: removing it would let two processes lock two files of one name."""
+    """Holds an exclusive lock on a file. The file is not deleted, because two processes could then lock two files with the same name."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

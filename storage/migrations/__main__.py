@@ -1,4 +1,4 @@
-"""Writes the next revision from what the tables have become: `scripts/migration "Milestones have a start date"`."""
+"""Generates the next revision from the changes of the tables: `scripts/migration "Milestones have a start date"`."""
 
 import argparse
 import subprocess
@@ -16,7 +16,7 @@ from storage import migrations
 
 
 def write_revision(message: str) -> Path | None:
-    """Compares the tables with an empty SQLite database brought to the head; the new file, or None when nothing differs."""
+    """Compares the tables with a new SQLite database at the head. Returns the generated file, or None without differences."""
 
     def skip_empty(context: MigrationContext, revision: object, scripts: list[MigrationScript]) -> None:
         if all(script.upgrade_ops is not None and script.upgrade_ops.is_empty() for script in scripts):
@@ -39,9 +39,9 @@ def write_revision(message: str) -> Path | None:
         return None
     path = Path(scripts[0].path)
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(line for line in lines if not line.strip().startswith("# ###")))  # Alembic's own remarks
+    path.write_text("".join(line for line in lines if not line.strip().startswith("# ###")))  # Alembic's comments
     for tidy in (["format", "--quiet"], ["check", "--quiet", "--fix"], ["format", "--quiet"]):
-        subprocess.run([sys.executable, "-m", "ruff", *tidy, str(path)], check=True)  # noqa: S603 - our own words
+        subprocess.run([sys.executable, "-m", "ruff", *tidy, str(path)], check=True)  # noqa: S603 - constant arguments
     return path
 
 

@@ -1,4 +1,4 @@
-"""What Alembic runs: the connection comes from `storage.migrations`, which has begun the transaction and ends it."""
+"""Alembic's environment script. `storage.migrations` passes the connection, and begins and ends the transaction."""
 
 from alembic import context
 

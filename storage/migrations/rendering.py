@@ -1,4 +1,4 @@
-"""How a column type is written in a revision."""
+"""Renders column types in revisions."""
 
 from typing import Literal
 
@@ -10,11 +10,11 @@ DIALECTS = [make_url(f"{name}://").get_dialect()() for name in ("sqlite", "postg
 
 
 def render_item(kind: str, item: object, context: AutogenContext) -> str | Literal[False]:
-    """The Python text of a type of our own; False leaves the rest to Alembic.
+    """Returns the Python expression of a custom type; False leaves other types to Alembic.
 
-    A revision must mean the same for ever, so it names plain SQLAlchemy types where it can: `Timestamp` is written
-    `sa.DateTime(timezone=True)`, SQLModel's string `sa.String(length=255)`, an enumeration kept as text `sa.String(length=32)`.
-    A decorator that differs between the databases has no plain type: it is written by its name, with its import.
+    A revision must never change its meaning, so it uses plain SQLAlchemy types if possible: `Timestamp` is rendered as
+    `sa.DateTime(timezone=True)`, SQLModel's string as `sa.String(length=255)`, a non-native enum as `sa.String(length=32)`.
+    A TypeDecorator that differs between the databases has no plain type: it is rendered by its name, with its import.
     """
     if kind != "type":
         return False

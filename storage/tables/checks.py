@@ -78,11 +78,11 @@ def _runs(is_single_project: bool) -> Select[Any]:
         *(
             select(
                 *(col(getattr(table, name)).label(name) for name in RUN_COLUMNS),
-                kept.label("kept"),
+                check_id.label("check_id"),
                 attempt.label("attempt"),
                 literal(kind).label("kind"),
             ).where(matches_keys(table.project_id, table.sha, is_single_project))
-            for kind, (table, kept, attempt) in enumerate(tables)
+            for kind, (table, check_id, attempt) in enumerate(tables)
         )
     ).subquery()
     return mark_constant(select(*found.c).limit(bindparam("limit", type_=Integer)))

@@ -28,9 +28,10 @@ def event_counts(
     """Selects counts of merge requests per project and bucket, for the first `limit` buckets.
 
     The columns are: project, key of the bucket, numbers of opened, merged and closed ones, number of merged ones whose checks had failed at
-    the time of the merge, and `quantiles.quantile_columns` of the microseconds from the first commit to the merge. `spans` are the first and
-    last keys of the requested ranges; empty means all. `check_conditions` are the conditions on `Project` under which the checks
-    of another project's commits count; None disables the checks. Without `with_lead_time` the quantiles are left out.
+    the time of the merge, and `quantiles.quantile_columns` of the microseconds from the first commit to the merge.
+
+    `spans` are the first and last keys of the requested ranges; empty means all. `check_conditions` are the conditions on `Project` under
+    which the checks of another project's commits count; None disables the checks. Without `with_lead_time` the quantiles are left out.
     """
     row = MergeRequest
     names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")

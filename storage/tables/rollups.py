@@ -1,7 +1,7 @@
 """The rollup of a commit's checks as an SQL expression, for filters and for thousands of commits in one statement.
 
 It has the same rules as graph/rules/builds/rollups.py. The status of a check at an earlier time follows from its rows: it is pending from
-`created_at`, running from `started_at` and finished from `finished_at`; a retry keeps the previous attempt as a row. So the rollup at an
+`created_at`, running from `started_at` and finished from `finished_at`; a retry stores the previous attempt as a row. So the rollup at an
 earlier time can be computed from the same rows.
 """
 
@@ -46,12 +46,12 @@ def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: 
     ).subquery()
     own = [rows.c[key.key] for key in keys]
     latest = func.row_number().over(
-        partition_by=[*own, rows.c.kind, rows.c.name, rows.c.ref], order_by=(rows.c.kept.desc(), rows.c.attempt.desc())
+        partition_by=[*own, rows.c.kind, rows.c.name, rows.c.ref], order_by=(rows.c.check_id.desc(), rows.c.attempt.desc())
     )
     first = select(rows, latest.label("newest_of_ref")).subquery()
     own = [first.c[key.key] for key in keys]
     among = func.row_number().over(
-        partition_by=[*own, first.c.name], order_by=(first.c.created_at.desc(), first.c.kind.desc(), first.c.kept.desc())
+        partition_by=[*own, first.c.name], order_by=(first.c.created_at.desc(), first.c.kind.desc(), first.c.check_id.desc())
     )
     second = select(first, among.label("newest_of_name")).where(first.c.newest_of_ref == 1).subquery()
     return select(second).where(second.c.newest_of_name == 1).subquery()
@@ -84,7 +84,7 @@ def _checks(
         conditions.append(col(Build.current_id).is_(None))
     columns = (
         literal(kind).label("kind"),
-        build_id.label("kept"),
+        build_id.label("check_id"),
         attempt.label("attempt"),
         status.label("status"),
         col(table.name),

@@ -65,7 +65,7 @@ async def start(
         cwd="/",
         start_new_session=True,
     )
-    assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101 - asked for above
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101 - PIPE above
     loop = asyncio.get_running_loop()
     transports: list[asyncio.BaseTransport] = []
     try:

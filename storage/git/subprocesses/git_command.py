@@ -137,7 +137,7 @@ def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> b
     with start_process(
         command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
-        assert process.stdout is not None  # noqa: S101 - asked for above
+        assert process.stdout is not None  # noqa: S101 - stdout=PIPE above
         timer = Timer(seconds, process.kill)
         timer.start()
         try:
