@@ -189,11 +189,11 @@ class StatementCache:
             constant_values = {name: parameter.effective_value for parameter, name in names.items() if not parameter.required}
         else:
             matches = compiled._cache_key_bind_match[0]
-            positions = {each: place for place, source in enumerate(key.bindparams) for each in matches[source]}
+            positions = {each: index for index, source in enumerate(key.bindparams) for each in matches[source]}
             sources = [
-                (name, parameter.key, place, parameter.effective_value if place is None else None)
+                (name, parameter.key, index, parameter.effective_value if index is None else None)
                 for parameter, name in names.items()
-                for place in (positions.get(parameter),)
+                for index in (positions.get(parameter),)
             ]
         single_string: tuple[str, ParameterBinder] | None = None
         if not lists and not literals:

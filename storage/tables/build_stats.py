@@ -132,10 +132,10 @@ def _first_groups(grouped: Subquery, grouping: BuildGrouping, columns: Sequence[
     statement: Select[Any] = select(*values).select_from(tables)
     if not has_owner:
         return statement.order_by(*order).limit(grouping.limit)
-    position = func.row_number().over(partition_by=grouped.c.owner, order_by=order or None).label("place")
+    position = func.row_number().over(partition_by=grouped.c.owner, order_by=order or None).label("position")
     inner = statement.add_columns(position).subquery()
-    numbered = select(*(column for column in inner.c if column.name != "place"))
-    return numbered.where(inner.c.place <= grouping.limit).order_by(inner.c.owner, inner.c.place)
+    numbered = select(*(column for column in inner.c if column.name != "position"))
+    return numbered.where(inner.c.position <= grouping.limit).order_by(inner.c.owner, inner.c.position)
 
 
 def _clamp_negative(number: Any) -> Any:

@@ -116,10 +116,10 @@ def attempts(ids: list[int], conditions: Sequence[Any], order: Sequence[Any], sk
     """For each build, given by the id of its current row, at most `limit` attempts that meet the conditions, after skipping `skipped`."""
     row = Build
     build_id = func.coalesce(col(row.current_id), col(row.id))
-    position = func.row_number().over(partition_by=build_id, order_by=order).label("place")
+    position = func.row_number().over(partition_by=build_id, order_by=order).label("position")
     inner = select(col(row.id).label("id"), position).where(_is_attempt_of(ids), *conditions).subquery()
     statement: Select[Build] = select(row).join(inner, inner.c.id == col(row.id))
-    return statement.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.place)
+    return statement.where(inner.c.position > skipped, inner.c.position <= skipped + limit).order_by(inner.c.position)
 
 
 def count_attempts(ids: list[int]) -> Select[int, int]:

@@ -16,19 +16,19 @@ from storage.tables.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_para
 
 
 def _walk(starts: CommitKeys, length: int) -> CTE:
-    """The rows of walks: `start` (identifies the walk), `place` from 0, `project_id`, `oid`, `first_parent`, `committed_at`."""
+    """The rows of walks: `start` (identifies the walk), `position` from 0, `project_id`, `oid`, `first_parent`, `committed_at`."""
     row, parent = Commit, aliased(Commit)
     columns = ("project_id", "oid", "first_parent", "committed_at")
     # The redundant conditions on each column let SQLite use an index.
     implied = (col(row.project_id).in_({project_id for project_id, _ in starts}), col(row.oid).in_({oid for _, oid in starts}))
     walk = (
-        select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns))
+        select(col(row.id).label("start"), literal(0).label("position"), *(col(getattr(row, name)) for name in columns))
         .where(*implied, tuple_(col(row.project_id), col(row.oid)).in_(list(starts)))
         .cte("walk", recursive=True)
     )
     following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
-    further = select(walk.c.start, walk.c.place + 1, *(col(getattr(parent, name)) for name in columns))
-    return walk.union_all(further.join(parent, following).where(walk.c.place < length - 1))
+    further = select(walk.c.start, walk.c.position + 1, *(col(getattr(parent, name)) for name in columns))
+    return walk.union_all(further.join(parent, following).where(walk.c.position < length - 1))
 
 
 def rollup_walks(
@@ -56,7 +56,7 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
     flags = (literal(0).label("good"), literal(0).label("bad"))
     state = states.rollup_state(col(row.project_id), col(row.oid), row, names=names, builds=builds).label("state")
     walk = (
-        select(col(row.id).label("start"), literal(0).label("place"), *(col(getattr(row, name)) for name in columns), *flags, state)
+        select(col(row.id).label("start"), literal(0).label("position"), *(col(getattr(row, name)) for name in columns), *flags, state)
         .where(matches_keys(row.project_id, row.oid, is_single_project))
         .cte("walk", recursive=True)
     )
@@ -65,14 +65,14 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
     bad = case((walk.c.state == "failed", 1), else_=walk.c.bad)
     further = select(
         walk.c.start,
-        walk.c.place + 1,
+        walk.c.position + 1,
         *(col(getattr(parent, name)) for name in columns),
         good,
         bad,
         states.rollup_state(col(parent.project_id), col(parent.oid), parent, names=names, builds=builds),
     )
     is_incomplete = or_(good == 0, bad == 0) if with_end_times else good == 0
-    walk = walk.union_all(further.join(parent, following).where(walk.c.place < bindparam("limit", type_=Integer) - 1, is_incomplete))
+    walk = walk.union_all(further.join(parent, following).where(walk.c.position < bindparam("limit", type_=Integer) - 1, is_incomplete))
     ended: Any = null()
     if with_end_times:
         latest = states.last_finished_at(walk.c.project_id, walk.c.oid, walk, names=names, builds=builds)
@@ -80,11 +80,11 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
     facts: Any = aliased(Commit)
     columns_of_walk: list[Any] = [walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state, type_coerce(ended, Timestamp)]
     found: Select[Any] = select(*columns_of_walk, *(getattr(facts, each.key) for each in SUMMARY_COLUMNS[2:])).select_from(walk)
-    return mark_constant(found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.place))
+    return mark_constant(found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.position))
 
 
 def committed_between(starts: CommitKeys, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
-    """(walk, place, project, commit, commit date) of the commits of each walk in this time range, of at most `length` commits.
+    """(walk, position, project, commit, commit date) of the commits of each walk in this time range, of at most `length` commits.
 
     The first commit and the commit at the maximum length are always included.
     """
@@ -94,8 +94,8 @@ def committed_between(starts: CommitKeys, length: int, since: datetime | None, u
         conditions.append(walk.c.committed_at >= since)
     if until is not None:
         conditions.append(walk.c.committed_at < until)
-    found: Select[Any] = select(walk.c.start, walk.c.place, walk.c.project_id, walk.c.oid, walk.c.committed_at)
-    found = found.order_by(walk.c.start, walk.c.place)
+    found: Select[Any] = select(walk.c.start, walk.c.position, walk.c.project_id, walk.c.oid, walk.c.committed_at)
+    found = found.order_by(walk.c.start, walk.c.position)
     if conditions:
-        found = found.where(or_(and_(*conditions), walk.c.place.in_((0, length - 1))))
+        found = found.where(or_(and_(*conditions), walk.c.position.in_((0, length - 1))))
     return found

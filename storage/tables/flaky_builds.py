@@ -50,14 +50,14 @@ def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *visibili
     commits = _job_commits(project_ids, since)
     job = [commits.c[key] for key in JOB_KEY]
     last = func.row_number().over(partition_by=job, order_by=(commits.c.flipped_at.desc().nulls_last(), commits.c.sha.desc()))
-    ordered = select(commits, last.label("place")).subquery()
+    ordered = select(commits, last.label("position")).subquery()
     job = [ordered.c[key] for key in JOB_KEY]
     flaky = (
         select(
             *job,
             func.sum(ordered.c.flips).label("flips"),
             func.sum(ordered.c.runs).label("runs"),
-            func.max(case((ordered.c.place == 1, ordered.c.sha))).label("sha"),
+            func.max(case((ordered.c.position == 1, ordered.c.sha))).label("sha"),
             *(_sum_if(ordered.c.flips > 0, ordered.c[part]).label(part) for part in WASTED_COLUMNS),
         )
         .group_by(*job)
@@ -76,12 +76,12 @@ def jobs(project_ids: Collection[int], since: datetime, page: JobPage, *visibili
     )
     ascending = (all_jobs.c.flips.asc(), all_jobs.c.name.desc(), all_jobs.c.stage.desc())
     order = ascending if page.backward else (all_jobs.c.flips.desc(), all_jobs.c.name.asc(), all_jobs.c.stage.asc())
-    position = func.row_number().over(partition_by=all_jobs.c.project_id, order_by=order).label("place")
+    position = func.row_number().over(partition_by=all_jobs.c.project_id, order_by=order).label("position")
     listed = select(all_jobs, position).where(*_within_page(all_jobs, page)).subquery()
     names = (*JOB_KEY, "flips", "runs", "sha", *WASTED_COLUMNS, "blocked", "total")
     statement: Select[Any] = select(*(listed.c[name] for name in names))
-    statement = statement.where(listed.c.place > page.skipped, listed.c.place <= page.skipped + page.limit)
-    return statement.order_by(listed.c.project_id, listed.c.place)
+    statement = statement.where(listed.c.position > page.skipped, listed.c.position <= page.skipped + page.limit)
+    return statement.order_by(listed.c.project_id, listed.c.position)
 
 
 def _within_page(jobs: Subquery, page: JobPage) -> list[Any]:

@@ -274,10 +274,10 @@ def of_commits(
     conditions on the merge request and its target project.
     """
     links = _commit_links(oids)
-    position = func.row_number().over(partition_by=links.c.oid, order_by=order).label("place")
+    position = func.row_number().over(partition_by=links.c.oid, order_by=order).label("position")
     inner = _join_visible(select(links.c.oid, col(MergeRequest.id).label("id"), position), links, *visibility).subquery()
     joined: Select[str, MergeRequest] = select(inner.c.oid, MergeRequest).join(inner, inner.c.id == col(MergeRequest.id))
-    return joined.where(inner.c.place > skipped, inner.c.place <= skipped + limit).order_by(inner.c.oid, inner.c.place)
+    return joined.where(inner.c.position > skipped, inner.c.position <= skipped + limit).order_by(inner.c.oid, inner.c.position)
 
 
 def open_with_heads(heads: Collection[tuple[int, str, str]], *visibility: ColumnElement[bool]) -> Select[MergeRequest]:

@@ -21,7 +21,7 @@ def rank_rows(rows: Subquery, keys: Sequence[str], measures: Sequence[str]) -> S
     columns = []
     for measure in measures:
         value = rows.c[measure]
-        columns.append(func.row_number().over(partition_by=group, order_by=value.asc().nulls_last()).label(f"{measure}_place"))
+        columns.append(func.row_number().over(partition_by=group, order_by=value.asc().nulls_last()).label(f"{measure}_rank"))
         columns.append(func.count(value).over(partition_by=group).label(f"{measure}_count"))
     return select(rows, *columns).subquery()
 
@@ -31,7 +31,7 @@ def quantile_columns(rows: Subquery, measure: str) -> list[Any]:
 
     The sum is in two parts, because the sum of very long times exceeds the integers of both databases.
     """
-    value, position, count = (rows.c[name] for name in (measure, f"{measure}_place", f"{measure}_count"))
+    value, position, count = (rows.c[name] for name in (measure, f"{measure}_rank", f"{measure}_count"))
     sums = [cast(func.sum(part), BigInteger) for part in (value // MILLION, value % MILLION)]
     percentiles = [func.max(case((position == (count * rank + 99) // 100, value))) for rank in PERCENTILES]
     return [func.count(value), *sums, *percentiles, func.max(value)]
