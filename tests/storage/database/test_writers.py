@@ -52,7 +52,7 @@ async def test_a_connection_timeout_is_unavailable(database_url: str, monkeypatc
     async with database.write_session() as session:
         await session.execute(select(Namespace))
         for late in (write, run_deferred_write) if database.dialect == "postgresql" else (write,):
-            with pytest.raises(Exception, match=r"QueuePool limit|no connection got free") as caught:
+            with pytest.raises(Exception, match=r"QueuePool limit|no database connection became free") as caught:
                 await late(database, "late")
             assert is_unavailable(caught.value)
     await write(database, "later")
