@@ -263,7 +263,7 @@ class TestDataFolder:
 
     def test_rejects_a_folder_with_a_stray_file(self, tmp_path: Path, source: Path) -> None:
         (tmp_path / "letter").write_text("Dear")
-        assert "(it holds letter)" in CommandRunner(tmp_path)("demo", "--repository", source, code=1).stderr
+        assert "(it contains letter)" in CommandRunner(tmp_path)("demo", "--repository", source, code=1).stderr
 
     def test_failure_leaves_the_folder_unchanged(self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         async def fails(self: DemoBuilder, made: object) -> None:
@@ -281,7 +281,7 @@ class TestDataFolder:
         data = tmp_path / "data"
         shutil.copytree(demo_data.data, data)
         (data / UNFINISHED_MARKER).touch()
-        assert "never finished" in CommandRunner(data)("check", code=1).stdout
+        assert "creation was interrupted" in CommandRunner(data)("check", code=1).stdout
         summary = CommandRunner(data).json("demo", "--repository", source)
         assert summary["admin_token"] != demo_data.summary["admin_token"]
         assert CommandRunner(data).json("check")["problems"] == []

@@ -67,7 +67,7 @@ class TestInvalidSettings:
         (tmp_path / "forgefront.toml").write_text('prot = 80\nextrenal_url = "http://x"\nzzz = 1\n')
         text = config_errors(data=tmp_path)
         assert "unknown key prot; did you mean port?" in text
-        assert "unknown key extrenal_url; is it external_url?" in text
+        assert "unknown key extrenal_url; did you mean external_url?" in text
         assert "unknown key zzz" in text
         assert str(tmp_path / "forgefront.toml") in text
 
