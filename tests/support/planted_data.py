@@ -1,7 +1,7 @@
 """Data in which every protected row has a unique value, and the table of who may read which value.
 
-`plant` returns a unique value. All results are searched for these values (`PlantedData.leaks`), so a field that shows a row to a viewer who may
-not see it is found on any path. The table of rights is written down here, from the interface document and
+`plant` returns a unique value. All results are searched for these values (`PlantedData.leaks`), so a field that shows a row to a
+viewer who may not see it is found on any path. The table of rights is written down here, from the interface document and
 tests/support/permission_matrix.py, independently of the product's policy.
 """
 

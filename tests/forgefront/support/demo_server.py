@@ -84,7 +84,7 @@ class DemoServer:
     def now(self) -> datetime:
         return self.clock_time or datetime.now(UTC)
 
-    async def run_as(self, username: str | None, operation: str, **values: Any) -> Any:
+    async def run_as(self, username: str | None, operation: str, /, **values: Any) -> Any:
         return await self._forge.run(operation, by=username, input={key: value for key, value in values.items() if value is not None})
 
     async def token(self, username: str) -> str:
