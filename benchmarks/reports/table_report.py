@@ -22,10 +22,10 @@ def render_report(found: dict[str, Any]) -> str:
         _render_memory(results),
         *(_render_case(results, key) for key in cases),
         _render_ratios(results, cases),
-        f"Scale {run['scale']:g}; medians of {run['rounds']} rounds of {run['seconds']:g} s in which the sides take turns,"
-        f" {run['connections']} connections; {runs.describe_machine(found)} Node {found['machine']['node']}.\n"
-        "Sides marked * look up no caller and check no right. v3 has no call for the join. Differences under 30 % are noise; believe the"
-        " CPU first.",
+        f"Scale {run['scale']:g}; medians of {run['rounds']} rounds of {run['seconds']:g} s in which the sides alternate,"
+        f" {run['connections']} connections; {runs.describe_machine(found)} Node {found['machine']['node']}.\nSides marked"
+        " * authenticate no caller and check no permission. v3 has no call for the join. Differences under 30 % are"
+        " noise; CPU times are the more reliable figures.",
     ]
     return "\n\n".join(part for part in parts if part)
 

@@ -55,10 +55,10 @@ def main(command: str, arguments: Sequence[str]) -> None:
 def _options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
     parser = runs.parser_of(
         command,
-        "Measures the service, its peers and the floor on the same data in one run: requests per second, CPU a request of the"
-        " server and of PostgreSQL, waiting times and memory; medians of rounds in which all sides take turns.",
-        "Peers on Node are installed by npm on the first run; where node or npm is missing their rows say NOT RUN."
-        " Without --data the data set is made anew, which takes one to three minutes for each database at scale 1.",
+        "Measures the service, its peers and the floor on the same data in one run: requests per second, CPU time for a"
+        " request of the server and of PostgreSQL, latency and memory; medians of rounds in which the sides alternate.",
+        "npm installs the peers on Node on the first run; where node or npm is missing their rows say NOT RUN. Without"
+        " --data the data set is created each time, which takes one to three minutes for each database at scale 1.",
     )
     chosen = ["join"] if command == "join" else list(TITLES)
     databases = ["postgresql"] if command == "join" else list(BOTH)
@@ -74,7 +74,8 @@ def _options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         "--scale",
         type=float,
         default=1.0,
-        help="of the data set; 1 is 100,000 issues, 300,000 notes, 50,000 merge requests, 200,000 commits and 500,000 builds (default: 1)",
+        help="scale of the data set; 1 is 100,000 issues, 300,000 notes, 50,000 merge requests, 200,000 commits and 500,000"
+        " builds (default: 1)",
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the data and two rounds of two seconds, to see that it works")
     parser.add_argument(
