@@ -62,7 +62,7 @@ class TestProblems:
         ],
     )
     def test_the_noun_that_is_missing(self, missing: str | None, subject: str | None, message: str) -> None:
-        refused = response_from_error(row(missing=missing), FakeErrorEntry("NOT_FOUND", subject=subject))
+        refused = response_from_error(row(not_found_noun=missing), FakeErrorEntry("NOT_FOUND", subject=subject))
         assert (refused.status, refused.body) == (404, {"message": message})
 
     def test_a_reason(self) -> None:
@@ -109,7 +109,7 @@ class TestUserErrors:
 
     def test_names_of_fields(self) -> None:
         refused = response_from_user_errors(
-            row(fields={"name": "title"}),
+            row(error_field_names={"name": "title"}),
             [error("INVALID", field="name"), error("INVALID", field="sshKeyText"), error("INVALID", field="admin")],
             {"admin": "is_admin"},
         )

@@ -39,7 +39,7 @@ def test_the_offset_of_an_enormous_page_stays_a_graphql_int(number: Any) -> None
 
 
 def page_headers(page: PageRequest, **settings: Any) -> dict[str, str]:
-    defaults: dict[str, Any] = {"total": None, "more": False, "url": "https://f/api/v3/issues", "filters": []}
+    defaults: dict[str, Any] = {"total": None, "has_more": False, "url": "https://f/api/v3/issues", "filters": []}
     return {name.decode(): value.decode() for name, value in build_headers(page, **{**defaults, **settings})}
 
 
@@ -74,7 +74,7 @@ class TestHeaders:
         assert "page=0&" in found["link"]
 
     def test_without_a_total(self) -> None:
-        found = page_headers(PageRequest(2, 20), more=True)
+        found = page_headers(PageRequest(2, 20), has_more=True)
         assert "x-total" not in found
         assert "x-total-pages" not in found
         assert found["x-next-page"] == "3"
