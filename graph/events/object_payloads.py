@@ -1,4 +1,7 @@
-"""Payloads of project events, sent to hooks with the event's switch: `{object_kind, user, project, object_attributes}` (docs/decisions.md 30)."""
+"""Payloads of project events, for hooks with the event's switch (docs/decisions.md 30).
+
+Each is `{object_kind, user, project, object_attributes}`.
+"""
 
 from dataclasses import asdict, dataclass
 from inspect import isawaitable

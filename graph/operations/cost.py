@@ -224,21 +224,21 @@ class RowCost:
     def _advice(self, sizes: Mapping[str, int | None], allowed: int) -> str:
         rows = self._total(sizes)
         shrinking = {part.label for part, _ in self._sized_nodes if part.is_reducible}
-        largest: dict[str, int] = {}
+        max_sizes: dict[str, int] = {}
         for part, _ in self._sized_nodes:
             size = part.size if isinstance(part.size, int) else part.size.resolve(sizes)
-            largest[part.label] = max(size, largest.get(part.label, 0))
+            max_sizes[part.label] = max(size, max_sizes.get(part.label, 0))
         # Eight candidates are enough to name three; this bounds the work for an error message.
-        candidates = sorted(largest, key=lambda label: -largest[label])[:8]
+        candidates = sorted(max_sizes, key=lambda label: -max_sizes[label])[:8]
         saved = {label: rows - self._total(sizes, at_most=0, only=label) for label in candidates}
         most_expensive = sorted((label for label in candidates if saved[label]), key=lambda label: -saved[label])[:3]
         message = ""
         if most_expensive:
-            described = ", ".join(f"{label} ({format_count(saved[label])} rows by {largest[label]})" for label in most_expensive)
+            described = ", ".join(f"{label} ({format_count(saved[label])} rows by {max_sizes[label]})" for label in most_expensive)
             message += f" Most expensive: {described}."
         for label in (label for label in most_expensive if label in shrinking):
             # The cost is a polynomial of the size without negative coefficients, so it is below this chord.
-            fitting_size = largest[label] * (allowed - rows + saved[label]) // saved[label]
+            fitting_size = max_sizes[label] * (allowed - rows + saved[label]) // saved[label]
             if fitting_size >= 1:
                 return f"{message} Use first: {fitting_size} for {label} to stay within the limit."
         fitting_size = next((size for size in (100, 50, 20, 15, 10, 5, 3, 2, 1) if self._total(sizes, at_most=size) <= allowed), 0)
