@@ -18,7 +18,7 @@ from tests.support.git_history import git
 
 
 def part(**changed: Any) -> FuzzPart:
-    return FuzzPart(**{"name": "packs", "database": "sqlite", "seed": 7, "until": monotonic(), **changed})
+    return FuzzPart(**{"name": "packs", "database": "sqlite", "seed": 7, "deadline": monotonic(), **changed})
 
 
 class TestSeeds:
@@ -36,7 +36,7 @@ class TestSeeds:
 
     def test_an_iteration_begins_at_each_seed_until_the_time_is_over(self) -> None:
         assert list(part().seeds()) == [7], "one at least, so that a finding can be repeated"
-        going = part(until=monotonic() + 60)
+        going = part(deadline=monotonic() + 60)
         assert [seed for seed, _ in zip(going.seeds(), range(3), strict=False)] == [7, 8, 9]
 
 

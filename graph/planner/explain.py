@@ -410,9 +410,9 @@ class _StatementRecorder:
         """Stops recording."""
         del self._session.fetch
 
-    async def _recorded_fetch(self, sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    async def _recorded_fetch(self, sql: str, parameters: Sequence[Any], *columns: Any) -> Sequence[Sequence[Any]]:
         start = perf_counter()
-        rows: Sequence[Sequence[Any]] = await self._fetch(sql, parameters)
+        rows: Sequence[Sequence[Any]] = await self._fetch(sql, parameters, *columns)
         statement = ExplainedStatement(sql, list(parameters), len(rows), _milliseconds_since(start))
         node = _CURRENT_NODE.get()
         (self.unassigned if node is None else node.statements).append(statement)

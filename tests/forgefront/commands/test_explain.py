@@ -96,7 +96,7 @@ class TestWrongUsage:
             (("{ absent }",), "Cannot query field 'absent'"),
             (("{",), "Syntax Error"),
             ((ISSUES,), "the variables do not fit the operation"),
-            (("--v3", "GET /nothing"), "no row answers GET /nothing"),
+            (("--v3", "GET /nothing"), "no route matches GET /nothing"),
             (('{ project(path: "a/b") { issue { iid } } }',), "a number or an id is missing"),
             (('{ project(path: "a/b") { issues(after: "x") { totalCount } } }',), "cursor"),
             (("@/nowhere.graphql",), "cannot be read"),

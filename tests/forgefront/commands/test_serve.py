@@ -115,7 +115,7 @@ def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None
 def test_without_a_demo(tmp_path: Path, isolated_environment: None, figure: Callable[[str], None]) -> None:
     started = time.monotonic()
     with start_serve(tmp_path / "data") as (process, output):
-        base = output.split()[3]
+        base = output.split()[4]
         assert httpx.get(f"{base}/-/readiness", timeout=20).json()["status"] == "ok"
         seconds = time.monotonic() - started
         figure(f"an empty folder answers after {seconds:.1f} s")

@@ -361,7 +361,7 @@ class TestPermissions:
 
     @ONE_DATABASE
     async def test_a_key_is_found_in_one_statement_a_try(self, forge: SshServer, developer: tables.User, statements: object) -> None:
-        with statements.at_most(2):  # type: ignore[attr-defined]
+        with statements.assert_at_most(2):  # type: ignore[attr-defined]
             async with await forge.connect("developer", client_keys=[KEYS["developer"]], signature_algs="ssh-ed25519"):
                 pass
 
@@ -662,7 +662,7 @@ def test_the_whole_service(tmp_path: Path) -> None:
     source = create_large_repository(tmp_path / "large.git", megabytes=24)
     with start_serve(data, "--ssh-port", "0", "--demo", "--repository", source) as (process, output):
         prefix, shown = next(line for line in output.splitlines() if line.startswith("  SSH ")).split()[1], output
-        base, token = output.split()[3], next(line.split()[1] for line in output.splitlines() if line.startswith("  dev "))
+        base, token = output.split()[4], next(line.split()[1] for line in output.splitlines() if line.startswith("  dev "))
         path = data / host_keys.FILE_NAME
         key = asyncssh.read_private_key(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -272,7 +272,7 @@ async def read():
     return Backlog(3, 2, 1.5)
 metrics = Metrics(read)
 metrics.count("GET", "/x", 200, 0.01)
-metrics.running.inc()
+metrics.running_requests.inc()
 scraped = {}
 async def send(message):
     scraped.update(message)

@@ -278,7 +278,7 @@ class TestShutdown:
             started = time.monotonic()
             assert found.stop() == 1
             assert time.monotonic() - started < 1 + http_server.CLOSING_SECONDS + 1
-            assert "ended by force" in found.log.read_text()
+            assert "shutdown timed out; process killed" in found.log.read_text()
 
     def test_idle_connections_do_not_delay_it(self, tmp_path: Path) -> None:
         with run_app_server(tmp_path) as found, found.connect() as connection, found.connect() as half:
