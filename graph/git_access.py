@@ -24,7 +24,7 @@ from graph.rules.policy import Action, can, can_anybody
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
 from storage.git.protocol.push import PushDecision, RefCommand
-from storage.tables import ssh_keys
+from storage.tables.accounts import ssh_keys
 
 RECORD_RETRY_SECONDS = (0.5, 2.0, 5.0)
 """Seconds before each retry to record a push while the database is unavailable."""

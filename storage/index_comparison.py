@@ -7,7 +7,7 @@ from storage.database.engine import Database
 from storage.git import commit_walk
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
-from storage.tables import branches, commits
+from storage.tables.git import branches, commits
 
 BATCH_SIZE = 1_000
 

@@ -7,6 +7,7 @@ from sqlmodel import col
 
 from storage import tables
 from storage.database.engine import Database, metadata
+from storage.tables.accounts import users
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ async def any_sealed_token(database: Database) -> str | None:
 
 async def has_administrator(database: Database) -> bool:
     async with database.read_session() as session:
-        return await session.scalar(tables.users.administrators().limit(1)) is not None
+        return await session.scalar(users.administrators().limit(1)) is not None
 
 
 def _orphan_counts(table: Table) -> list[tuple[Select[int], str, str]]:

@@ -22,9 +22,9 @@ from storage.objects.object_store import new_key
 from storage.objects.uploads import UploadStore, new_secret
 from storage.secrets import Passwords, TokenCipher, digest_token, load_key
 from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, MergeRequestState, NamespaceKind, Visibility
+from storage.tables.accounts.users import PRIVATE_TOKEN
 from storage.tables.base import Row
-from storage.tables.commit_statuses import FINISHED
-from storage.tables.users import PRIVATE_TOKEN
+from storage.tables.builds.commit_statuses import FINISHED
 from tests.support.git_history import make_history
 
 R = TypeVar("R", bound=Row)

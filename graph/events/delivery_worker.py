@@ -27,7 +27,8 @@ from graph.events.webhook_sender import TIMEOUT_SECONDS, DeliveryResult, Webhook
 from graph.operations.transaction import write_transaction
 from storage.database.engine import DatabaseSession
 from storage.secrets import TokenCipher, UndecryptableToken
-from storage.tables import Delivery, DeliveryState, Event, Hook, deliveries, events, hooks
+from storage.tables import Delivery, DeliveryState, Event, Hook
+from storage.tables.events import deliveries, events, hooks
 
 RETRY_DELAYS_SECONDS = (0.0, 5.0, 20.0, 60.0, 5 * 60.0, 30 * 60.0, 2 * 3600.0, 5 * 3600.0, 10 * 3600.0, 24 * 3600.0)
 """Seconds before each attempt, the first after the event, the others after the previous attempt (docs/decisions.md 31)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select
 
 from graph.context import Context
-from storage.tables import events, hooks
+from storage.tables.events import events, hooks
 
 if TYPE_CHECKING:
     # A circular import otherwise: payloads use rules, and rules publish events.

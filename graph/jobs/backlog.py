@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from storage.database.engine import Database
-from storage.tables import deliveries, runners
+from storage.tables.builds import runners
+from storage.tables.events import deliveries
 
 
 class Backlog(NamedTuple):

@@ -22,7 +22,8 @@ from graph.live.change_log import CommittedLogReader, LoggedChange
 from storage.database.engine import Database, is_unavailable
 from storage.database.pg_notify import Notifications
 from storage.secrets import digest_token
-from storage.tables import ChangeKind, users
+from storage.tables import ChangeKind
+from storage.tables.accounts import users
 
 CHANNEL = "forgefront_changes"
 MAX_QUEUED_CHANGES = 100

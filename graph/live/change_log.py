@@ -16,7 +16,8 @@ from time import monotonic
 
 from graph.errors import Unavailable
 from storage.database.engine import Database, DatabaseSession
-from storage.tables import ChangeKind, changes
+from storage.tables import ChangeKind
+from storage.tables.events import changes
 
 PAGE_SIZE = 500
 GAP_RETRY_SECONDS = 0.02

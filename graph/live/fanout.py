@@ -35,7 +35,7 @@ from graph.rules.events import subscription_filters
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from storage.database.engine import Database
 from storage.database.text_budget import TextBudget
-from storage.tables import users
+from storage.tables.accounts import users
 
 log = structlog.get_logger("live")
 

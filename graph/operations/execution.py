@@ -43,7 +43,7 @@ from storage.database.engine import DatabaseSession, is_unavailable
 from storage.database.text_budget import TextBudget, TextLimitExceeded
 from storage.objects.uploads import PartialFile
 from storage.secrets import digest_token
-from storage.tables import users
+from storage.tables.accounts import users
 
 RUNNER_FIELDS = frozenset({"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"})
 """Root fields that runners may select, if the operation has no other; a runner is not authenticated for any other operation."""

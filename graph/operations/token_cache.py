@@ -14,7 +14,7 @@ from storage import tables
 from storage.caches import CacheBounds, LruCache
 from storage.database.data_version import DataVersion
 from storage.database.engine import Database, DatabaseSession
-from storage.tables import users
+from storage.tables.accounts import users
 
 TOKEN_CACHE = CacheBounds("tokens", max_entries=10_000, max_bytes=16 * 2**20)
 CACHE_SECONDS = 2.0

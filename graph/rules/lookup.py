@@ -21,8 +21,8 @@ from graph.rules.policy import (
 )
 from graph.rules.project_access import PROJECTS_LOADER, load_group, load_project_with, load_projects
 from storage import tables
+from storage.tables.accounts.namespaces import NamespaceKind
 from storage.tables.base import Row, row_in_project
-from storage.tables.namespaces import NamespaceKind
 
 R = TypeVar("R", bound=Row)
 

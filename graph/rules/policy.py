@@ -16,8 +16,10 @@ from graph.context import Context
 from graph.errors import Forbidden
 from graph.operations.loaders import Loader
 from storage import tables
-from storage.tables import AccessLevel, members, snippets
+from storage.tables import AccessLevel
+from storage.tables.accounts import members
 from storage.tables.base import Row
+from storage.tables.projects import snippets
 
 R = TypeVar("R", bound=Row)
 

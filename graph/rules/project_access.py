@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from graph.context import Context
 from graph.rules.policy import can_see_project, group_visibility_loader, project_level_loader
 from storage import tables
-from storage.tables import members
+from storage.tables.accounts import members
 from storage.tables.base import Row, row_in_project
-from storage.tables.projects import of_path_keys
+from storage.tables.projects.projects import of_path_keys
 
 R = TypeVar("R", bound=Row)
 

@@ -6,7 +6,7 @@ An event not listed for a state changes nothing.
 from enum import StrEnum
 
 from storage.tables import CheckStatus, IssueState, MergeRequestState, MilestoneState, UserState
-from storage.tables.commit_statuses import FINISHED
+from storage.tables.builds.commit_statuses import FINISHED
 
 
 class IssueTransition(StrEnum):

@@ -18,7 +18,7 @@ from graph.rules.policy import Action, require
 from graph.types.inputs import get_or, is_set, optional
 from storage import tables
 from storage.database.engine import DatabaseSession
-from storage.tables import hooks as statements
+from storage.tables.events import hooks as statements
 
 DeliveryState = strawberry.enum(tables.DeliveryState, description="State of a delivery.")
 

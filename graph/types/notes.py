@@ -19,7 +19,7 @@ from graph.rules.policy import Action, can, load_project_of, require
 from graph.types.accounts.users import User
 from graph.types.inputs import NumberedResourceInput, ProjectResourceInput, find_in_project, get_or, optional
 from storage import tables
-from storage.tables import notes as statements
+from storage.tables.issues import notes as statements
 
 if TYPE_CHECKING:
     from graph.types.issues.issues import Issue

@@ -1,40 +1,40 @@
 """The tables: one module per noun, with its table, enums and statements."""
 
 from storage.database.engine import metadata
-from storage.tables.artifacts import Artifact, TracePart
+from storage.tables.accounts.emails import Email
+from storage.tables.accounts.members import AccessLevel, GroupMember, ProjectMember
+from storage.tables.accounts.namespaces import Namespace, NamespaceKind
+from storage.tables.accounts.ssh_keys import SshKey
+from storage.tables.accounts.users import Token, User, UserState
 from storage.tables.base import all_rows, any_row, lock
-from storage.tables.branch_moves import BranchMove
-from storage.tables.branches import Branch
-from storage.tables.builds import Build, RunWhen
-from storage.tables.changes import Change, ChangeKind
-from storage.tables.closings import Closing
-from storage.tables.commit_comments import CommitComment, LineType
-from storage.tables.commit_statuses import CheckStatus, CommitStatus
-from storage.tables.commits import Commit
+from storage.tables.builds.artifacts import Artifact, TracePart
+from storage.tables.builds.builds import Build, RunWhen
+from storage.tables.builds.commit_statuses import CheckStatus, CommitStatus
+from storage.tables.builds.pipelines import Pipeline
+from storage.tables.builds.registration_tokens import RegistrationToken
+from storage.tables.builds.runners import Runner, RunnerProject
 from storage.tables.counters import Counter, CounterKind
-from storage.tables.deliveries import Delivery, DeliveryState
-from storage.tables.emails import Email
-from storage.tables.events import Event
-from storage.tables.health_checks_due import HealthCheckDue
-from storage.tables.hooks import Hook
-from storage.tables.issues import Issue, IssueState
-from storage.tables.labels import IssueLabel, Label, MergeRequestLabel
-from storage.tables.members import AccessLevel, GroupMember, ProjectMember
-from storage.tables.merge_request_imports import ImportState, MergeRequestImport
-from storage.tables.merge_requests import MergeIntent, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
-from storage.tables.milestones import Milestone, MilestoneState
-from storage.tables.namespaces import Namespace, NamespaceKind
-from storage.tables.notes import Note
-from storage.tables.pipelines import Pipeline
-from storage.tables.projects import Project, Visibility
-from storage.tables.protected_branches import ProtectedBranch
-from storage.tables.registration_tokens import RegistrationToken
-from storage.tables.runners import Runner, RunnerProject
+from storage.tables.events.changes import Change, ChangeKind
+from storage.tables.events.deliveries import Delivery, DeliveryState
+from storage.tables.events.events import Event
+from storage.tables.events.hooks import Hook
+from storage.tables.git.branch_moves import BranchMove
+from storage.tables.git.branches import Branch
+from storage.tables.git.commit_comments import CommitComment, LineType
+from storage.tables.git.commits import Commit
+from storage.tables.git.health_checks_due import HealthCheckDue
+from storage.tables.git.protected_branches import ProtectedBranch
+from storage.tables.issues.closings import Closing
+from storage.tables.issues.issues import Issue, IssueState
+from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
+from storage.tables.issues.milestones import Milestone, MilestoneState
+from storage.tables.issues.notes import Note
+from storage.tables.merge_requests.merge_request_imports import ImportState, MergeRequestImport
+from storage.tables.merge_requests.merge_requests import MergeIntent, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+from storage.tables.projects.projects import Project, Visibility
+from storage.tables.projects.snippets import Snippet
+from storage.tables.projects.uploads import Upload
 from storage.tables.settings import BranchProtection, Settings
-from storage.tables.snippets import Snippet
-from storage.tables.ssh_keys import SshKey
-from storage.tables.uploads import Upload
-from storage.tables.users import Token, User, UserState
 
 __all__ = [
     "AccessLevel",

@@ -7,7 +7,8 @@ import pytest
 
 from graph.context import Services
 from storage import tables
-from storage.tables import CheckStatus, artifacts
+from storage.tables import CheckStatus
+from storage.tables.builds import artifacts
 from tests.ci_v1.conftest import INFO, LegacyRunner
 from tests.ci_v1.shapes import check_shape
 from tests.make import EXTERNAL_URL, DataFactory, token_of

@@ -11,7 +11,7 @@ FOLDER = Path(tables.__file__).parent
 def test_every_table_is_imported() -> None:
     defined = {
         name
-        for path in FOLDER.glob("*.py")
+        for path in FOLDER.rglob("*.py")
         for name in re.findall(r"^class (\w+)\(.*\btable=True", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert defined

@@ -8,7 +8,7 @@ from sqlalchemy import and_, select, true
 from sqlmodel import col
 
 from storage.database.compiled_statements import CompiledStatement, SqlDialect, literal_number, named_parameter
-from storage.tables.members import project_lookup
+from storage.tables.accounts.members import project_lookup
 
 
 class ProjectSubquery:

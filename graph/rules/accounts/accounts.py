@@ -18,8 +18,9 @@ from graph.rules.states import USER_TRANSITIONS, UserTransition
 from storage import tables
 from storage.database.engine import violated_unique_column
 from storage.secrets import digest_token, new_token
-from storage.tables import NamespaceKind, UserState, emails, namespaces, users
-from storage.tables.users import PRIVATE_TOKEN
+from storage.tables import NamespaceKind, UserState
+from storage.tables.accounts import emails, namespaces, users
+from storage.tables.accounts.users import PRIVATE_TOKEN
 
 MIN_PASSWORD_LENGTH = 8
 MAX_PASSWORD_LENGTH = 128

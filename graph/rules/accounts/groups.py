@@ -9,7 +9,7 @@ from graph.rules import validation
 from graph.rules.policy import Action, can
 from graph.rules.project_access import load_projects_in_group
 from storage import tables
-from storage.tables import namespaces
+from storage.tables.accounts import namespaces
 
 MAX_DESCRIPTION_LENGTH = 255
 

@@ -8,7 +8,8 @@ from graph.errors import Conflict, Invalid, NotFound, Required
 from graph.rules import lookup
 from graph.rules.policy import Action, can, filter_visible_groups, require
 from storage import tables
-from storage.tables import AccessLevel, members, users
+from storage.tables import AccessLevel
+from storage.tables.accounts import members, users
 
 GROUP_LEVELS = tuple(AccessLevel)
 PROJECT_LEVELS = (AccessLevel.GUEST, AccessLevel.REPORTER, AccessLevel.DEVELOPER, AccessLevel.MASTER)

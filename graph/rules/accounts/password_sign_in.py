@@ -4,7 +4,8 @@ from graph.context import Context
 from graph.errors import Forbidden, Unauthenticated
 from graph.rules import settings
 from storage import tables
-from storage.tables import UserState, users
+from storage.tables import UserState
+from storage.tables.accounts import users
 
 MAX_CREDENTIAL_LENGTH = 1000
 """Characters. A longer login or password is rejected without computing a hash."""

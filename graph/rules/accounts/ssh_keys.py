@@ -11,7 +11,7 @@ from graph.events.publisher import publish
 from graph.rules import validation
 from storage import tables
 from storage.database.engine import violated_unique_column
-from storage.tables import ssh_keys
+from storage.tables.accounts import ssh_keys
 
 KEY_TYPE_PREFIXES = ("ssh-", "ecdsa-")
 MAX_KEY_LENGTH = 5000

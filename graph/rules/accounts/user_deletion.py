@@ -22,7 +22,8 @@ from graph.rules.accounts import accounts
 from graph.rules.builds import stored_objects
 from graph.rules.projects.projects import remove_files_after_commit
 from storage import tables
-from storage.tables import NamespaceKind, members, users
+from storage.tables import NamespaceKind
+from storage.tables.accounts import members, users
 
 
 async def delete_user(context: Context, user: tables.User) -> None:

@@ -8,7 +8,7 @@ from graph.context import Context
 from graph.operations.loaders import Loader
 from graph.rules.policy import PROJECT_LEVELS_LOADER, project_level_loader
 from storage import tables
-from storage.tables import members
+from storage.tables.accounts import members
 
 USERS_PER_STATEMENT = 500
 

@@ -10,8 +10,8 @@ from graph.errors import Conflict, Forbidden, NotAllowed, NotFound
 from graph.rules.builds import artifacts, builds, runner_tokens
 from storage import tables
 from storage.secrets import digest_token
-from storage.tables import artifacts as artifact_statements
-from storage.tables import pipelines
+from storage.tables.builds import artifacts as artifact_statements
+from storage.tables.builds import pipelines
 
 
 async def load_earlier_builds(context: Context, build: tables.Build) -> list[tables.Build]:

@@ -20,7 +20,8 @@ from graph.rules.builds.stored_objects import erase_after_commit
 from graph.rules.policy import Action, require
 from storage import tables
 from storage.secrets import UndecryptableToken
-from storage.tables import CheckStatus, artifacts
+from storage.tables import CheckStatus
+from storage.tables.builds import artifacts
 
 MAX_FILENAME_BYTES = 255
 """Bytes in UTF-8, the limit of common file systems."""

@@ -15,9 +15,10 @@ from graph.rules.builds.rollups import CheckCounts
 from graph.rules.policy import Action
 from graph.rules.quantiles import QuantileSummary
 from storage import tables
-from storage.tables import CheckStatus, build_stats
+from storage.tables import CheckStatus
 from storage.tables import quantiles as columns_of
-from storage.tables.build_stats import COUNTED_STATUSES, BuildDimension, BuildGrouping, BuildMeasure
+from storage.tables.builds import build_stats
+from storage.tables.builds.build_stats import COUNTED_STATUSES, BuildDimension, BuildGrouping, BuildMeasure
 
 MAX_ROWS = 5_000
 DEFAULT_ROWS = 100

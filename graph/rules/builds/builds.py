@@ -23,8 +23,10 @@ from graph.rules.policy import visible_project_conditions
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS, BuildTransition
 from storage import tables
 from storage.git.repository import Repository
-from storage.tables import CheckStatus, builds, merge_requests
-from storage.tables.commit_statuses import FINISHED
+from storage.tables import CheckStatus
+from storage.tables.builds import builds
+from storage.tables.builds.commit_statuses import FINISHED
+from storage.tables.merge_requests import merge_requests
 
 DEFAULT_STAGE = "test"
 NOT_RETRYABLE = "Build is not retryable"

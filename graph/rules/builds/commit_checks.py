@@ -8,7 +8,8 @@ from graph.context import Context
 from graph.operations.loaders import Loader
 from graph.rules.git import health_checks_due
 from storage import tables
-from storage.tables import CheckStatus, checks
+from storage.tables import CheckStatus
+from storage.tables.builds import checks
 
 CommitKey = tuple[int, str]
 """A project id and the full id of a commit in it."""

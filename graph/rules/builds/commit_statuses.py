@@ -8,8 +8,9 @@ from graph.rules import settings, validation
 from graph.rules.builds import commit_checks
 from graph.rules.projects import projects
 from storage import tables
-from storage.tables import CheckStatus, commit_statuses
-from storage.tables.commit_statuses import FINISHED
+from storage.tables import CheckStatus
+from storage.tables.builds import commit_statuses
+from storage.tables.builds.commit_statuses import FINISHED
 
 DEFAULT_NAME = "default"
 

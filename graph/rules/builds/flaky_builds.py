@@ -13,8 +13,8 @@ from graph.operations.loaders import Loader
 from graph.rules.policy import visible_project_conditions
 from graph.rules.validation import is_storable
 from storage import tables
-from storage.tables import flaky_builds
-from storage.tables.flaky_builds import JobCursor, JobPage
+from storage.tables.builds import flaky_builds
+from storage.tables.builds.flaky_builds import JobCursor, JobPage
 from storage.tables.quantiles import MILLION
 
 _CURSOR_KIND = "flaky"

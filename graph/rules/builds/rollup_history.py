@@ -16,8 +16,9 @@ from graph.context import Context
 from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.builds.rollups import RollupState, roll_up, state_of
 from graph.rules.lookup import MAX_ID
-from storage.tables import CheckStatus, checks
-from storage.tables.commit_statuses import FINISHED
+from storage.tables import CheckStatus
+from storage.tables.builds import checks
+from storage.tables.builds.commit_statuses import FINISHED
 
 
 @dataclass(frozen=True, slots=True)

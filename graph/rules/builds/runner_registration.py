@@ -11,8 +11,8 @@ from graph.context import Context
 from graph.errors import Forbidden
 from graph.rules.builds import runner_tokens, runners
 from storage import tables
-from storage.tables import registration_tokens
-from storage.tables.registration_tokens import INSTANCE_SCOPE
+from storage.tables.builds import registration_tokens
+from storage.tables.builds.registration_tokens import INSTANCE_SCOPE
 
 DEFAULT_DESCRIPTION = "runner"
 """Description of a runner that sends neither a description nor a name."""

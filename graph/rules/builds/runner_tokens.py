@@ -17,7 +17,8 @@ from graph.operations.transaction import write_transaction
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.secrets import digest_token, new_token
-from storage.tables import CheckStatus, runners
+from storage.tables import CheckStatus
+from storage.tables.builds import runners
 
 RUNNER_TOKEN = re.compile(r"fr-[\w-]{20}", re.ASCII)
 BUILD_TOKEN = re.compile(r"fb-([1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)

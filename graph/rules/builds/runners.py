@@ -24,8 +24,10 @@ from graph.rules.ci.coverage import parse_coverage
 from graph.rules.policy import Action, can, filter_visible_projects, require
 from storage import tables
 from storage.secrets import digest_token
-from storage.tables import CheckStatus, changes, runners
-from storage.tables.commit_statuses import FINISHED
+from storage.tables import CheckStatus
+from storage.tables.builds import runners
+from storage.tables.builds.commit_statuses import FINISHED
+from storage.tables.events import changes
 
 MAX_WAIT_SECONDS = 20
 """Maximum seconds that a claim waits for a build."""

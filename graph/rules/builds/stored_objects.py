@@ -12,7 +12,7 @@ The order of steps survives a crash at any point:
 import structlog
 
 from graph.context import Context, Services
-from storage.tables import artifacts
+from storage.tables.builds import artifacts
 
 ORPHAN_AGE_SECONDS = 24 * 3600.0
 """The row follows its object within moments, even after a long upload; a day is far longer than that."""

@@ -19,10 +19,10 @@ from graph.rules.builds import builds, trace_masking
 from graph.rules.builds.stored_objects import erase_after_commit, erase_on_rollback
 from storage import tables
 from storage.objects.object_store import ObjectNotFound, new_key
-from storage.tables import artifacts
-from storage.tables import builds as statements
-from storage.tables.artifacts import TracePart
-from storage.tables.commit_statuses import FINISHED
+from storage.tables.builds import artifacts
+from storage.tables.builds import builds as statements
+from storage.tables.builds.artifacts import TracePart
+from storage.tables.builds.commit_statuses import FINISHED
 
 MAX_APPEND_BYTES = 2**20
 """Maximum bytes of one append."""

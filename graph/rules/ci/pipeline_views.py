@@ -11,7 +11,7 @@ from graph.rules.ci import config_parser
 from graph.rules.ci.config_errors import ConfigProblem, PipelineConfigError
 from graph.rules.ci.job_selection import JobConfig, group_by_stage, select_jobs
 from storage import tables
-from storage.tables import pipelines
+from storage.tables.builds import pipelines
 
 
 @dataclass(frozen=True, slots=True)

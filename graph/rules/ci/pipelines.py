@@ -19,8 +19,9 @@ from graph.rules.ci.job_selection import group_by_stage
 from graph.rules.ci.pipeline_planner import PipelinePlan
 from graph.rules.events import change_records
 from storage import tables
-from storage.tables import CheckStatus, RunWhen, pipelines
-from storage.tables.commit_statuses import FINISHED
+from storage.tables import CheckStatus, RunWhen
+from storage.tables.builds import pipelines
+from storage.tables.builds.commit_statuses import FINISHED
 
 ERROR_STAGE = "build"
 """Stage of the failed commit status that an invalid file produces."""

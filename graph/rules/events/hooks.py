@@ -14,8 +14,9 @@ from graph.events.webhook_sender import DeliveryResult, parse_secret
 from graph.rules import validation
 from storage import tables
 from storage.secrets import UndecryptableToken
-from storage.tables import DeliveryState, hooks
-from storage.tables.hooks import MAX_URL_LENGTH
+from storage.tables import DeliveryState
+from storage.tables.events import hooks
+from storage.tables.events.hooks import MAX_URL_LENGTH
 
 DNS_TIMEOUT_SECONDS = 2.0
 """Limit for resolving the host of a new hook; the host may not exist yet."""

@@ -13,7 +13,8 @@ from graph.rules.git import commits
 from graph.rules.git.branches import BranchRef
 from graph.rules.policy import Action, can, require
 from storage import tables
-from storage.tables import ChangeKind, branches
+from storage.tables import ChangeKind
+from storage.tables.git import branches
 
 MAX_PROJECTS = 50
 MAX_REFS = 100

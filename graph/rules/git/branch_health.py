@@ -21,7 +21,7 @@ from graph.rules.builds.rollups import RollupState, roll_up
 from graph.rules.git import commits
 from graph.rules.policy import Action, can
 from storage import tables
-from storage.tables import branches, first_parents
+from storage.tables.git import branches, first_parents
 
 MAX_COMMITS = 1_000
 """Maximum commits of a walk."""

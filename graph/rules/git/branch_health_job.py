@@ -13,7 +13,8 @@ from graph.context import Context, Services
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
 from graph.rules.git import branch_health
-from storage.tables import branches, health_checks_due, projects
+from storage.tables.git import branches, health_checks_due
+from storage.tables.projects import projects
 
 BATCH_SIZE = 500
 """Rows per run."""

@@ -20,7 +20,7 @@ from graph.rules.git.commits import FULL_ID, run_in_repository
 from storage.git import log
 from storage.git.log import MAX_EXAMINED_COMMITS, CommitFilter, FilteredCommits, HistoryTooDeep
 from storage.git.repository import UnknownCommit
-from storage.tables import first_parents
+from storage.tables.git import first_parents
 
 _CURSOR_KIND = "ancestor"
 

@@ -1,6 +1,6 @@
 """The timeline of a branch: its rollup state over time.
 
-It is derived from past heads and the checks of each. Heads are recorded with each move (storage/tables/branch_moves.py); states of
+It is derived from past heads and the checks of each. Heads are recorded with each move (storage/tables/git/branch_moves.py); states of
 checks follow from their timestamps (graph/rules/builds/rollup_history.py). Git is not used.
 """
 
@@ -15,7 +15,7 @@ from graph.errors import LimitExceeded
 from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.builds.rollup_history import CheckRun, build_rollup_history, load_all_runs
 from graph.rules.builds.rollups import RollupState
-from storage.tables import branch_moves
+from storage.tables.git import branch_moves
 
 MAX_MOVES = 2_000
 MAX_CHECKS = 100_000

@@ -32,7 +32,8 @@ from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables import branch_moves, branches, projects
+from storage.tables.git import branch_moves, branches
+from storage.tables.projects import projects
 
 BRANCHES = "refs/heads/"
 MAX_LISTED_COMMITS = 20

@@ -28,7 +28,9 @@ from storage.git import diff
 from storage.git.diff import FileDiff
 from storage.git.log import HistoryTooDeep, list_history
 from storage.git.repository import DamagedRepository, GitCommit, NotARepository, Repository, UnknownCommit
-from storage.tables import LineType, commit_comments, users
+from storage.tables import LineType
+from storage.tables.accounts import users
+from storage.tables.git import commit_comments
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from graph.context import Context
-from storage.tables import health_checks_due
+from storage.tables.git import health_checks_due
 
 
 async def schedule_health_checks(context: Context, project_id: int, refs: Iterable[tuple[str | None, str | None]]) -> None:

@@ -22,7 +22,8 @@ from storage.git.protocol.push import RefCommand
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.index_comparison import list_absent_commits
-from storage.tables import branches, commits, projects
+from storage.tables.git import branches, commits
+from storage.tables.projects import projects
 
 PROJECTS_PER_RUN = 100
 """Projects that one run of the job compares."""

@@ -18,7 +18,8 @@ from graph.operations.transaction import write_transaction
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import CommitKey
 from storage.git.commits import GitCommit
-from storage.tables import checks, commits
+from storage.tables.builds import checks
+from storage.tables.git import commits
 
 MAX_STRING_LENGTH = 1_000
 """Characters of a name, an address or a title in the index."""

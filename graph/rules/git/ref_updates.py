@@ -26,7 +26,8 @@ from graph.rules.validation import MAX_NAME_LENGTH, is_storable
 from storage import tables
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.repository import Repository, is_branch_name, is_ref_name
-from storage.tables import projects, protected_branches
+from storage.tables.git import protected_branches
+from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
 
 TAGS = "refs/tags/"

@@ -29,8 +29,11 @@ from graph.rules.policy import Action, allowed_project_conditions, can
 from graph.rules.states import IssueTransition
 from storage import tables
 from storage.git.commits import GitCommit
-from storage.tables import UserState, closings, projects, users
-from storage.tables import issues as issue_statements
+from storage.tables import UserState
+from storage.tables.accounts import users
+from storage.tables.issues import closings
+from storage.tables.issues import issues as issue_statements
+from storage.tables.projects import projects
 
 MAX_CLOSED_ISSUES = 200
 """Issues that the commits of a merge request can close; its description can close as many."""

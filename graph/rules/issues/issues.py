@@ -12,7 +12,9 @@ from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can
 from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
 from storage import tables
-from storage.tables import IssueState, Visibility, counters, issues, labels, members
+from storage.tables import IssueState, Visibility, counters
+from storage.tables.accounts import members
+from storage.tables.issues import issues, labels
 
 DEFAULT_LABEL_COLOR = "#428BCA"
 

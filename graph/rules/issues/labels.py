@@ -8,7 +8,7 @@ from graph.context import Context
 from graph.errors import Invalid, NotFound, UserError, UserErrors
 from graph.rules import validation
 from storage import tables
-from storage.tables import labels
+from storage.tables.issues import labels
 
 COLOR_PATTERN = re.compile(r"#[0-9A-Fa-f]{6}")
 

@@ -6,7 +6,8 @@ from graph.context import Context
 from graph.errors import NotFound
 from graph.rules.states import MILESTONE_TRANSITIONS, MilestoneTransition
 from storage import tables
-from storage.tables import IssueState, milestones
+from storage.tables import IssueState
+from storage.tables.issues import milestones
 
 
 async def get_milestone(context: Context, project: tables.Project, title: str) -> tables.Milestone:

@@ -21,8 +21,9 @@ from graph.rules.notes import system_notes
 from graph.rules.notes.system_notes import build_target
 from graph.rules.policy import Action, can
 from storage import tables
-from storage.tables import UserState, merge_requests
-from storage.tables.merge_requests import OPEN
+from storage.tables import UserState
+from storage.tables.merge_requests import merge_requests
+from storage.tables.merge_requests.merge_requests import OPEN
 
 BATCH_SIZE = 100
 """Waiting merge requests that are read together."""

@@ -21,7 +21,8 @@ from storage import tables
 from storage.git.merge_history import first_parent_merges, highest_number
 from storage.git.repository import NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables import ImportState, merge_request_imports
+from storage.tables import ImportState
+from storage.tables.merge_requests import merge_request_imports
 
 BATCH_SIZE = 200
 """Merges per transaction."""

@@ -40,9 +40,12 @@ from storage.git.protocol.push import RefCommand
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables import MergeRequestState, MergeStatus, merge_requests, notes, projects
-from storage.tables import merge_request_branches as branched
-from storage.tables.merge_requests import OPEN
+from storage.tables import MergeRequestState, MergeStatus
+from storage.tables.issues import notes
+from storage.tables.merge_requests import merge_request_branches as branched
+from storage.tables.merge_requests import merge_requests
+from storage.tables.merge_requests.merge_requests import OPEN
+from storage.tables.projects import projects
 
 __all__ = [
     "BranchComparison",

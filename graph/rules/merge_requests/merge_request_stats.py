@@ -13,9 +13,9 @@ from graph.rules import quantiles
 from graph.rules.policy import Action, allowed_project_conditions
 from graph.rules.quantiles import QuantileSummary
 from storage import tables
-from storage.tables import merge_request_stats
 from storage.tables import quantiles as columns_of
 from storage.tables.buckets import Buckets
+from storage.tables.merge_requests import merge_request_stats
 
 MAX_ROWS = 5_000
 

@@ -24,8 +24,10 @@ from graph.rules.notes import system_notes
 from graph.rules.policy import Action, allowed_project_conditions, can, require
 from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
 from storage import tables
-from storage.tables import MergeRequestState, MergeStatus, labels, merge_requests
-from storage.tables.merge_requests import OPEN
+from storage.tables import MergeRequestState, MergeStatus
+from storage.tables.issues import labels
+from storage.tables.merge_requests import merge_requests
+from storage.tables.merge_requests.merge_requests import OPEN
 
 SAME_BRANCH_MESSAGE = "You can not use same project/branch for source and target"
 UNRELATED_MESSAGE = "Source project is not a fork of target project"

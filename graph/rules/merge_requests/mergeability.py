@@ -16,7 +16,7 @@ from storage.git import merge, merge_preview
 from storage.git.merge import CommitSignature, MergeConflict, UnrelatedHistories
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables.merge_requests import OPEN
+from storage.tables.merge_requests.merge_requests import OPEN
 
 CANNOT_MERGE_MESSAGE = "Branch cannot be merged"
 

@@ -17,7 +17,9 @@ from storage import tables
 from storage.git.merge import DiffTotals, diff_stats
 from storage.git.merge_history import MergedBranch, read_merges
 from storage.git.repository import Repository
-from storage.tables import CounterKind, MergeRequestState, MergeStatus, counters, merge_requests, users
+from storage.tables import CounterKind, MergeRequestState, MergeStatus, counters
+from storage.tables.accounts import users
+from storage.tables.merge_requests import merge_requests
 
 ROWS_PER_STATEMENT = 5000
 

@@ -49,7 +49,9 @@ from storage.git import merge
 from storage.git.protocol.push import RefCommand
 from storage.git.repository import NotARepository, RefMoved, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables import MergeRequestState, MergeStatus, merge_requests, projects
+from storage.tables import MergeRequestState, MergeStatus
+from storage.tables.merge_requests import merge_requests
+from storage.tables.projects import projects
 
 MAX_ATTEMPTS = 5
 """How often a merge is attempted while concurrent updates move the target."""

@@ -9,8 +9,8 @@ from graph.context import Context
 from graph.rules import lookup
 from graph.rules.policy import Action, can, filter_visible_projects
 from storage import tables
-from storage.tables import projects
 from storage.tables.base import Row
+from storage.tables.projects import projects
 
 MAX_SCANNED_CHARACTERS = 100_000
 """Characters of a string that are scanned."""

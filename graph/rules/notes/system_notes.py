@@ -16,7 +16,8 @@ from graph.rules.notes import mentions
 from graph.rules.notes.mentions import Mention, MentionTarget, kind_of, parse_mentions
 from graph.rules.policy import Action, can, filter_visible_projects, load_project_of
 from storage import tables
-from storage.tables import IssueState, MergeRequestState, notes
+from storage.tables import IssueState, MergeRequestState
+from storage.tables.issues import notes
 
 ROWS_PER_STATEMENT = 500
 """Notes per statement, because the number of parameters of a statement is limited."""

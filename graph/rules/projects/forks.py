@@ -16,7 +16,7 @@ from graph.rules import policy
 from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import projects
 from storage import tables
-from storage.tables import projects as statements
+from storage.tables.projects import projects as statements
 
 log = structlog.get_logger("graph")
 

@@ -29,7 +29,9 @@ from storage import tables
 from storage.disk_full import is_disk_full
 from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables import namespaces, projects, settings, users
+from storage.tables import settings
+from storage.tables.accounts import namespaces, users
+from storage.tables.projects import projects
 
 MAX_TAGS = 100
 DEFAULT_BRANCH = "master"

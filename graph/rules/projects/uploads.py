@@ -21,7 +21,7 @@ from graph.errors import Invalid, NotFound, TooLarge
 from graph.rules import settings
 from storage import tables
 from storage.objects.uploads import new_secret
-from storage.tables import uploads
+from storage.tables.projects import uploads
 
 MEGABYTE = 2**20
 MAX_FILENAME_LENGTH = 255

@@ -16,7 +16,7 @@ from graph.rules.accounts import accounts
 from graph.rules.policy import Action, require
 from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
 from storage import tables
-from storage.tables import emails as statements
+from storage.tables.accounts import emails as statements
 
 IS_SECONDARY = col(tables.Email.is_primary).is_(False)
 OLDEST_FIRST = Order(tables.Email.id)

@@ -27,8 +27,8 @@ from graph.types.inputs import get_or, is_set, optional
 from graph.types.merge_requests.merge_requests import GroupMergeRequestFields
 from graph.types.projects.projects import Project, ProjectFilter, ProjectOrder, build_project_listing
 from storage import tables
-from storage.tables import members, namespaces
-from storage.tables import projects as project_statements
+from storage.tables.accounts import members, namespaces
+from storage.tables.projects import projects as project_statements
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.inputs import get_or, optional
 from storage import tables
-from storage.tables import members as statements
+from storage.tables.accounts import members as statements
 
 AccessLevel = strawberry.enum(
     tables.AccessLevel, description="Access level of a member; each level includes the permissions of the lower ones."

@@ -19,7 +19,7 @@ from graph.rules.accounts import ssh_keys
 from graph.rules.policy import Action, require
 from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
 from storage import tables
-from storage.tables import ssh_keys as statements
+from storage.tables.accounts import ssh_keys as statements
 
 NEWEST_FIRST = Order(tables.SshKey.id, descending=True)
 

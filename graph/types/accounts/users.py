@@ -18,7 +18,7 @@ from graph.rules.search_terms import validate_search
 from graph.types.accounts.emails import UserEmailFields
 from graph.types.accounts.ssh_keys import UserSshKeyFields
 from storage import tables
-from storage.tables import users
+from storage.tables.accounts import users
 
 UserState = strawberry.enum(tables.UserState, description="Whether a user can use the service.")
 

@@ -17,8 +17,8 @@ from graph.types.builds.rollups import StatusCounts
 from graph.types.quantiles import Quantiles
 from graph.types.time_buckets import TimeBucket, TimezoneArgument
 from storage import tables
-from storage.tables import build_stats as statements
-from storage.tables.build_stats import BuildGrouping, BuildMeasure
+from storage.tables.builds import build_stats as statements
+from storage.tables.builds.build_stats import BuildGrouping, BuildMeasure
 
 BuildDimension = strawberry.enum(
     statements.BuildDimension,

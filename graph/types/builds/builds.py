@@ -21,8 +21,8 @@ from graph.types.git.commit_loader import COMMIT_INDEX, load_commit, load_commit
 from graph.types.inputs import DateTimeRange
 from graph.types.web_urls import web_url
 from storage import tables
-from storage.tables import builds as statements
-from storage.tables import issues as issue_statements
+from storage.tables.builds import builds as statements
+from storage.tables.issues import issues as issue_statements
 
 if TYPE_CHECKING:
     from graph.types.builds.pipelines import Pipeline

@@ -20,7 +20,7 @@ from graph.types.git.commit_loader import load_commit
 from graph.types.inputs import get_or, is_set, optional
 from storage import tables
 from storage.tables import CheckStatus
-from storage.tables import commit_statuses as statements
+from storage.tables.builds import commit_statuses as statements
 
 if TYPE_CHECKING:
     from graph.types.git.commits import Commit

@@ -21,7 +21,7 @@ from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import load_commit
 from storage import tables
 from storage.tables import RunWhen
-from storage.tables.builds import is_current
+from storage.tables.builds.builds import is_current
 
 if TYPE_CHECKING:
     from graph.types.git.commits import Commit

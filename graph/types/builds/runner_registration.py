@@ -13,7 +13,7 @@ from graph.rules.policy import Action, can, require
 from graph.types.builds.runners import Runner
 from graph.types.inputs import get_or, optional
 from storage import tables
-from storage.tables.registration_tokens import INSTANCE_SCOPE
+from storage.tables.builds.registration_tokens import INSTANCE_SCOPE
 
 if TYPE_CHECKING:
     from graph.types.projects.projects import Project

@@ -15,7 +15,7 @@ from graph.rules.builds import runners
 from graph.rules.policy import Action, filter_visible_projects, require
 from graph.types.inputs import get_or, is_set, optional
 from storage import tables
-from storage.tables import runners as statements
+from storage.tables.builds import runners as statements
 
 if TYPE_CHECKING:
     from graph.types.projects.projects import Project

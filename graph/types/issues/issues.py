@@ -39,9 +39,9 @@ from graph.types.issues.labels import Label
 from graph.types.notes import IssueNoteFields
 from graph.types.web_urls import web_url
 from storage import tables
-from storage.tables import issues as issue_statements
-from storage.tables import labels as label_statements
-from storage.tables import members
+from storage.tables.accounts import members
+from storage.tables.issues import issues as issue_statements
+from storage.tables.issues import labels as label_statements
 
 if TYPE_CHECKING:
     from graph.types.issues.milestones import Milestone

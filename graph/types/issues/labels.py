@@ -19,7 +19,7 @@ from graph.rules.search_terms import validate_search
 from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, is_set, optional
 from storage import tables
 from storage.tables import IssueState
-from storage.tables import issues as issue_statements
+from storage.tables.issues import issues as issue_statements
 
 if TYPE_CHECKING:
     from graph.types.projects.projects import Project

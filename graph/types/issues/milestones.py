@@ -22,7 +22,7 @@ from graph.types.issues.issues import Issue, IssueFilter, IssueOrder, IssueState
 from graph.types.merge_requests.merge_requests import MilestoneMergeRequestFields
 from graph.types.web_urls import web_url
 from storage import tables
-from storage.tables import issues as issue_statements
+from storage.tables.issues import issues as issue_statements
 
 if TYPE_CHECKING:
     from graph.types.projects.projects import Project

@@ -10,7 +10,7 @@ from graph.context import Context, Info
 from graph.rules.builds import rollup_history
 from graph.rules.policy import Action, can
 from storage import tables
-from storage.tables.lead_times import FIRST_TIMES
+from storage.tables.merge_requests.lead_times import FIRST_TIMES
 
 
 def _as_row(merge_request: Any) -> tables.MergeRequest:

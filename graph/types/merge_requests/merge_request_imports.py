@@ -9,7 +9,7 @@ from graph.context import Info
 from graph.fields.declarations import column
 from graph.rules.policy import Action, can
 from storage import tables
-from storage.tables import merge_request_imports
+from storage.tables.merge_requests import merge_request_imports
 
 ImportState = strawberry.enum(
     tables.ImportState,

@@ -44,9 +44,9 @@ from graph.types.merge_requests.lead_times import MergeRequestLeadTimeFields
 from graph.types.notes import MergeRequestNoteFields
 from graph.types.web_urls import web_url
 from storage import tables
-from storage.tables import issues as issue_statements
-from storage.tables import labels as label_statements
-from storage.tables import merge_requests as statements
+from storage.tables.issues import issues as issue_statements
+from storage.tables.issues import labels as label_statements
+from storage.tables.merge_requests import merge_requests as statements
 
 if TYPE_CHECKING:
     from graph.types.issues.milestones import Milestone

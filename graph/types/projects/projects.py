@@ -51,7 +51,9 @@ from graph.types.projects.snippets import ProjectSnippetFields
 from graph.types.projects.uploads import ProjectUploadFields
 from graph.types.visibility import Visibility
 from storage import tables
-from storage.tables import issues, members, projects
+from storage.tables.accounts import members
+from storage.tables.issues import issues
+from storage.tables.projects import projects
 
 
 @strawberry.type(description="Actions the viewer is allowed to perform on a project.")

@@ -21,7 +21,8 @@ from graph.operations.execution import Graph
 from graph.rules.builds import runners as rules
 from storage import tables
 from storage.database.engine import Database, now
-from storage.tables import CheckStatus, runners
+from storage.tables import CheckStatus
+from storage.tables.builds import runners
 from tests.make import DataFactory, alter_token, token_of
 from tests.support.api_clients import Ask
 from tests.support.statements import StatementRecorder

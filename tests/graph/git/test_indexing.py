@@ -17,7 +17,7 @@ from storage import tables
 from storage.database.writers import DatabaseBusy
 from storage.git import commit_walk as reading
 from storage.git.protocol.push import RefCommand
-from storage.tables import branches
+from storage.tables.git import branches
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import commit_to_branch, git, write_commit

@@ -6,9 +6,9 @@ from graph.context import Services
 from graph.jobs.backlog import Backlog, read_backlog
 from storage import tables
 from storage.database.engine import now
-from storage.tables.deliveries import Delivery, DeliveryState
-from storage.tables.events import Event
-from storage.tables.hooks import Hook
+from storage.tables.events.deliveries import Delivery, DeliveryState
+from storage.tables.events.events import Event
+from storage.tables.events.hooks import Hook
 from tests.make import DataFactory
 from tests.support.statements import StatementRecorder
 

@@ -12,7 +12,8 @@ from sqlmodel import col
 from storage import tables
 from storage.database.connection_pool import ConnectionPool
 from storage.database.engine import Database
-from storage.tables import MilestoneState, users
+from storage.tables import MilestoneState
+from storage.tables.accounts import users
 from storage.tables.base import rows_of_ids
 from tests.make import DataFactory
 from tests.support.statements import StatementRecorder

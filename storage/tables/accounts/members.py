@@ -1,0 +1,296 @@
+"""Members of groups and projects, and the access levels and visibility that follow from them."""
+
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    SmallInteger,
+    String,
+    UniqueConstraint,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+)
+from sqlalchemy.orm import aliased
+from sqlmodel import Field, col
+
+from storage.database.compiled_statements import named_parameter
+from storage.database.statement_cache import mark_constant
+from storage.tables.accounts.namespaces import Namespace, NamespaceKind
+from storage.tables.base import TimestampedRow, foreign_key
+from storage.tables.projects.projects import Project, Visibility
+
+
+class AccessLevel(IntEnum):
+    """The access levels of the interface document."""
+
+    GUEST = 10
+    REPORTER = 20
+    DEVELOPER = 30
+    MASTER = 40
+    OWNER = 50
+
+
+class GroupMember(TimestampedRow, table=True):
+    __tablename__ = "group_members"
+    __table_args__: Any = (UniqueConstraint("group_id", "user_id"), {"sqlite_autoincrement": True})
+
+    group_id: int = foreign_key("namespaces.id")
+    user_id: int = foreign_key("users.id", index=True)
+    access_level: int = Field(sa_type=SmallInteger)
+
+
+class ProjectMember(TimestampedRow, table=True):
+    __tablename__ = "project_members"
+    __table_args__: Any = (UniqueConstraint("project_id", "user_id"), {"sqlite_autoincrement": True})
+
+    project_id: int = foreign_key("projects.id")
+    user_id: int = foreign_key("users.id", index=True)
+    access_level: int = Field(sa_type=SmallInteger)
+
+
+def _levels_in_projects() -> Select[int, int]:
+    user_id: Any = bindparam("user_id", type_=Integer)
+    project_ids: Any = bindparam("project_ids", expanding=True)
+    in_project: Select[int, int] = select(
+        col(ProjectMember.project_id).label("project_id"), col(ProjectMember.access_level).label("level")
+    ).where(col(ProjectMember.user_id) == user_id, col(ProjectMember.project_id).in_(project_ids))
+    in_group = (
+        select(col(Project.id), col(GroupMember.access_level))
+        .join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+        .where(col(GroupMember.user_id) == user_id, col(Project.id).in_(project_ids))
+    )
+    as_owner = (
+        select(col(Project.id), literal(int(AccessLevel.OWNER)))
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER, col(Project.id).in_(project_ids))
+    )
+    levels = union_all(in_project, in_group, as_owner).subquery()
+    return select(levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.project_id)
+
+
+LEVELS_IN_PROJECTS = mark_constant(_levels_in_projects())
+"""(project id, level) for the projects of `project_ids` where the user `user_id` has a level: the highest of project, group and own
+personal namespace. A constant, because most operations need it and constructing it costs more than running it."""
+
+
+def _level_queries(user_id: Any) -> list[Any]:
+    """The levels of a user in the `Project` of a statement: as its member, as a member of its group, and as the owner of its personal
+    namespace; null if the user is none of these."""
+    personal: Any = aliased(Namespace)
+    levels: list[Select[Any]] = [
+        select(col(ProjectMember.access_level)).where(
+            col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id
+        ),
+        select(col(GroupMember.access_level)).where(
+            col(GroupMember.group_id) == col(Project.namespace_id), col(GroupMember.user_id) == user_id
+        ),
+        select(literal(int(AccessLevel.OWNER))).where(
+            personal.id == col(Project.namespace_id), personal.owner_id == user_id, personal.kind == NamespaceKind.USER
+        ),
+    ]
+    return [each.correlate(Project).scalar_subquery() for each in levels]
+
+
+def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> Select[Any]:
+    statement = select(Project, *_level_queries(bindparam("user_id", type_=Integer))).where(*conditions)
+    statement = statement.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    if child is not None:
+        table, key = child
+        within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
+        statement = statement.add_columns(table).join(table, within, isouter=True)
+    return mark_constant(statement)
+
+
+def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
+    """The parts of `PROJECT_BY_ID` or `PROJECT_BY_PATH`, for larger statements: the tables, the levels, the conditions.
+
+    Their parameters have the same names: `user_id`, and `id` or `namespace` and `path`.
+    """
+    tables: Any = Project.__table__.join(Namespace.__table__, col(Namespace.id) == col(Project.namespace_id))  # type: ignore[attr-defined]
+    conditions = [col(Project.id) == named_parameter("id", Integer)]
+    if by_path:
+        conditions = [
+            col(Namespace.path_key) == named_parameter("namespace", String),
+            col(Project.path_key) == named_parameter("path", String),
+        ]
+    return tables, _level_queries(named_parameter("user_id", Integer)), conditions
+
+
+HAS_ID = (col(Project.id) == bindparam("id"),)
+HAS_PATH = (col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
+PROJECT_BY_ID = _project_lookup(*HAS_ID)
+"""(project, three levels) of the project `id`: the levels of the user `user_id` as its member, as a member of its group, and as the owner
+of its personal namespace, each null if it does not apply. The highest one counts. A constant, because most operations look up a project."""
+PROJECT_BY_PATH = _project_lookup(*HAS_PATH)
+"""As `PROJECT_BY_ID`, for the project with this path and namespace path, both in lower case."""
+PROJECTS_IN_GROUPS = _project_lookup(col(Project.namespace_id).in_(bindparam("group_ids", expanding=True)), ~col(Project.archived))
+"""As `PROJECT_BY_ID`, for the projects of these groups that are not archived."""
+
+
+@cache
+def project_with_child(table: Any, key: str, *, by_path: bool) -> Select[Any]:
+    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist."""
+    return _project_lookup(*(HAS_PATH if by_path else HAS_ID), child=(table, key))
+
+
+def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:
+    """(user id, project id, level) as `LEVELS_IN_PROJECTS`, for several users."""
+    in_project: Select[int, int, int] = select(
+        col(ProjectMember.user_id).label("user_id"),
+        col(ProjectMember.project_id).label("project_id"),
+        col(ProjectMember.access_level).label("level"),
+    ).where(col(ProjectMember.user_id).in_(user_ids), col(ProjectMember.project_id).in_(project_ids))
+    in_group = (
+        select(col(GroupMember.user_id), col(Project.id), col(GroupMember.access_level))
+        .join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+        .where(col(GroupMember.user_id).in_(user_ids), col(Project.id).in_(project_ids))
+    )
+    as_owner = (
+        select(col(Namespace.owner_id), col(Project.id), literal(int(AccessLevel.OWNER)))
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.owner_id).in_(user_ids), col(Namespace.kind) == NamespaceKind.USER, col(Project.id).in_(project_ids))
+    )
+    levels = union_all(in_project, in_group, as_owner).subquery()
+    return select(levels.c.user_id, levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.user_id, levels.c.project_id)
+
+
+def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
+    return select(col(GroupMember.group_id), col(GroupMember.access_level)).where(
+        col(GroupMember.user_id) == user_id, col(GroupMember.group_id).in_(group_ids)
+    )
+
+
+def owned_groups_for_update(user_id: int) -> Select[Namespace]:
+    """The groups of which the user is an owner, locked until the transaction ends, so that no other owner leaves meanwhile."""
+    owns = exists().where(
+        col(GroupMember.group_id) == col(Namespace.id),
+        col(GroupMember.user_id) == user_id,
+        col(GroupMember.access_level) >= int(AccessLevel.OWNER),
+    )
+    return select(Namespace).where(owns).order_by(col(Namespace.id)).with_for_update()
+
+
+def groups_with_other_owner(user_id: int, group_ids: list[int]) -> Select[int]:
+    """The ids of these groups that have another owner than the user."""
+    return select(col(GroupMember.group_id)).where(
+        col(GroupMember.group_id).in_(group_ids),
+        col(GroupMember.user_id) != user_id,
+        col(GroupMember.access_level) >= int(AccessLevel.OWNER),
+    )
+
+
+def of_group(group_id: int, user_id: int) -> Select[GroupMember]:
+    return select(GroupMember).where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
+
+
+def group_member_for_update(group_id: int, user_id: int) -> Select[GroupMember]:
+    """The membership in a group, locked until the transaction ends."""
+    return of_group(group_id, user_id).with_for_update()
+
+
+def project_member_for_update(project_id: int, user_id: int) -> Select[ProjectMember]:
+    """The membership in a project, locked until the transaction ends."""
+    return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id).with_for_update()
+
+
+def is_in_group(group_id: int, user_id: int) -> ColumnElement[bool]:
+    return exists().where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
+
+
+def is_in_project(project_id: int, user_id: int) -> ColumnElement[bool]:
+    return exists().where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id)
+
+
+def has_other_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
+    """The condition that the group has another owner than the user."""
+    return exists().where(
+        col(GroupMember.group_id) == group_id,
+        col(GroupMember.user_id) != user_id,
+        col(GroupMember.access_level) == int(AccessLevel.OWNER),
+    )
+
+
+def is_own_group(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Namespace` that the user is a member of the group."""
+    return exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id)
+
+
+def owned_projects(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Project` that it is in the user's personal namespace."""
+    return exists().where(
+        col(Namespace.id) == col(Project.namespace_id), col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER
+    )
+
+
+def member_projects(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Project` that the user is a member of it, of its group, or owns its namespace."""
+    return or_(
+        exists().where(col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id),
+        exists().where(col(GroupMember.group_id) == col(Project.namespace_id), col(GroupMember.user_id) == user_id),
+        exists().where(
+            col(Namespace.id) == col(Project.namespace_id), col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER
+        ),
+    )
+
+
+def visible_projects(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Project` that a signed-in user who is not an administrator may see it."""
+    return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id))
+
+
+def shared_or_at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
+    """The condition on `Project` that it is internal or public, or that the user has at least this level in it."""
+    level = int(min_level)
+    return or_(
+        col(Project.visibility_level) >= int(Visibility.INTERNAL),
+        exists().where(
+            col(ProjectMember.project_id) == col(Project.id),
+            col(ProjectMember.user_id) == user_id,
+            col(ProjectMember.access_level) >= level,
+        ),
+        exists().where(
+            col(GroupMember.group_id) == col(Project.namespace_id),
+            col(GroupMember.user_id) == user_id,
+            col(GroupMember.access_level) >= level,
+        ),
+        owned_projects(user_id),
+    )
+
+
+def visible_groups(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Namespace` that a signed-in user may see the group: a member, or a project in it is visible."""
+    return or_(
+        exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id),
+        exists().where(col(Project.namespace_id) == col(Namespace.id), visible_projects(user_id)),
+    )
+
+
+def _group_lookup(condition: Any) -> Select[Namespace, int]:
+    user_id: Any = bindparam("user_id", type_=Integer)
+    return mark_constant(select(Namespace, case((visible_groups(user_id), 1), else_=0)).where(condition))
+
+
+GROUP_BY_ID = _group_lookup(col(Namespace.id) == bindparam("id"))
+"""(namespace, 1 if the signed-in user `user_id` may see it as a group, otherwise 0) of the namespace `id`."""
+GROUP_BY_PATH = _group_lookup(col(Namespace.path_key) == bindparam("path"))
+"""As `GROUP_BY_ID`, for the namespace with this path, in lower case."""
+
+
+def visible_group_ids(user_id: int, group_ids: list[int]) -> Select[int]:
+    """The ids of these groups that a signed-in user may see."""
+    return select(col(Namespace.id)).where(col(Namespace.id).in_(group_ids), visible_groups(user_id))
+
+
+def in_projects(key: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The condition that a foreign key refers to a project that meets the conditions on `Project`."""
+    return exists().where(col(Project.id) == col(key), *conditions)

@@ -1,0 +1,172 @@
+"""Users and their tokens."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, bindparam, func, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, col
+
+from storage.database.engine import Timestamp, enum_type, metadata
+from storage.database.statement_cache import mark_constant
+from storage.tables.accounts.emails import Email
+from storage.tables.accounts.namespaces import Namespace, NamespaceKind
+from storage.tables.base import Row, TimestampedRow, foreign_key, long_text
+from storage.tables.projects.projects import Project
+
+
+class UserState(StrEnum):
+    ACTIVE = "active"
+    BLOCKED = "blocked"
+
+
+class User(TimestampedRow, table=True):
+    """A user. `username` is also the path of the personal namespace; `email` is also in `emails`, where all addresses are unique."""
+
+    __tablename__ = "users"
+
+    username: str = Field(max_length=255, unique=True)
+    name: str = Field(max_length=255)
+    email: str = Field(max_length=255, unique=True)
+    password_hash: str | None = Field(default=None, max_length=255)
+    state: UserState = Field(default=UserState.ACTIVE, sa_type=enum_type(UserState))
+    blocked_by_directory: bool = False
+    confirmed: bool = False
+    admin: bool = False
+    bio: str | None = Field(default=None, max_length=255)
+    messenger: str = Field(default="", max_length=255)
+    professional_profile: str = Field(default="", max_length=255)
+    microblog: str = Field(default="", max_length=255)
+    website_url: str = Field(default="", max_length=255)
+    extern_uid: str | None = Field(default=None, max_length=255)
+    provider: str | None = Field(default=None, max_length=255)
+    theme_id: int = 2
+    color_scheme_id: int = 1
+    can_create_group: bool = True
+    projects_limit: int = 10
+    two_factor_enabled: bool = False
+    current_sign_in_at: datetime | None = Field(default=None, sa_type=Timestamp)
+
+
+class Token(Row, table=True):
+    """A token. It is looked up by `digest` (SHA-256, hex); `sealed` is the encrypted token, because `GET /user` returns it."""
+
+    __tablename__ = "tokens"
+
+    user_id: int = foreign_key("users.id", index=True)
+    name: str = Field(max_length=255)
+    digest: str = Field(max_length=64, unique=True)
+    sealed: str = long_text()
+    created_at: datetime = Field(sa_type=Timestamp)
+
+
+PRIVATE_TOKEN = "private"  # noqa: S105 - the name of a kind of token
+"""The name of the one token of each user that `GET /user` shows."""
+
+
+USER_BY_TOKEN: Select[User, str] = mark_constant(
+    select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == bindparam("digest"))
+)
+"""(user, digest) of the token with the digest `digest`; a constant, because every operation needs it."""
+
+
+def by_digests(digests: list[str]) -> Select[str, int, bool, bool]:
+    """(digest, user id, whether an administrator, whether allowed to create groups) of those of these digests that are of active users'
+    tokens."""
+    active = col(User.state) == UserState.ACTIVE
+    statement = select(col(Token.digest), col(User.id), col(User.admin), col(User.can_create_group))
+    return statement.join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
+
+
+def active_digests(digests: list[str]) -> Select[str]:
+    """Those of these digests that are of active users' tokens."""
+    active = col(User.state) == UserState.ACTIVE
+    return select(col(Token.digest)).join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
+
+
+def has_username(username: str) -> ColumnElement[bool]:
+    return func.lower(col(User.username)) == username.lower()
+
+
+def by_username(username: str) -> Select[User]:
+    return select(User).where(has_username(username))
+
+
+def administrators() -> Select[User]:
+    """The active administrators, ordered by id."""
+    return select(User).where(col(User.admin), col(User.state) == UserState.ACTIVE).order_by(col(User.id))
+
+
+def for_update(user_id: int) -> Select[User]:
+    """The user, locked until the transaction ends; new rows that refer to the user wait for it."""
+    return select(User).where(col(User.id) == user_id).with_for_update()
+
+
+def by_login(login: str) -> Select[User]:
+    """The users with this login: a string with an @ is the primary e-mail, any other a username, both ignoring case.
+
+    Usernames of old imports may differ only in case; an exact match comes first.
+    """
+    if "@" in login:
+        return select(User).where(col(User.email) == login.strip().lower())
+    return by_username(login.strip()).order_by((col(User.username) == login.strip()).desc())
+
+
+def by_directory(provider: str, extern_uid: str) -> Select[User]:
+    """The user with this identity of a directory."""
+    return select(User).where(col(User.provider) == provider, col(User.extern_uid) == extern_uid)
+
+
+def personal_projects(user_ids: list[int]) -> Select[Any]:
+    """(user id, number of projects in the personal namespace), for users that have any."""
+    owner: Any = col(Namespace.owner_id)
+    return (
+        select(owner, func.count())
+        .select_from(Project)
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(owner.in_(user_ids), col(Namespace.kind) == NamespaceKind.USER)
+        .group_by(owner)
+    )
+
+
+def ids_of_personal_projects(user_id: int) -> Select[int]:
+    return (
+        select(col(Project.id))
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
+    )
+
+
+def reassign_authored(from_id: int, to_id: int) -> list[Any]:
+    """The statements that reassign everything that one user wrote to another: all columns `author_id`."""
+    return [
+        update(table).where(table.c.author_id == from_id).values(author_id=to_id)
+        for table in metadata.sorted_tables
+        if any(key.parent.name == "author_id" and key.column.table.name == "users" for key in table.foreign_keys)
+    ]
+
+
+def create_if_missing(dialect: str, user: dict[str, Any]) -> Any:
+    """The statement that inserts a user unless the username exists."""
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    columns = User(**user).model_dump(exclude={"id"})
+    return insert(User).values(columns).on_conflict_do_nothing(index_elements=["username"])
+
+
+def by_emails(emails: list[str]) -> Select[str, User]:
+    """(address, its user) of these addresses, primary or not."""
+    lowered = [email.lower() for email in emails]
+    return select(col(Email.email), User).join(User, col(User.id) == col(Email.user_id)).where(col(Email.email).in_(lowered))
+
+
+def search(string: str, *, all_fields: bool) -> object:
+    """The condition of a user search: a part of the username, or the whole e-mail; `all_fields` searches parts of names and e-mails too."""
+    username = col(User.username).icontains(string, autoescape=True)
+    if all_fields:
+        return or_(username, col(User.name).icontains(string, autoescape=True), col(User.email).icontains(string, autoescape=True))
+    return or_(username, col(User.email) == string.lower())
+
+
+def private_token(user_id: int) -> Select[Token]:
+    return select(Token).where(col(Token.user_id) == user_id, col(Token.name) == PRIVATE_TOKEN)

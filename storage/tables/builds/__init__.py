@@ -1,0 +1,1 @@
+"""Builds, their runners, and the checks of commits."""

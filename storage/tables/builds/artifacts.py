@@ -1,0 +1,97 @@
+"""Artifacts and traces of builds, and the keys of their objects in the object store."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, delete, select, text, union_all
+from sqlmodel import Field, col
+
+from storage.database.engine import Timestamp, now
+from storage.tables.base import Row, foreign_key
+from storage.tables.builds.builds import Build
+from storage.tables.builds.commit_statuses import FINISHED
+
+_LATER = text("start > 0")
+
+
+class Artifact(Row, table=True):
+    """The uploaded file of a build. The object `key` is complete before the row is written; `size` is in bytes."""
+
+    __tablename__ = "artifacts"
+    __table_args__: Any = {"sqlite_autoincrement": True}
+
+    project_id: int = foreign_key("projects.id", index=True)
+    build_id: int = Field(foreign_key="builds.id", ondelete="CASCADE", unique=True)
+    filename: str = Field(max_length=255)
+    size: int = Field(sa_type=BigInteger)
+    key: str = Field(max_length=64, unique=True)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+class TracePart(Row, table=True):
+    """A part of a build's trace: `size` bytes from the offset `start`. The parts of a finished build are joined into one."""
+
+    __tablename__ = "trace_parts"
+    __table_args__: Any = (
+        UniqueConstraint("build_id", "start"),
+        Index("ix_trace_parts_build_id_later", "build_id", sqlite_where=_LATER, postgresql_where=_LATER),
+        {"sqlite_autoincrement": True},
+    )
+
+    build_id: int = foreign_key("builds.id")
+    start: int = Field(sa_type=BigInteger)
+    size: int = Field(sa_type=BigInteger)
+    key: str = Field(max_length=64, unique=True)
+
+
+def of_builds(build_ids: list[int]) -> Select[Artifact]:
+    """The artifacts of these builds."""
+    return select(Artifact).where(col(Artifact.build_id).in_(build_ids))
+
+
+def of_build(project_id: int, build_id: int) -> Select[Artifact]:
+    """The artifact of a build of the project, which may be superseded by a retry."""
+    return select(Artifact).where(col(Artifact.build_id) == build_id, col(Artifact.project_id) == project_id)
+
+
+def trace_tails(build_ids: list[int], size: int) -> Select[TracePart]:
+    """The parts that contain the last `size` bytes of each trace, in order."""
+    part = TracePart
+    ends = col(part.start) + col(part.size) > col(Build.trace_size) - size
+    statement: Select[TracePart] = (
+        select(part).join(Build, col(Build.id) == col(part.build_id)).where(col(part.build_id).in_(build_ids), ends)
+    )
+    return statement.order_by(col(part.build_id), col(part.start))
+
+
+def parts_of_trace(build_id: int) -> Select[TracePart]:
+    """All parts of a trace, in order."""
+    return select(TracePart).where(col(TracePart.build_id) == build_id).order_by(col(TracePart.start))
+
+
+def traces_to_join(before: datetime, limit: int) -> Select[int]:
+    """Ids of builds that finished before this time and whose traces have several parts."""
+    several = select(col(TracePart.build_id)).where(col(TracePart.start) > 0).distinct().subquery()
+    ended = col(Build.status).in_(FINISHED), col(Build.finished_at) < before
+    return select(col(Build.id)).join(several, several.c.build_id == col(Build.id)).where(*ended).limit(limit)
+
+
+def delete_later_parts(build_id: int) -> Delete:
+    """Deletes all parts of a trace except the first, which is replaced by the whole trace."""
+    return delete(TracePart).where(col(TracePart.build_id) == build_id, col(TracePart.start) > 0)
+
+
+def existing_keys(keys: list[str]) -> Any:
+    """Those of these keys to which a row refers."""
+    return union_all(*(select(col(table.key)).where(col(table.key).in_(keys)) for table in (Artifact, TracePart)))
+
+
+def keys_of_builds(build_ids: list[int]) -> Any:
+    """The keys of the objects of these builds."""
+    return union_all(*(select(col(table.key)).where(col(table.build_id).in_(build_ids)) for table in (Artifact, TracePart)))
+
+
+def keys_of_projects(project_ids: list[int], limit: int) -> Any:
+    """The keys of the objects of these projects, at most `limit`."""
+    parts = select(col(TracePart.key)).join(Build, col(Build.id) == col(TracePart.build_id)).where(col(Build.project_id).in_(project_ids))
+    return union_all(select(col(Artifact.key)).where(col(Artifact.project_id).in_(project_ids)), parts).limit(limit)

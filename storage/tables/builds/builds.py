@@ -1,0 +1,132 @@
+"""Builds: jobs for a commit, run by a runner of this service or by an external system."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select, text
+from sqlmodel import Field, col
+
+from storage.database.engine import Timestamp, enum_type, now
+from storage.tables.base import Row, foreign_key, long_text
+from storage.tables.builds.commit_statuses import CheckStatus
+from storage.tables.projects.projects import Project
+
+
+class RunWhen(StrEnum):
+    """The condition on the earlier stages for a build to begin."""
+
+    ON_SUCCESS = "on_success"
+    ON_FAILURE = "on_failure"
+    ALWAYS = "always"
+
+
+_WAITING = "status = 'pending' AND queue IS NOT NULL"
+_CURRENT = "current_id IS NULL"
+
+
+def _partial_index(condition: str) -> dict[str, Any]:
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
+class Build(Row, table=True):
+    """An attempt of a build. A retry keeps the id: the row becomes the next attempt, and the finished attempt is copied to a new row whose
+    `current_id` is this one. v3 lists only rows without `current_id`, which are the current attempts.
+
+    `queue` are the tags that a runner needs, sorted and joined by commas, for builds that runners may claim; null for those of external
+    systems. While a runner runs the build, `token_digest` is the SHA-256 of the build's token, and at `lease_until` its lease expires.
+    `sealed_token` is the encrypted token, which is needed to mask it in the trace. `sealed_trace_end` is the end of the trace that may be
+    the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` includes it, the stored parts do not.
+    `trace_size` is in bytes. `coverage` is in per cent.
+    """
+
+    __tablename__ = "builds"
+    __table_args__: Any = (
+        Index("ix_builds_project_id_id", "project_id", "id", **_partial_index(_CURRENT)),
+        Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_partial_index(_CURRENT)),
+        Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
+        Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
+        Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
+        # Partial, because otherwise SQLite would prefer this index for all queries of current builds.
+        Index("ix_builds_current_id", "current_id", "attempt", **_partial_index("current_id IS NOT NULL")),
+        Index("ix_builds_queue_id", "queue", "id", **_partial_index(_WAITING)),
+        Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **_partial_index(_WAITING)),
+        Index("ix_builds_lease_until", "lease_until", **_partial_index("status = 'running' AND lease_until IS NOT NULL")),
+        {"sqlite_autoincrement": True},
+    )
+
+    project_id: int = foreign_key("projects.id")
+    pipeline_id: int | None = foreign_key("pipelines.id", on_delete="SET NULL", optional=True, index=True)
+    current_id: int | None = foreign_key("builds.id", optional=True)
+    attempt: int = 1
+    sha: str = Field(max_length=64)
+    ref: str = Field(max_length=255)
+    tag: bool = False
+    name: str = Field(max_length=255)
+    stage: str = Field(default="test", max_length=255)
+    stage_index: int = 0
+    status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=enum_type(CheckStatus))
+    allow_failure: bool = False
+    run_when: RunWhen = Field(default=RunWhen.ON_SUCCESS, sa_type=enum_type(RunWhen))
+    user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    runner_id: int | None = foreign_key("runners.id", on_delete="SET NULL", optional=True, index=True)
+    commands: str | None = long_text(optional=True)
+    options: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, nullable=False)
+    tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
+    queue: str | None = long_text(optional=True)
+    coverage: float | None = None
+    description: str | None = long_text(optional=True)
+    target_url: str | None = long_text(optional=True)
+    token_digest: str | None = Field(default=None, max_length=64)
+    sealed_token: str | None = long_text(optional=True)
+    lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
+    trace_size: int = Field(default=0, sa_type=BigInteger)
+    sealed_trace_end: str | None = long_text(optional=True)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    started_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    erased_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    erased_by_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
+
+
+def is_current() -> Any:
+    """The condition that a build has not been superseded by a later attempt."""
+    return col(Build.current_id).is_(None)
+
+
+def has_ref(names: Sequence[str | None]) -> Any:
+    """The condition that a build is for one of these branches or tags; None means the default branch of the build's project."""
+    named: Any = col(Build.ref).in_([name for name in names if name is not None])
+    if None not in names:
+        return named
+    default = select(col(Project.default_branch)).where(col(Project.id) == col(Build.project_id)).correlate(Build).scalar_subquery()
+    is_default = col(Build.ref) == default
+    return or_(named, is_default) if any(name is not None for name in names) else is_default
+
+
+def for_update(build_id: int) -> Select[Build]:
+    """The current build, locked until the transaction ends; rows that refer to it can still be inserted."""
+    statement: Select[Build] = select(Build).where(col(Build.id) == build_id)
+    return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def attempts(ids: list[int], conditions: Sequence[Any], order: Sequence[Any], skipped: int, limit: int) -> Select[Build]:
+    """For each build, given by the id of its current row, at most `limit` attempts that meet the conditions, after skipping `skipped`."""
+    row = Build
+    build_id = func.coalesce(col(row.current_id), col(row.id))
+    position = func.row_number().over(partition_by=build_id, order_by=order).label("position")
+    inner = select(col(row.id).label("id"), position).where(_is_attempt_of(ids), *conditions).subquery()
+    statement: Select[Build] = select(row).join(inner, inner.c.id == col(row.id))
+    return statement.where(inner.c.position > skipped, inner.c.position <= skipped + limit).order_by(inner.c.position)
+
+
+def count_attempts(ids: list[int]) -> Select[int, int]:
+    """(build, number of its attempts)."""
+    build_id = func.coalesce(col(Build.current_id), col(Build.id))
+    return select(build_id, func.count()).where(_is_attempt_of(ids)).group_by(build_id)
+
+
+def _is_attempt_of(ids: list[int]) -> Any:
+    return or_(col(Build.id).in_(ids), col(Build.current_id).in_(ids))

@@ -1,0 +1,212 @@
+"""Runners: programs that claim and run builds."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Select, delete, func, literal_column, select, update
+from sqlalchemy.orm import aliased
+from sqlmodel import Field, SQLModel, col
+
+from storage.database.engine import Timestamp
+from storage.tables.base import TimestampedRow, foreign_key
+from storage.tables.builds.builds import Build
+from storage.tables.builds.commit_statuses import CheckStatus
+from storage.tables.projects.projects import Project
+
+
+class Runner(TimestampedRow, table=True):
+    """A runner. `shared` ones serve all projects, others those in `runner_projects`. All tags of a build must be in `tags`.
+
+    `token_digest` is the SHA-256 of the runner's token; `contacted_at` is updated at most once a minute.
+    """
+
+    __tablename__ = "runners"
+    __table_args__: Any = {"sqlite_autoincrement": True}
+
+    description: str = Field(max_length=255)
+    token_digest: str = Field(max_length=64, unique=True)
+    active: bool = True
+    shared: bool = False
+    tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
+    run_untagged: bool = True
+    creator_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
+    name: str | None = Field(default=None, max_length=255)
+    version: str | None = Field(default=None, max_length=255)
+    revision: str | None = Field(default=None, max_length=255)
+    platform: str | None = Field(default=None, max_length=255)
+    architecture: str | None = Field(default=None, max_length=255)
+    contacted_at: datetime | None = Field(default=None, sa_type=Timestamp)
+
+
+class RunnerProject(SQLModel, table=True):
+    __tablename__ = "runner_projects"
+
+    runner_id: int = Field(primary_key=True, foreign_key="runners.id", ondelete="CASCADE")
+    project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE", index=True)
+
+
+MAX_QUEUES = 1_000
+"""Maximum of queues that one statement returns."""
+
+
+def by_digest(digest: str) -> Select[Runner]:
+    return select(Runner).where(col(Runner.token_digest) == digest)
+
+
+def is_served_by(runner_id: int) -> Any:
+    """The condition on projects that a runner that is not shared serves them."""
+    return col(Project.id).in_(select(col(RunnerProject.project_id)).where(col(RunnerProject.runner_id) == runner_id))
+
+
+def is_assigned_to(project_id: int) -> Any:
+    """The condition on runners that they are assigned to this project."""
+    return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id) == project_id))
+
+
+def projects_of(runner_ids: list[int]) -> Select[int, int]:
+    """(runner, assigned project)."""
+    return (
+        select(col(RunnerProject.runner_id), col(RunnerProject.project_id))
+        .where(col(RunnerProject.runner_id).in_(runner_ids))
+        .order_by(col(RunnerProject.project_id))
+    )
+
+
+def record_contact(runner_id: int, moment: datetime, info: dict[str, str | None]) -> Any:
+    """The statement that records a runner's contact and its information about itself."""
+    return update(Runner).where(col(Runner.id) == runner_id).values(contacted_at=moment, **info)
+
+
+def _is_waiting(build: Any) -> list[Any]:
+    # The same expression as in the partial indexes, without parameters, because otherwise SQLite would not use them.
+    return [build.status == literal_column("'pending'"), build.queue.is_not(None)]
+
+
+def count_waiting() -> Select[int]:
+    """The number of builds that wait for a runner, counted by a partial index."""
+    return select(func.count()).select_from(Build).where(*_is_waiting(Build))
+
+
+def oldest_of_queues() -> Select[str, int]:
+    """(queue, oldest waiting build): one index lookup per queue, however many builds wait (a loose index scan)."""
+    build: Any = aliased(Build)
+    later: Any = aliased(Build)
+    oldest: Any = aliased(Build)
+    queues = select(select(func.min(build.queue)).where(*_is_waiting(build)).scalar_subquery().label("queue")).cte("queues", recursive=True)
+    following = select(func.min(later.queue)).where(*_is_waiting(later), later.queue > queues.c.queue).correlate(queues).scalar_subquery()
+    queues = queues.union_all(select(following).select_from(queues).where(queues.c.queue.is_not(None)))
+    first = _oldest(oldest, oldest.id, queues.c.queue).correlate(queues).scalar_subquery()
+    return select(queues.c.queue, first).where(queues.c.queue.is_not(None)).limit(MAX_QUEUES)
+
+
+def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
+    """(queue, project, oldest waiting build) of the projects of a runner, by index lookups as in `oldest_of_queues`."""
+    build: Any = aliased(Build)
+    later: Any = aliased(Build)
+    oldest: Any = aliased(Build)
+    served = col(RunnerProject.project_id)
+    first = select(func.min(build.queue)).where(*_is_waiting(build), build.project_id == served).correlate(RunnerProject).scalar_subquery()
+    queues = (
+        select(served.label("project_id"), first.label("queue"))
+        .where(col(RunnerProject.runner_id) == runner_id)
+        .cte("queues", recursive=True)
+    )
+    own = later.project_id == queues.c.project_id
+    following = (
+        select(func.min(later.queue)).where(*_is_waiting(later), own, later.queue > queues.c.queue).correlate(queues).scalar_subquery()
+    )
+    queues = queues.union_all(select(queues.c.project_id, following).where(queues.c.queue.is_not(None)))
+    found = _oldest(oldest, oldest.id, queues.c.queue, queues.c.project_id).correlate(queues).scalar_subquery()
+    return select(queues.c.queue, queues.c.project_id, found).where(queues.c.queue.is_not(None)).limit(MAX_QUEUES)
+
+
+def next_for_update(queue: str, project_id: int | None) -> Select[Build]:
+    """The oldest waiting build of a queue, optionally of one project, that no other transaction has locked; it is locked."""
+    return _oldest(Build, Build, queue, project_id).with_for_update(skip_locked=True, key_share=True)
+
+
+def oldest_id(queue: str) -> Select[int]:
+    return _oldest(Build, Build.id, queue)
+
+
+def _oldest(build: Any, selected: Any, queue: Any, project_id: Any = None) -> Select[Any]:
+    """The oldest waiting build of a queue."""
+    # A range condition, because for `queue = …` SQLite would scan all builds by id.
+    statement = select(selected).where(*_is_waiting(build), build.queue >= queue, build.queue <= queue)
+    if project_id is None:
+        return statement.order_by(build.queue, build.id).limit(1)
+    return statement.where(build.project_id == project_id).order_by(build.project_id, build.queue, build.id).limit(1)
+
+
+def with_expired_lease(moment: datetime, limit: int) -> Select[int]:
+    """The builds whose lease has expired, because their runner was silent."""
+    row: Any = Build
+    running = row.status == literal_column("'running'")
+    return select(row.id).where(running, row.lease_until.is_not(None), row.lease_until < moment).order_by(row.lease_until).limit(limit)
+
+
+def running_since_before(since: datetime) -> Select[Build]:
+    """The builds that runners have been running since before this time."""
+    row: Any = Build
+    return select(Build).where(row.status == literal_column("'running'"), row.lease_until.is_not(None), row.started_at < since)
+
+
+def unfinished_of(project_id: int) -> Select[int, Any]:
+    """(build, its tags) of a project's pending and running builds for runners; builds of external systems have no commands."""
+    row: Any = Build
+    return select(row.id, row.tags).where(
+        row.project_id == project_id,
+        row.current_id.is_(None),
+        row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING)),
+        row.commands.is_not(None),
+    )
+
+
+def set_queue(queue: str, build_ids: list[int]) -> Any:
+    """The statement that puts builds into a queue."""
+    return update(Build).where(col(Build.id).in_(build_ids)).values(queue=queue)
+
+
+def clear_queues(project_id: int) -> Any:
+    """The statement that removes a project's unfinished builds from their queues."""
+    row: Any = Build
+    waiting = [row.project_id == project_id, row.current_id.is_(None), row.status.in_((CheckStatus.PENDING, CheckStatus.RUNNING))]
+    return update(Build).where(*waiting, row.queue.is_not(None)).values(queue=None)
+
+
+def build_by_id(build_id: int) -> Select[Build]:
+    return select(Build).where(col(Build.id) == build_id)
+
+
+def build_and_runner(build_id: int) -> Select[Build, Runner]:
+    """(build, its runner)."""
+    return select(Build, Runner).join(Runner, col(Runner.id) == col(Build.runner_id)).where(col(Build.id) == build_id)
+
+
+def renew_lease(build_id: int, until: datetime) -> Any:
+    """The statement that extends the lease of a running build."""
+    row: Any = Build
+    return (
+        update(Build).where(row.id == build_id, row.status == CheckStatus.RUNNING, row.lease_until.is_not(None)).values(lease_until=until)
+    )
+
+
+def for_update(runner_id: int) -> Select[Runner]:
+    """The runner, locked until the transaction ends."""
+    return select(Runner).where(col(Runner.id) == runner_id).with_for_update(key_share=True)
+
+
+def delete_projects(runner_id: int) -> Any:
+    """The statement that removes all projects of a runner."""
+    return delete(RunnerProject).where(col(RunnerProject.runner_id) == runner_id)
+
+
+def delete_outputs(table: Any, build_id: int) -> Any:
+    """The statement that deletes the artifact or the trace parts (`table`) of a build."""
+    return delete(table).where(col(table.build_id) == build_id)
+
+
+def running_on(runner_id: int) -> Select[int]:
+    """The builds that a runner is running."""
+    row: Any = Build
+    return select(row.id).where(row.runner_id == runner_id, row.status == CheckStatus.RUNNING, row.lease_until.is_not(None))

@@ -1,0 +1,94 @@
+"""The change log of builds, merge requests and branches, from which subscriptions are served."""
+
+from collections.abc import Collection
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Index, Select, func, select, text
+from sqlmodel import Field, col
+
+from storage.database.engine import Timestamp, enum_type, now
+from storage.tables.base import Row, foreign_key
+from storage.tables.projects.projects import Project
+
+
+class ChangeKind(StrEnum):
+    """The kind of object that has changed."""
+
+    BUILD = "build"
+    MERGE_REQUEST = "merge_request"
+    BRANCH = "branch"
+
+
+class Change(Row, table=True):
+    """A change; the id is its sequence number.
+
+    `was` and `became` are the old and the new state: a build's status, a merge request's state, the health of a branch. `was` is null for a
+    new object; both are equal if something else has changed. `ref` is the branch or tag of a build, the target branch of a merge request,
+    or the branch itself.
+    """
+
+    __tablename__ = "changes"
+    __table_args__: Any = (
+        Index("ix_changes_project_id_id", "project_id", "id"),
+        Index("ix_changes_build_id_id", "build_id", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    kind: ChangeKind = Field(sa_type=enum_type(ChangeKind))
+    project_id: int = foreign_key("projects.id")
+    build_id: int | None = foreign_key("builds.id", optional=True)
+    merge_request_id: int | None = foreign_key("merge_requests.id", optional=True, index=True)
+    ref: str = Field(max_length=255)
+    was: str | None = Field(default=None, max_length=32)
+    became: str = Field(max_length=32)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+OPEN_WRITERS = text(
+    "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = 'changes'::regclass"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND mode = 'RowExclusiveLock' AND granted"
+)
+"""The unfinished transactions that have written changes, or are about to; PostgreSQL only.
+
+An INSERT acquires this lock before it takes an id, holds it to the end of its transaction, and releases it after its rows are visible.
+"""
+
+
+def newest_id() -> Select[int]:
+    """The largest visible sequence number; null if there is none."""
+    return select(func.max(col(Change.id)))
+
+
+def after(
+    number: int,
+    limit: int,
+    *,
+    until: int | None = None,
+    kind: ChangeKind | None = None,
+    project_ids: Collection[int] | None = None,
+) -> Select[Any]:
+    """(sequence number, kind, project, build or merge request, ref, old state, new state, time, the project's default branch) of changes.
+
+    They are in order, after `number` and up to `until`. The id of the object is null for a branch.
+    """
+    row: Any = Change
+    subject = func.coalesce(row.build_id, row.merge_request_id)
+    default = select(col(Project.default_branch)).where(col(Project.id) == row.project_id).scalar_subquery()
+    found: Select[Any] = select(row.id, row.kind, row.project_id, subject, row.ref, row.was, row.became, row.created_at, default)
+    found = found.where(row.id > number)
+    if until is not None:
+        found = found.where(row.id <= until)
+    if kind is not None:
+        found = found.where(row.kind == kind)
+    if project_ids is not None:
+        found = found.where(row.project_id.in_(sorted(project_ids)))
+    return found.order_by(row.id).limit(limit)
+
+
+def of_build(build_id: int, limit: int) -> Select[str | None, str]:
+    """(old status, new status) of the last changes of a build, the newest first."""
+    row: Any = Change
+    return select(row.was, row.became).where(row.build_id == build_id).order_by(row.id.desc()).limit(limit)

@@ -1,0 +1,1 @@
+"""What is indexed of git repositories: branches, commits, their histories."""

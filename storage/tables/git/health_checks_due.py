@@ -1,0 +1,51 @@
+"""Due health checks: branches whose health may have changed."""
+
+from typing import Any
+
+from sqlalchemy import CompoundSelect, Delete, Insert, Select, and_, delete, insert, select, union
+from sqlmodel import Field, col
+
+from storage.tables.base import Row, foreign_key
+from storage.tables.git.branches import Branch
+
+
+class HealthCheckDue(Row, table=True):
+    """A due check of the branch `name` and of the branches with the head `sha`.
+
+    It is inserted in the transaction of the change that makes it necessary, and deleted when it is done.
+    """
+
+    __tablename__ = "branch_looks"
+
+    project_id: int = foreign_key("projects.id", index=True)
+    name: str | None = Field(default=None, max_length=255)
+    sha: str | None = Field(default=None, max_length=64)
+
+
+def insert_due() -> Insert:
+    """The INSERT of rows, executed with the rows. It waits for no lock."""
+    return insert(HealthCheckDue)
+
+
+def oldest_ids(limit: int) -> Select[int]:
+    """The ids of the oldest rows."""
+    return select(col(HealthCheckDue.id)).order_by(col(HealthCheckDue.id)).limit(limit)
+
+
+def due_branches(due_ids: list[int]) -> CompoundSelect[Any]:
+    """(branch id, row id) of each branch that one of these rows concerns, without duplicates."""
+    due = HealthCheckDue
+    # Two SELECTs, so that each uses its index.
+    by_name, by_head = (
+        select(col(Branch.id), col(due.id))
+        .join(due, and_(col(Branch.project_id) == col(due.project_id), meant))
+        .where(col(due.id).in_(due_ids))
+        for meant in (col(Branch.name) == col(due.name), col(Branch.oid) == col(due.sha))
+    )
+    return union(by_name, by_head)
+
+
+def delete_due(due_ids: list[int]) -> Delete:
+    """The statement that deletes these rows, except those that another transaction is deleting."""
+    free = select(col(HealthCheckDue.id)).where(col(HealthCheckDue.id).in_(due_ids)).with_for_update(skip_locked=True)
+    return delete(HealthCheckDue).where(col(HealthCheckDue.id).in_(free))

@@ -1,0 +1,76 @@
+"""Merge requests by their branches: the statements for moved branches, and the commits of merge requests."""
+
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, delete, false, insert, null, or_, select, update
+from sqlmodel import col
+
+from storage.tables.merge_requests.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+
+MAX_NAMES = 1000
+"""With more branch names, a statement covers all branches of the project."""
+MAX_INTO = 5000
+"""Maximum of merge requests into one branch that are updated when it moves."""
+
+
+def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """The conditions for open ones from, and into, these branches of a project; for very many branches, for all of its branches."""
+    is_open = col(MergeRequest.state).in_(OPEN)
+    source, target = col(MergeRequest.source_project_id) == project_id, col(MergeRequest.project_id) == project_id
+    if len(names) > MAX_NAMES:
+        return is_open & source, is_open & target
+    return is_open & source & col(MergeRequest.source_branch).in_(names), is_open & target & col(MergeRequest.target_branch).in_(names)
+
+
+def open_for_update(project_id: int, names: Collection[str]) -> Select[int, int, str, MergeRequestState, bool]:
+    """(id, target project, target branch, state, whether `mark_unchecked` changes more than UNCHECKED) of open ones of these branches.
+
+    They are locked in the order of their ids.
+    """
+    row = MergeRequest
+    source, target = _open_of_branches(project_id, names)
+    cancels_waiting = source & col(row.merge_when_build_succeeds) if len(names) <= MAX_NAMES else false()
+    needs_notice = or_(col(row.merge_status) == MergeStatus.CANNOT_BE_MERGED, cancels_waiting)
+    statement = select(col(row.id), col(row.project_id), col(row.target_branch), col(row.state), needs_notice).where(or_(source, target))
+    return statement.order_by(col(row.id)).with_for_update(key_share=True)
+
+
+def mark_unchecked(project_id: int, names: Collection[str]) -> tuple[Update, Update]:
+    """The statements that mark the open ones from and into these branches as unchecked, and cancel waiting merges from them."""
+    source, target = _open_of_branches(project_id, names)
+    unchecked = update(MergeRequest).values(merge_status=MergeStatus.UNCHECKED)
+    not_waiting = unchecked.values(merge_when_build_succeeds=False, merge_params=null(), merge_user_id=None)
+    first = not_waiting if len(names) <= MAX_NAMES else unchecked
+    return first.where(source), unchecked.where(target, col(MergeRequest.merge_status) != MergeStatus.UNCHECKED)
+
+
+def open_from(project_id: int, names: Collection[str], limit: int) -> Select[MergeRequest]:
+    """Open ones from these branches, the oldest first."""
+    source, _ = _open_of_branches(project_id, names)
+    return select(MergeRequest).where(source).order_by(col(MergeRequest.id)).limit(limit)
+
+
+def open_into(project_id: int, name: str) -> Select[MergeRequest]:
+    """Open ones into this branch, the oldest first."""
+    _, target = _open_of_branches(project_id, [name])
+    return select(MergeRequest).where(target).order_by(col(MergeRequest.id)).limit(MAX_INTO)
+
+
+def unchecked(after_id: int, limit: int) -> Select[MergeRequest]:
+    """Unchecked open ones after this id, ordered by id."""
+    statement: Select[MergeRequest] = select(MergeRequest).where(UNCHECKED, col(MergeRequest.id) > after_id)
+    return statement.order_by(col(MergeRequest.id)).limit(limit)
+
+
+def oids_of(merge_request_id: int) -> Select[str]:
+    """The commits of a merge request."""
+    return select(col(MergeRequestCommit.oid)).where(col(MergeRequestCommit.merge_request_id) == merge_request_id)
+
+
+def delete_commits(merge_request_id: int) -> Delete:
+    return delete(MergeRequestCommit).where(col(MergeRequestCommit.merge_request_id) == merge_request_id)
+
+
+def insert_commits() -> Insert:
+    """The INSERT of the commits of merge requests, executed with the rows."""
+    return insert(MergeRequestCommit)

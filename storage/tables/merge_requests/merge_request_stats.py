@@ -1,0 +1,87 @@
+"""Counts of opened, merged and closed merge requests by time, by one statement."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import CTE, BigInteger, Integer, Select, String, and_, case, cast, func, literal, null, or_, select, true, union_all
+from sqlmodel import col
+
+from storage.database import dialects
+from storage.tables import quantiles
+from storage.tables.buckets import Buckets
+from storage.tables.builds import rollups
+from storage.tables.git.commits import Commit
+from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, source_in
+
+OPENED, MERGED, CLOSED = 0, 1, 2
+LEAD = "lead"
+
+
+def event_counts(
+    conditions: Collection[Any],
+    buckets: Buckets | None,
+    spans: Sequence[tuple[int | None, int | None]],
+    limit: int,
+    *,
+    with_lead_time: bool,
+    check_conditions: Collection[Any] | None,
+) -> Select[Any]:
+    """Selects counts of merge requests per project and bucket, for the first `limit` buckets.
+
+    The columns are: project, key of the bucket, numbers of opened, merged and closed ones, number of merged ones whose checks had failed at
+    the time of the merge, and `quantiles.quantile_columns` of the microseconds from the first commit to the merge.
+
+    `spans` are the first and last keys of the requested ranges; empty means all. `check_conditions` are the conditions on `Project` under
+    which the checks of another project's commits count; None disables the checks. Without `with_lead_time` the quantiles are left out.
+    """
+    row = MergeRequest
+    names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")
+    matching = select(*(col(getattr(row, name)) for name in names)).where(*conditions).cte("matching")
+    events = _events(matching, buckets, with_lead_time=with_lead_time, check_conditions=check_conditions)
+    if spans:
+        events = select(events).where(or_(*(_is_in_span(events.c.bucket, *span) for span in spans))).subquery()
+    keys = ("project_id", "bucket")
+    ranked = quantiles.rank_rows(events, keys, (LEAD,) if with_lead_time else ())
+    counts = [func.count(case((ranked.c.kind == kind, 1), else_=null())) for kind in (OPENED, MERGED, CLOSED)]
+    failed = func.count(case((ranked.c.state == "failed", 1), else_=null()))
+    group = [ranked.c[key] for key in keys]
+    statement: Select[Any] = select(*group, *counts, failed, *(quantiles.quantile_columns(ranked, LEAD) if with_lead_time else ()))
+    return statement.select_from(ranked).group_by(*group).order_by(*group).limit(limit)
+
+
+def _is_in_span(bucket: Any, first: int | None, last: int | None) -> Any:
+    ends = [bucket >= first] if first is not None else []
+    return and_(true(), *ends, *([bucket <= last] if last is not None else []))
+
+
+def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, check_conditions: Collection[Any] | None) -> Any:
+    """The events of merge requests: kind and bucket, and for merges the lead time and the state of the checks."""
+
+    def event(kind: int, moment: Any, took: Any, state: Any) -> Select[Any]:
+        bucket = buckets.key(moment) if buckets is not None else literal(0, Integer)
+        columns = (bucket.label("bucket"), literal(kind, Integer).label("kind"), took.label(LEAD), cast(state, String).label("state"))
+        return select(matching.c.project_id, *columns).where(moment.is_not(None))
+
+    none = cast(null(), BigInteger)
+    state: Any = null()
+    if check_conditions is not None:
+        state = rollups.rollup_state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
+        state = case((source_in(*check_conditions, rows=matching.c), state), else_=null())
+    opened = event(OPENED, matching.c.created_at, none, null()).select_from(matching)
+    closed = event(CLOSED, matching.c.closed_at, none, null()).where(matching.c.state == MergeRequestState.CLOSED)
+    if with_lead_time:
+        first = _first_authored(matching).subquery()
+        took = dialects.microseconds_between(first.c.authored_at, matching.c.merged_at)
+        merged = event(MERGED, matching.c.merged_at, case((took < 0, cast(literal(0), BigInteger)), else_=took), state)
+        merged = merged.select_from(matching.outerjoin(first, first.c.id == matching.c.id))
+    else:
+        merged = event(MERGED, matching.c.merged_at, none, state)
+    return union_all(opened, merged.where(matching.c.state == MergeRequestState.MERGED), closed).subquery()
+
+
+def _first_authored(matching: CTE) -> Select[Any]:
+    link = MergeRequestCommit
+    joined = select(matching.c.id, func.min(col(Commit.authored_at)).label("authored_at")).select_from(matching)
+    joined = joined.join(link, col(link.merge_request_id) == matching.c.id)
+    joined = joined.join(Commit, and_(col(Commit.project_id) == matching.c.project_id, col(Commit.oid) == col(link.oid)))
+    return joined.where(matching.c.state == MergeRequestState.MERGED).group_by(matching.c.id)

@@ -1,0 +1,1 @@
+"""Projects and what belongs to nothing else in them."""

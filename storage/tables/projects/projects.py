@@ -1,0 +1,118 @@
+"""Projects: a repository and the objects around it."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+
+from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, func, or_, select
+from sqlmodel import Field, col
+
+from storage.database.engine import Timestamp, now
+from storage.tables.accounts.namespaces import Namespace
+from storage.tables.base import TimestampedRow, foreign_key, long_text
+
+
+class Visibility(IntEnum):
+    """The visibility levels of the interface document."""
+
+    PRIVATE = 0
+    INTERNAL = 1
+    PUBLIC = 2
+
+
+class Project(TimestampedRow, table=True):
+    """A project. `path` is the last segment of the full path; `path_key` is the path in lower case, unique in the namespace."""
+
+    __tablename__ = "projects"
+    __table_args__: Any = (UniqueConstraint("namespace_id", "path_key"), {"sqlite_autoincrement": True})
+
+    namespace_id: int = foreign_key("namespaces.id")
+    forked_from_id: int | None = foreign_key("projects.id", on_delete="SET NULL", optional=True, index=True)
+    creator_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    name: str = Field(max_length=255)
+    path: str = Field(max_length=255)
+    path_key: str = Field(max_length=255)
+    description: str | None = long_text(optional=True)
+    visibility_level: int = Field(default=int(Visibility.PRIVATE), sa_type=SmallInteger)
+    default_branch: str | None = Field(default=None, max_length=255)
+    issues_enabled: bool = True
+    merge_requests_enabled: bool = True
+    builds_enabled: bool = True
+    wiki_enabled: bool = True
+    snippets_enabled: bool = True
+    public_builds: bool = True
+    archived: bool = False
+    avatar_url: str | None = Field(default=None, max_length=2000)
+    tag_list: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
+    last_activity_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def by_id(project_id: int) -> Select[Project]:
+    return select(Project).where(col(Project.id) == project_id)
+
+
+def by_full_path(namespace: str, path: str) -> Select[Project]:
+    """The project `namespace/path`, ignoring case."""
+    return (
+        select(Project)
+        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+        .where(col(Namespace.path_key) == namespace.lower(), col(Project.path_key) == path.lower())
+    )
+
+
+def of_path_keys(keys: Iterable[tuple[str, str]]) -> Select[str, Project]:
+    """(path key of the namespace, project) for the existing ones of these pairs; also for combinations of two pairs."""
+    first, second = zip(*keys, strict=True)
+    statement = select(col(Namespace.path_key), Project).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    return statement.where(col(Namespace.path_key).in_(first), col(Project.path_key).in_(second))
+
+
+def ids_by_iid_for_key_share(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, int]:
+    """(id, project id, number) of the rows with these numbers by project, ordered by id.
+
+    Their projects get a shared lock, so that they are not deleted until the transaction ends.
+    """
+    condition = or_(*(and_(col(table.project_id) == key, col(table.iid).in_(list(iids))) for key, iids in numbers.items()))
+    statement = select(col(table.id), col(table.project_id), col(table.iid)).join(Project, col(Project.id) == col(table.project_id))
+    return statement.where(condition).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=Project)
+
+
+def for_update(project_id: int) -> Select[Project]:
+    """The current project, locked until the transaction ends."""
+    return by_id(project_id).with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def ids_for_key_share(ids: list[int]) -> Select[int]:
+    """Those of these projects that exist, with a shared lock: they are not deleted until the transaction ends."""
+    return select(col(Project.id)).where(col(Project.id).in_(ids)).order_by(col(Project.id)).with_for_update(read=True, key_share=True)
+
+
+def ids_in_namespaces(namespace_ids: Collection[int]) -> Select[int]:
+    return select(col(Project.id)).where(col(Project.namespace_id).in_(namespace_ids))
+
+
+def matching(string: str) -> ColumnElement[bool]:
+    """The condition that the name, path or description of a project contains the string."""
+    return or_(*(col(column).icontains(string, autoescape=True) for column in (Project.name, Project.path, Project.description)))
+
+
+def ids_after(project_id: int, limit: int) -> Select[int]:
+    """The ids of the projects after this one, ordered by id, at most `limit`."""
+    return select(col(Project.id)).where(col(Project.id) > project_id).order_by(col(Project.id)).limit(limit)
+
+
+def existing_id(project_id: int) -> Select[int]:
+    """The id itself, if the project exists."""
+    return select(col(Project.id)).where(col(Project.id) == project_id)
+
+
+def has_path(namespace_id: int, path: str) -> ColumnElement[bool]:
+    """The condition that the namespace has a project with this path, ignoring case."""
+    return exists().where(col(Project.namespace_id) == namespace_id, col(Project.path_key) == path.lower())
+
+
+def fork_counts(ids: list[int]) -> Select[int, int]:
+    """(project id, number of forks) for those of these projects that have any."""
+    source: Any = col(Project.forked_from_id)
+    return select(source, func.count()).where(source.in_(ids)).group_by(source)
