@@ -1,5 +1,6 @@
 """The fixtures of the suite live in modules of their own; this names them."""
 
+import functools
 import gc
 import os
 from collections.abc import Iterator
@@ -54,6 +55,12 @@ def pytest_configure() -> None:
     if os.environ.get(PLANNER_VARIABLE) == "off":
         settings.__kwdefaults__["planner"] = False
     cache.MIN_RUNS_TO_PLAN = int(os.environ.get(PLAN_AFTER_VARIABLE, cache.MIN_RUNS_TO_PLAN))
+
+    @functools.wraps(cache.log_compile_error)
+    def raise_compile_error(*_: Any) -> None:
+        raise
+
+    cache.log_compile_error = raise_compile_error
 
 
 @pytest.hookimpl(trylast=True)

@@ -150,8 +150,6 @@ def _compile(
         return plans.compile(plans.directive_values(values), dialect, settings), values
     except Unplannable as error:
         return f"graphql-core executes what plans do not know: {error}"
-    except (GraphQLError, TypeError) as error:
-        return f"graphql-core reports what is wrong with the arguments: {error}"
 
 
 def _start_run(plan: OperationPlan, context: Context, values: Any) -> PlanRun:

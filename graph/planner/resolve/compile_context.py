@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from graphql import (
     FieldNode,
     FragmentDefinitionNode,
+    GraphQLError,
     GraphQLField,
     GraphQLLeafType,
     GraphQLObjectType,
@@ -22,6 +23,7 @@ from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.object_serializer import PLAIN_TYPES, formatted_timestamps_serializer, leaf_serializer
 from graph.planner.coerce.arguments import FieldArguments
 from graph.planner.collect import CollectedField, FieldCollector, ResponsePath
+from graph.planner.errors import Unplannable
 from graph.planner.ir.steps import AttributeStep, FieldPath, LoaderStep, ResolverStep
 from graph.planner.resolve.classify import unwrap_non_null
 from storage.database.compiled_statements import SqlDialect
@@ -73,12 +75,18 @@ class CompileContext:
         return collected
 
     def add_arguments(self, field: GraphQLField, node: FieldNode) -> int | None:
-        """The index of a field's arguments in `PlanRun.arguments`; None for a field without arguments."""
+        """The index of a field's arguments in `PlanRun.arguments`; None for a field without arguments.
+
+        Raises Unplannable where graphql-core reports what is wrong with an argument.
+        """
         if not field.args:
             return None
         definition = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF]
         config, scalars = self._converter.config, self._converter.scalar_registry
-        self.arguments.append(FieldArguments(field, definition, node, config, scalars, use_cache=not self.is_mutation))
+        try:
+            self.arguments.append(FieldArguments(field, definition, node, config, scalars, use_cache=not self.is_mutation))
+        except GraphQLError as error:
+            raise Unplannable(error.message) from error
         return len(self.arguments) - 1
 
     def derivation(self, collected: CollectedField, path: FieldPath) -> Callable[..., Any] | ConstantValue | None:

@@ -16,6 +16,7 @@ from graphql import (
 )
 from sqlalchemy.dialects import sqlite
 from strawberry.schema.schema_converter import GraphQLCoreConverter
+from structlog.testing import capture_logs
 
 from graph.context import Services, StaticSettings
 from graph.fields.resolvers import is_row_type
@@ -237,15 +238,36 @@ class TestPlanCache:
         assert not isinstance(found, list), found
         return found.prepared
 
-    async def test_a_text_that_is_run_again(self, graph: Graph, ask: Ask, make: DataFactory) -> None:
+    async def test_a_text_that_is_run_again(self, graph: Graph, ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cache, "MIN_RUNS_TO_PLAN", 3)
         # Texts of other tests are remembered.
         viewer, text = await make.user(), f"query {graph.services.database.dialect} {{ viewer {{ username }} }}"
         plans = plan_cache_of(await self.prepared(graph, text))
         assert plans is not None
-        for run in range(1, MIN_RUNS_TO_PLAN + 1):
-            assert (plans.find({}, sqlite.dialect(), FIXED) is not None) is (run >= MIN_RUNS_TO_PLAN)
-        assert MIN_RUNS_TO_PLAN > 1
+        assert [plans.find({}, sqlite.dialect(), FIXED) is not None for _ in range(4)] == [False, False, True, True]
         assert await ask.data(text, viewer) == {"viewer": {"username": viewer.username}}
+
+    async def test_an_error_of_the_compiler_is_logged_and_fails_only_in_tests(self, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+        def compile_with_stale_keyword(*_: Any) -> Any:
+            raise TypeError("unexpected keyword argument")
+
+        monkeypatch.setattr(cache.PlanCache, "compile", compile_with_stale_keyword)
+        plans = plan_cache_of(await self.prepared(graph, f"query {graph.services.database.dialect} {{ viewer {{ broken: username }} }}"))
+        assert plans is not None
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            for _ in range(MIN_RUNS_TO_PLAN):
+                plans.find({}, sqlite.dialect(), FIXED)
+        monkeypatch.setattr(cache, "log_compile_error", cache.log_compile_error.__wrapped__)  # type: ignore[attr-defined]
+        with capture_logs() as logs:
+            assert [plans.find({}, sqlite.dialect(), FIXED) for _ in range(2)] == [None, None]
+        assert [(each["event"], each["log_level"]) for each in logs] == [("plan compilation failed", "error")]
+
+    async def test_an_operation_with_a_wrong_constant_is_left_to_graphql_core(self) -> None:
+        """Neither is an error of the compiler: nothing is logged, nothing raised."""
+        for text in ("query ($state: IssueState = GONE) { viewer { username } }", "{ user(username: 7) { id } }"):
+            (operation,) = parse(text).definitions
+            plans = cache.PlanCache(prepare_document(parse(text)), operation)  # type: ignore[arg-type]
+            assert [plans.find({}, sqlite.dialect(), FIXED) for _ in range(MIN_RUNS_TO_PLAN + 1)][-1] is None
 
     async def test_the_cache_is_bounded(self, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cache._TEXT_PLAN_SIZES, "_max_entries", 2)
