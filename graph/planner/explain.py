@@ -27,9 +27,12 @@ from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
-from graph.planner.ir.selection import BatchStep, Selection
-from graph.planner.ir.steps import AttributeStep, LoaderStep, PlanRun, ResolverStep
+from graph.planner.ir.selection import Selection
+from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, FieldValues, LoaderStep, ResolverStep
 from graph.planner.resolve.compiler import OperationPlan
+from graph.planner.run.levels import execute_node
+from graph.planner.run.resolvers import begin_step
+from graph.planner.run.state import PlanRun
 from storage import tables
 from storage.database.compiled_statements import CompiledStatement
 from storage.database.engine import DatabaseSession
@@ -337,58 +340,66 @@ def _milliseconds_since(start: float) -> float:
 
 def _measure_steps(selection: Any, by_step: Mapping[int, ExplainedNode]) -> None:
     if isinstance(selection, ProjectRoot):
-        selection.other_batch_steps = [_MeasuredBatchStep(each, by_step[id(each)]) for each in selection.other_batch_steps]
+        selection.other_batch_steps[:] = [_measured_node(each, by_step) for each in selection.other_batch_steps]
         return
-    selection.steps[:] = [_MeasuredStep(each, by_step[id(each)]) for each in selection.steps]
-    selection.batch_steps[:] = [_MeasuredBatchStep(each, by_step[id(each)]) for each in selection.batch_steps]
+    selection.steps[:] = [_MeasuredStep(each.key, each.completer, each, by_step[id(each)]) for each in selection.steps]
+    selection.batch_steps[:] = [_measured_node(each, by_step) for each in selection.batch_steps]
 
 
-class _MeasuredBatchStep:
-    """Runs a batch step and adds its objects and time to its node."""
-
-    def __init__(self, step: Any, node: ExplainedNode) -> None:
-        self.key = getattr(step, "key", node.key)
-        self._step = step
-        self._node = node
-
-    async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        node, start = self._node, perf_counter()
-        node.values = (node.values or 0) + len(objects)
-        token = _CURRENT_NODE.set(node)
-        try:
-            await self._step.execute(run, objects, answers)
-        finally:
-            _CURRENT_NODE.reset(token)
-            node.milliseconds = round((node.milliseconds or 0) + _milliseconds_since(start), 3)
+def _measured_node(node: Any, by_step: Mapping[int, ExplainedNode]) -> "_MeasuredNode":
+    explained = by_step[id(node)]
+    return _MeasuredNode(getattr(node, "key", explained.key), node, explained)
 
 
-class _MeasuredStep:
-    """Begins a field and adds its objects and time to its node."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeasuredNode(BatchNode):
+    """Runs a node and adds its objects and time to the explained one."""
 
-    def __init__(self, step: Any, node: ExplainedNode) -> None:
-        self.key = step.key
-        self.completer = step.completer
-        self._step = step
-        self._node = node
+    key: str
+    node: BatchNode
+    explained: ExplainedNode
 
-    def begin(self, run: PlanRun, objects: Sequence[Any]) -> list[Any]:
-        node, start = self._node, perf_counter()
-        node.values = (node.values or 0) + len(objects)
-        token = _CURRENT_NODE.set(node)
-        try:
-            values = self._step.begin(run, objects)
-        finally:
-            _CURRENT_NODE.reset(token)
-        node.milliseconds = max(node.milliseconds or 0, _milliseconds_since(start))
-        return [self._measure(value, start) if is_awaitable(value) else value for value in values]
 
-    async def _measure(self, value: Awaitable[Any], start: float) -> Any:
-        token = _CURRENT_NODE.set(self._node)
-        try:
-            return await value
-        finally:
-            _CURRENT_NODE.reset(token)
-            self._node.milliseconds = max(self._node.milliseconds or 0, _milliseconds_since(start))
+@execute_node.register
+async def _execute_measured(measured: _MeasuredNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+    explained, start = measured.explained, perf_counter()
+    explained.values = (explained.values or 0) + len(objects)
+    token = _CURRENT_NODE.set(explained)
+    try:
+        await execute_node(measured.node, run, objects, answers)
+    finally:
+        _CURRENT_NODE.reset(token)
+        explained.milliseconds = round((explained.milliseconds or 0) + _milliseconds_since(start), 3)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeasuredStep(FieldStep):
+    """Begins a field and adds its objects and time to the explained node."""
+
+    step: FieldStep
+    explained: ExplainedNode
+
+
+@begin_step.register
+def _begin_measured(measured: _MeasuredStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
+    explained, start = measured.explained, perf_counter()
+    explained.values = (explained.values or 0) + len(objects)
+    token = _CURRENT_NODE.set(explained)
+    try:
+        values = begin_step(measured.step, run, objects)
+    finally:
+        _CURRENT_NODE.reset(token)
+    explained.milliseconds = max(explained.milliseconds or 0, _milliseconds_since(start))
+    return [_measure(value, explained, start) if is_awaitable(value) else value for value in values]
+
+
+async def _measure(value: Awaitable[Any], explained: ExplainedNode, start: float) -> Any:
+    token = _CURRENT_NODE.set(explained)
+    try:
+        return await value
+    finally:
+        _CURRENT_NODE.reset(token)
+        explained.milliseconds = max(explained.milliseconds or 0, _milliseconds_since(start))
 
 
 class _StatementRecorder:

@@ -3,12 +3,11 @@
 Where resolvers take objects, `RowObjectFactory` makes each once, of the columns that they need.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graph.planner.codegen.object_serializer import require_non_null
-from graph.planner.ir.completers import split_by_lengths
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, DriverRow, RowSerializer, ValueOrigin, ViewPart
 from storage.database.code_scope import Scope
 from storage.database.statement_cache import detached_row
@@ -62,6 +61,19 @@ def _serialize_columns(serialize_batch: Callable[[list[Any]], list[Any]], *colum
     """Several columns by one call, since most of what it costs is the call."""
     values = serialize_batch([value for column in columns for value in column])
     return split_by_lengths(values, [len(column) for column in columns])
+
+
+def split_by_lengths(flat: list[Any], lengths: Sequence[int | None]) -> list[Any]:
+    """The items as lists of these lengths; None for a list that is null."""
+    found: list[Any] = []
+    start = 0
+    for length in lengths:
+        if length is None:
+            found.append(None)
+        else:
+            found.append(flat[start : start + length])
+            start += length
+    return found
 
 
 def _dict_expression(parts: list[tuple[str, ViewPart]], scope: Scope, columns: BatchColumns) -> str:

@@ -13,9 +13,11 @@ from sqlalchemy import Integer, func, select
 
 from graph.fields.connections import ConnectionPage, KeysetListing, Window, make_page
 from graph.fields.declarations import ToMany, bind_filter_to_viewer, cached_repr, make_window
-from graph.planner.ir.completers import split_by_lengths
+from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.ir.row_view import ConstantPart, RowView
-from graph.planner.ir.steps import PlanRun
+from graph.planner.ir.steps import BatchNode
+from graph.planner.run.row_views import execute_view
+from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ParentJoin, ProjectStatement, ProjectSubquery
 from graph.planner.sql.select_builder import SelectBuilder
 from storage.caches import CacheBounds, LruCache
@@ -169,7 +171,7 @@ _PAGE_STATEMENTS: LruCache[Any, PageStatement] = LruCache(
 _STEP_IDS = count()
 
 
-class ConnectionStep:
+class ConnectionStep(BatchNode):
     """A page of rows for each object of a level.
 
     `subfield` is the part that replaces the connection in the answer, if any.
@@ -393,7 +395,7 @@ class ConnectionStep:
         for key, part in self.connected.parts:
             found: list[Any]
             if isinstance(part, RowView):
-                found = level.group_by_page(await part.execute(run, level.rows))
+                found = level.group_by_page(await execute_view(part, run, level.rows))
             elif isinstance(part, TotalCount):
                 found = level.totals
             elif isinstance(part, ConstantPart):
@@ -417,7 +419,7 @@ async def _serialize_edges(run: PlanRun, edges: EdgesSelection, level: LevelPage
         elif isinstance(part, ConstantPart):
             values = [part.value] * len(found)
         else:
-            values = await part.execute(run, level.rows)
+            values = await execute_view(part, run, level.rows)
         for entry, value in zip(found, values, strict=True):
             entry[key] = value
     return found

@@ -14,8 +14,10 @@ from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import RowView
 from graph.planner.ir.selection import Selection
-from graph.planner.ir.steps import BatchedStep, PlanRun, ResolverStep
-from graph.planner.run import begin_level, run_to_completion
+from graph.planner.ir.steps import BatchNode, ResolverStep
+from graph.planner.run.awaiting import run_to_completion
+from graph.planner.run.levels import begin_level
+from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.rules.lookup import parse_project_key
 from graph.rules.policy import POLICY_COLUMNS, can_see_project
@@ -33,7 +35,7 @@ class PreparedProjectStatement(NamedTuple):
     values: dict[str, Any]
 
 
-class ProjectRoot:
+class ProjectRoot(BatchNode):
     """The project of a path or an id, which the argument `argument_name` has.
 
     One row of the project is joined to its statement, or one page where nothing else is selected. Where only such rows are selected, only
@@ -121,7 +123,7 @@ async def _return_no_result(project: Any, rows: Sequence[Any]) -> None:
     return None
 
 
-def can_join_project(step: BatchedStep, *, is_only_field: bool) -> TypeGuard[RowByNumber | ConnectionStep]:
+def can_join_project(step: BatchNode, *, is_only_field: bool) -> TypeGuard[RowByNumber | ConnectionStep]:
     """Whether the statement that finds the project can select this as well.
 
     The columns of the project are in each row of a page, so they must be few. On SQLite a further statement costs less.

@@ -5,15 +5,18 @@ from typing import Any
 
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.row_view import RowView
-from graph.planner.ir.steps import FieldStep, PlanRun
-from graph.planner.run import begin_level, run_to_completion
+from graph.planner.ir.steps import BatchNode, FieldStep
+from graph.planner.run.awaiting import run_to_completion
+from graph.planner.run.levels import begin_level
+from graph.planner.run.row_views import execute_view
+from graph.planner.run.state import PlanRun
 from graph.planner.sql.select_builder import SelectBuilder
 from storage.database.compiled_statements import CompiledStatement
 
 ID_LIST_PARAMETERS = frozenset({"ids"})
 
 
-class Relations:
+class Relations(BatchNode):
     """Fills in the parts of `view` for each object of a level. `id_index` is the index of a row's own id.
 
     A mutation may have deleted the object that it returns; `fallback_steps` then load its relations.
@@ -33,7 +36,7 @@ class Relations:
         statement, sql_dialect = self.get_statement(), self._select_builder.sql_dialect
         ids = sql_dialect.bind_list(list({each.id for each in objects}))
         rows = await run.context.session.fetch(statement.sql, statement.bind({"ids": ids}), statement.text_columns)
-        filled = await self.view.execute(run, rows)
+        filled = await execute_view(self.view, run, rows)
         id_index = self._id_index
         by_id = {row[id_index]: each for row, each in zip(rows, filled, strict=True)}
         missing: list[tuple[Any, dict[str, Any]]] = []

@@ -8,7 +8,9 @@ from sqlalchemy import Integer, and_
 from graph.fields.declarations import ByNumber
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.row_view import RowView
-from graph.planner.ir.steps import PlanRun
+from graph.planner.ir.steps import BatchNode
+from graph.planner.run.row_views import execute_view
+from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.planner.sql.select_builder import SelectBuilder
 from graph.rules.policy import require, require_all
@@ -17,7 +19,7 @@ from storage.database.compiled_statements import CompiledStatement, named_parame
 PARAMETER_NAMES = frozenset(("project", "projects", "number"))
 
 
-class RowByNumber:
+class RowByNumber(BatchNode):
     """One row for each object of a level, which are projects."""
 
     def __init__(self, key: str, declared: ByNumber, arguments: int | None, select_builder: SelectBuilder, view: RowView) -> None:
@@ -47,7 +49,7 @@ class RowByNumber:
             await require(run.context, self.declared.action, project)
             if rows[0][self._project_id_index] is None:
                 raise PlanBailout
-            (found,) = await self.view.execute(run, rows)
+            (found,) = await execute_view(self.view, run, rows)
             return found
 
         return ProjectStatement(statement, {"number": value}, len(self._select_builder.expressions), build_result)
@@ -70,7 +72,7 @@ class RowByNumber:
         projects = [each.id for each in objects]
         parent_values = {"projects": self._select_builder.sql_dialect.bind_list(projects)} if many else {"project": projects[0]}
         rows = await run.context.session.fetch(statement.sql, statement.bind({"number": value, **parent_values}), statement.text_columns)
-        found = dict(zip((row[self._project_id_index] for row in rows), await self.view.execute(run, rows), strict=True))
+        found = dict(zip((row[self._project_id_index] for row in rows), await execute_view(self.view, run, rows), strict=True))
         for project, answer in zip(projects, answers, strict=True):
             if project not in found:
                 raise PlanBailout

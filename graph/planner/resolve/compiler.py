@@ -32,7 +32,7 @@ from graph.planner.errors import Unplannable
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.selection import Selection
-from graph.planner.ir.steps import AttributeStep, BatchedStep, Completer, FieldPath, FieldStep, LoaderStep, PlanRun, ResolverStep
+from graph.planner.ir.steps import AttributeStep, BatchNode, Completer, FieldPath, FieldStep, LoaderStep, ResolverStep
 from graph.planner.mutation_replay import run_once
 from graph.planner.resolve.classify import (
     ColumnKind,
@@ -48,6 +48,8 @@ from graph.planner.resolve.classify import (
 )
 from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep
 from graph.planner.resolve.row_views import RowViewBuilder, add_step
+from graph.planner.run.levels import execute_selection
+from graph.planner.run.state import PlanRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class OperationPlan:
     async def run(self, context: Context, variables: VariableValues) -> dict[str, Any]:
         """The data. Raises any error, including those that graphql-core reports beside the data."""
         arguments = [each.evaluate(variables) for each in self.arguments]
-        (data,) = await self.root.execute(PlanRun(context, variables, self.fragments, arguments), (None,))
+        (data,) = await execute_selection(self.root, PlanRun(context, variables, self.fragments, arguments), (None,))
         return data
 
 
@@ -106,13 +108,13 @@ class PlanCompiler:
     def _build_selection_of(self, kind: GraphQLObjectType, fields: Sequence[CollectedField], parent_path: FieldPath | None) -> Selection:
         parts: list[ObjectPart] = []
         steps: list[FieldStep] = []
-        batch_steps: list[BatchedStep] = []
+        batch_steps: list[BatchNode] = []
         relation_fields: list[CollectedField] = []
         column_keys: list[str] = []
         path = FieldPath(kind.name, parent_path)
         for collected in fields:
             part: ObjectPart | None = None
-            step: BatchedStep | None = None
+            step: BatchNode | None = None
             match classify(collected):
                 case TypenameKind():
                     part = (collected.key, kind.name)
@@ -210,9 +212,9 @@ class PlanCompiler:
             return ListCompleter(items, is_non_null)
         if isinstance(inner, GraphQLObjectType):
             selection = self._build_selection(inner, sets, path, response_path)
-            objects = ObjectCompleter(selection, is_non_null, is_async=selection.is_async)
+            objects = ObjectCompleter(selection, is_non_null)
             subfield = self._context.connection_subfield(inner, collected)
-            return objects if subfield is None else SubfieldCompleter(objects, subfield, objects.is_async)
+            return objects if subfield is None else SubfieldCompleter(objects, subfield)
         if isinstance(inner, GraphQLInterfaceType | GraphQLUnionType):
             possible = self._context.schema.get_possible_types(inner)
             selections = {each.name: self._build_selection(each, sets, path, response_path) for each in possible}

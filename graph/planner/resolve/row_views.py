@@ -25,8 +25,7 @@ from graph.planner.ir.connection_step import (
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowView, ViewPart
-from graph.planner.ir.selection import BatchStep
-from graph.planner.ir.steps import AttributeStep, BatchedStep, FieldPath, FieldStep, LoaderStep, ResolverStep
+from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldPath, FieldStep, LoaderStep, ResolverStep
 from graph.planner.resolve.classify import (
     ColumnKind,
     ComputedKind,
@@ -66,7 +65,7 @@ class RowViewBuilder:
         """What the selection of the field `parent` makes of the rows of `source`."""
         found: dict[str, ViewPart] = {}
         steps: list[FieldStep] = []
-        batch_steps: list[BatchedStep] = []
+        batch_steps: list[BatchNode] = []
         columns: list[tuple[CollectedField, str]] = []
         path = FieldPath(kind.name, parent_path)
         for collected in self._context.collect(kind, parent.selection_sets, parent.response_path):
@@ -272,7 +271,7 @@ class RowViewBuilder:
         return EdgesSelection(parts)
 
 
-def _collect_needed_attributes(steps: Sequence[FieldStep | BatchedStep], source: SelectSource) -> set[str]:
+def _collect_needed_attributes(steps: Sequence[FieldStep | BatchNode], source: SelectSource) -> set[str]:
     """The attributes of the objects that these take."""
     found: set[str] = set()
     for step in steps:
@@ -280,7 +279,7 @@ def _collect_needed_attributes(steps: Sequence[FieldStep | BatchedStep], source:
     return found
 
 
-def _attributes_of_step(step: FieldStep | BatchedStep, source: SelectSource) -> tuple[str, ...] | None:
+def _attributes_of_step(step: FieldStep | BatchNode, source: SelectSource) -> tuple[str, ...] | None:
     """The attributes of the objects that a step reads; None: all."""
     if isinstance(step, ResolverStep):
         return () if step.root == "" else step.definition.metadata.get("needs")
@@ -301,7 +300,7 @@ def _count_statements(relation_fields: list[CollectedField]) -> int:
     return len(targets)
 
 
-def add_step(step: ObjectFieldStep, steps: list[FieldStep], batch_steps: list[BatchedStep]) -> None:
+def add_step(step: ObjectFieldStep, steps: list[FieldStep], batch_steps: list[BatchNode]) -> None:
     """Adds a step to those that are evaluated for each object, or for all of them."""
     if isinstance(step, ResolverStep) and step.batch_resolver is not None:
         batch_steps.append(BatchStep(step))

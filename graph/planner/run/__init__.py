@@ -1,0 +1,1 @@
+"""Run: executes the nodes of a plan, level by level."""
