@@ -34,7 +34,7 @@ from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
 from graph.planner.cache import plan_cache_of
 from graph.planner.errors import PlanBailout
 from graph.planner.mutation_replay import replay
-from graph.planner.resolve.compiler import OperationPlan
+from graph.planner.plan import OperationPlan
 from graph.rules.builds import runner_tokens
 from graph.rules.builds.runners import MAX_WAIT_SECONDS
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812

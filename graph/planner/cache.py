@@ -12,7 +12,8 @@ from graph.context import StaticSettings
 from graph.operations.documents import PreparedOperation
 from graph.planner.coerce.arguments import OperationVariables, VariableValues
 from graph.planner.errors import Unplannable
-from graph.planner.resolve.compiler import OperationPlan, PlanCompiler
+from graph.planner.plan import OperationPlan
+from graph.planner.resolve.compiler import PlanCompiler
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.schema import schema
 from storage.caches import CacheBounds, LruCache

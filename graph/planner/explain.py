@@ -29,8 +29,9 @@ from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
 from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, FieldValues, LoaderStep, ResolverStep
-from graph.planner.resolve.compiler import OperationPlan
+from graph.planner.plan import OperationPlan
 from graph.planner.run.levels import execute_node
+from graph.planner.run.relations import relations_statement
 from graph.planner.run.resolvers import begin_step
 from graph.planner.run.state import PlanRun
 from storage import tables
@@ -157,7 +158,7 @@ def _compile(
 
 def _start_run(plan: OperationPlan, context: Context, values: Any) -> PlanRun:
     try:
-        return PlanRun(context, values, plan.fragments, [each.evaluate(values) for each in plan.arguments])
+        return plan.start_run(context, values)
     except (OperationError, GraphQLError) as error:
         raise ExplainError(str(error)) from error
 
@@ -261,7 +262,7 @@ class _PlanWalk:
             return node
         if isinstance(step, Relations):
             node = ExplainedNode(", ".join(sorted(step.keys)), "relations of objects")
-            node.statements.append(_statement(step.get_statement(), {}))
+            node.statements.append(_statement(relations_statement(step, self._run), {}))
             self._add_view(node, step.view, is_list=is_list)
             return node
         assert isinstance(step, BatchStep)  # noqa: S101 - there are no others

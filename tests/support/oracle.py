@@ -36,7 +36,7 @@ from graph.http.responses import serialize_result
 from graph.operations.documents import PreparedOperation, make_prepared_operation
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
-from graph.planner.resolve.compiler import OperationPlan
+from graph.planner.plan import OperationPlan
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import token_of

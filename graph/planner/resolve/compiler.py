@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from graphql import (
@@ -21,12 +21,11 @@ from graphql import (
 from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
-from graph.context import Context, StaticSettings
+from graph.context import StaticSettings
 from graph.fields.declarations import ConstantValue
 from graph.fields.resolvers import AttributeSource, LoaderSource, field_source_of, is_row_type
 from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.object_serializer import PLAIN_TYPES, DerivedField, LeafField, compile_serializer, is_plain
-from graph.planner.coerce.arguments import FieldArguments, VariableValues
 from graph.planner.collect import CollectedField, ResponsePath
 from graph.planner.errors import Unplannable
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
@@ -34,6 +33,7 @@ from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import AttributeStep, BatchNode, Completer, FieldPath, FieldStep, LoaderStep, ResolverStep
 from graph.planner.mutation_replay import run_once
+from graph.planner.plan import OperationPlan
 from graph.planner.resolve.classify import (
     ColumnKind,
     ComputedKind,
@@ -48,25 +48,6 @@ from graph.planner.resolve.classify import (
 )
 from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep
 from graph.planner.resolve.row_views import RowViewBuilder, add_step
-from graph.planner.run.levels import execute_selection
-from graph.planner.run.state import PlanRun
-
-
-@dataclass(frozen=True, slots=True)
-class OperationPlan:
-    """A compiled operation: runs for any viewer, and any variables that keep the values of its directives."""
-
-    root: Selection
-    arguments: list[FieldArguments]
-    fragments: Mapping[str, FragmentDefinitionNode]
-    field_count: int
-
-    async def run(self, context: Context, variables: VariableValues) -> dict[str, Any]:
-        """The data. Raises any error, including those that graphql-core reports beside the data."""
-        arguments = [each.evaluate(variables) for each in self.arguments]
-        (data,) = await execute_selection(self.root, PlanRun(context, variables, self.fragments, arguments), (None,))
-        return data
-
 
 ObjectPart = LeafField | DerivedField | tuple[str, Any]
 """What is read off an object; a pair is a response key and a value that all objects have, or that a step fills in."""
@@ -140,7 +121,8 @@ class PlanCompiler:
         relations = self._row_view_builder.build_relations(kind, relation_fields, path)
         if relations is not None:
             if self._context.is_mutation:
-                relations.fallback_steps = [self.build_step(kind, each, path) for each in relation_fields if each.key in relations.keys]
+                fallback_steps = [self.build_step(kind, each, path) for each in relation_fields if each.key in relations.keys]
+                relations = replace(relations, fallback_steps=fallback_steps)
             batch_steps.append(relations)
         steps += [self.build_step(kind, each, path) for each in relation_fields if relations is None or each.key not in relations.keys]
         return Selection(compile_serializer(parts), steps, batch_steps, tuple(column_keys))

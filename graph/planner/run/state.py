@@ -6,6 +6,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.planner.ir.steps import FieldValues
+from graph.planner.sql.statements import PlanStatements
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class PlanRun:
     variables: Any
     fragments: Mapping[str, Any]
     arguments: Sequence[dict[str, Any]]
+    statements: PlanStatements
 
 
 @dataclass(slots=True)

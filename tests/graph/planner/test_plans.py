@@ -25,7 +25,8 @@ from graph.operations.execution import Graph
 from graph.planner import cache
 from graph.planner.cache import MAX_PLANS_PER_OPERATION, MIN_RUNS_TO_PLAN, plan_cache_of
 from graph.planner.errors import Unplannable
-from graph.planner.resolve.compiler import OperationPlan, PlanCompiler
+from graph.planner.plan import OperationPlan
+from graph.planner.resolve.compiler import PlanCompiler
 from graph.schema import graphql_schema, schema
 from storage import tables
 from tests.make import DataFactory, token_of
