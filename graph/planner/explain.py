@@ -33,6 +33,7 @@ from graph.planner.plan import OperationPlan
 from graph.planner.run.levels import execute_node
 from graph.planner.run.relations import relations_statement
 from graph.planner.run.resolvers import begin_step
+from graph.planner.run.row_by_number import row_statement
 from graph.planner.run.state import PlanRun
 from storage import tables
 from storage.database.compiled_statements import CompiledStatement
@@ -257,7 +258,7 @@ class _PlanWalk:
             return node
         if isinstance(step, RowByNumber):
             node = ExplainedNode(step.key, "row by number")
-            node.statements.append(_statement(*step.statement_for(self._run, is_list=is_list)))
+            node.statements.append(_statement(*row_statement(step, self._run, many=is_list)))
             self._add_view(node, step.view, is_list=is_list)
             return node
         if isinstance(step, Relations):

@@ -17,6 +17,7 @@ from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import BatchNode, ResolverStep
 from graph.planner.run.awaiting import run_to_completion
 from graph.planner.run.levels import begin_level
+from graph.planner.run.row_by_number import join_row_to_project
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.rules.lookup import parse_project_key
@@ -99,7 +100,11 @@ class ProjectRoot(BatchNode):
         if viewer is None or key is None:
             raise PlanBailout
         subquery = self._subqueries[not isinstance(key, int)]
-        statement = self.joined_step.join_project(run, subquery) if self.joined_step is not None else self._select_project_only(subquery)
+        if isinstance(self.joined_step, RowByNumber):
+            statement = join_row_to_project(self.joined_step, run, subquery)
+        else:
+            join = self.joined_step
+            statement = join.join_project(run, subquery) if join is not None else self._select_project_only(subquery)
         return PreparedProjectStatement(key, statement, {"user_id": viewer.id, **key_parameters(key), **statement.values})
 
     def _select_project_only(self, subquery: ProjectSubquery) -> ProjectStatement:
