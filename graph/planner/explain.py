@@ -31,6 +31,7 @@ from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, FieldValues, LoaderStep, ResolverStep
 from graph.planner.plan import OperationPlan
 from graph.planner.run.levels import execute_node
+from graph.planner.run.project_root import prepare_project_statement
 from graph.planner.run.relations import relations_statement
 from graph.planner.run.resolvers import begin_step
 from graph.planner.run.row_by_number import row_statement
@@ -272,7 +273,7 @@ class _PlanWalk:
         return node
 
     def _project_statement(self, step: ProjectRoot) -> ExplainedStatement:
-        prepared = step.prepare_statement(self._run)
+        prepared = prepare_project_statement(step, self._run)
         return _statement(prepared.statement.statement, {**prepared.values, "user_id": "<viewer id>"})
 
     def _add_connection(self, node: ExplainedNode, step: ConnectionStep) -> None:

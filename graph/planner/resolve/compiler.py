@@ -47,6 +47,7 @@ from graph.planner.resolve.classify import (
     unwrap_non_null,
 )
 from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep
+from graph.planner.resolve.project_roots import make_project_root
 from graph.planner.resolve.row_views import RowViewBuilder, add_step
 
 ObjectPart = LeafField | DerivedField | tuple[str, Any]
@@ -139,7 +140,7 @@ class PlanCompiler:
         assert arguments is not None  # noqa: S101 - the path is one
         (argument,) = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF].arguments
         sql_dialect, is_only_field = self._context.sql_dialect, len(children) == 1
-        return ProjectRoot(collected.key, selection, arguments, argument.python_name, sql_dialect, is_only_field=is_only_field)
+        return make_project_root(collected.key, selection, arguments, argument.python_name, sql_dialect, is_only_field=is_only_field)
 
     def _resolve_column(self, kind: GraphQLObjectType, collected: CollectedField, attribute: str) -> LeafField:
         is_non_null, leaf = unwrap_non_null(collected.field.type)

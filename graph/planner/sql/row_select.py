@@ -1,10 +1,10 @@
 """The statements of rows that are selected one by one: by their ids, by number, and the project of an operation."""
 
-from sqlalchemy import Integer, and_
+from sqlalchemy import Integer, and_, select
 
 from graph.planner.sql.parent_join import ProjectSubquery
 from graph.planner.sql.select_builder import SelectBuilder
-from storage.database.compiled_statements import CompiledStatement, named_parameter
+from storage.database.compiled_statements import CompiledStatement, SqlDialect, named_parameter
 
 
 def compile_rows_by_id(select_builder: SelectBuilder) -> CompiledStatement:
@@ -29,3 +29,8 @@ def compile_row_with_project(select_builder: SelectBuilder, name: str, subquery:
     within = and_(root.column("project_id") == subquery.id, root.column(name) == named_parameter("number", Integer))
     statement = select_builder.build_select(subquery.rows.outerjoin(root.table, within)).add_columns(*subquery.columns)
     return CompiledStatement(statement, select_builder.sql_dialect.dialect, frozenset({"number", *subquery.parameter_names}))
+
+
+def compile_project(subquery: ProjectSubquery, sql_dialect: SqlDialect) -> CompiledStatement:
+    """The project of a path or an id alone."""
+    return CompiledStatement(select(*subquery.columns), sql_dialect.dialect, subquery.parameter_names)
