@@ -30,6 +30,7 @@ from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, Relate
 from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, FieldValues, LoaderStep, ResolverStep
 from graph.planner.plan import OperationPlan
+from graph.planner.run.connections import page_statements
 from graph.planner.run.levels import execute_node
 from graph.planner.run.project_root import prepare_project_statement
 from graph.planner.run.relations import relations_statement
@@ -254,7 +255,7 @@ class _PlanWalk:
             return node
         if isinstance(step, ConnectionStep):
             node = ExplainedNode(step.key, "pages of several parents" if is_list else "page")
-            node.statements += [_statement(*each) for each in step.statements_for(self._run, is_list=is_list)]
+            node.statements += [_statement(*each) for each in page_statements(step, self._run, many=is_list)]
             self._add_connection(node, step)
             return node
         if isinstance(step, RowByNumber):

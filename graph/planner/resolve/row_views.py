@@ -41,6 +41,7 @@ from graph.planner.resolve.classify import (
     unwrap_non_null,
 )
 from graph.planner.resolve.compile_context import CompileContext, ObjectFieldStep, StepBuilder
+from graph.planner.sql.parent_join import ParentJoin
 from graph.planner.sql.select_builder import SelectBuilder, SelectSource
 
 
@@ -231,7 +232,8 @@ class RowViewBuilder:
         if connection is None:
             return None
         arguments = self._context.add_arguments(collected.field, collected.nodes[0])
-        return ConnectionStep(collected.key, rows.declared, arguments, select_builder, connection, subfield)
+        parent_join = ParentJoin(rows.declared.listing.parent, self._sql_dialect)
+        return ConnectionStep(collected.key, rows.declared, arguments, select_builder, parent_join, connection, subfield)
 
     def _build_connection(
         self, kind: GraphQLObjectType, parent: CollectedField, path: FieldPath, select_builder: SelectBuilder

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from graph.planner.errors import PlanBailout
+from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.run.awaiting import run_to_completion
+from graph.planner.run.connections import join_page_to_project
 from graph.planner.run.levels import begin_level, execute_node
 from graph.planner.run.row_by_number import join_row_to_project
 from graph.planner.run.state import PlanRun
@@ -65,8 +67,8 @@ def _joined_statement(node: ProjectRoot, run: PlanRun, subquery: ProjectSubquery
     joined_step = node.joined_step
     if isinstance(joined_step, RowByNumber):
         return join_row_to_project(joined_step, run, subquery)
-    if joined_step is not None:
-        return joined_step.join_project(run, subquery)
+    if isinstance(joined_step, ConnectionStep):
+        return join_page_to_project(joined_step, run, subquery)
     statement = run.statements.find(node.node_id, (subquery.by_path,), lambda: compile_project(subquery, node.sql_dialect))
     return ProjectStatement(statement, {}, 0, _return_no_result)
 
