@@ -1,6 +1,6 @@
 """Attaches resolvers to the declared fields (`graph/fields/declarations.py`) of a finished schema."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from strawberry.types.arguments import convert_arguments
 
 from graph.context import Context
 from graph.fields.declarations import ENTITIES, ByNumber, Column, GlobalIdField, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.metadata import metadata_of
 from graph.operations.loaders import Loader
 
 ResolveInfo = GraphQLResolveInfo[Any]
@@ -88,11 +89,6 @@ class LoaderSource:
 
 SOURCE_EXTENSION = "field_source"
 """Name of the extension of fields with their source, and of types whose objects are rows."""
-
-
-def metadata_of(field: Any) -> Mapping[str, Any]:
-    """Returns the metadata of the declaration of a finished schema's field."""
-    return getattr(field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF), "metadata", {})
 
 
 def declaration_of(field: Any) -> Column | ToOne | NamesOf | ToMany | ByNumber | ProjectLookup | GlobalIdField | None:

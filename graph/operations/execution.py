@@ -36,7 +36,6 @@ from graph.planner.errors import PlanBailout
 from graph.planner.mutation_replay import replay
 from graph.planner.plan import OperationPlan
 from graph.rules.builds import runner_tokens
-from graph.rules.builds.runners import MAX_WAIT_SECONDS
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
@@ -45,10 +44,6 @@ from storage.objects.uploads import PartialFile
 from storage.secrets import digest_token
 from storage.tables.accounts import users
 
-RUNNER_FIELDS = frozenset({"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"})
-"""Root fields that runners may select, if the operation has no other; a runner is not authenticated for any other operation."""
-EXTRA_WAIT_SECONDS = {"claimBuild": float(MAX_WAIT_SECONDS)}
-"""Root fields that may wait for an event, and for how many seconds beyond the time limit of an operation."""
 OPERATION_TIMEOUT_SECONDS = 10.0
 """Default time limit of an operation."""
 TIMEOUT_MESSAGE = "The operation exceeded the time limit of {:.0f} s. Request smaller pages, fewer nested lists, or a shorter time range."
@@ -176,9 +171,7 @@ class Graph:
         try:
             with deadline:
                 is_anonymous = (
-                    cached.prepared.allows_anonymous
-                    if isinstance(cached, ParsedOperation)
-                    else is_anonymous_document(query, operation_name)
+                    cached.prepared.facts.anonymous if isinstance(cached, ParsedOperation) else is_anonymous_document(query, operation_name)
                 )
                 if not is_anonymous and not await self._is_known_caller(credential):
                     raise Unauthenticated
@@ -214,7 +207,7 @@ class Graph:
             return OperationResult(None, [ErrorEntry(Code.BAD_REQUEST, SUBSCRIPTION_TRANSPORT_MESSAGE)], is_subscription=True)
         if (variable_error := find_variable_error(variables)) is not None:
             return OperationResult(None, [variable_error])
-        deadline = self._deadlines.within(None if seconds is None else seconds + EXTRA_WAIT_SECONDS.get(prepared.root_field or "", 0.0))
+        deadline = self._deadlines.within(None if seconds is None else seconds + prepared.facts.extra_wait_seconds)
         operation_error: OperationError
         try:
             with deadline:
@@ -344,7 +337,7 @@ class Graph:
             async with session_for(services.database, writing=False) as session:
                 return await user_of_admin(session, credential), None
         if credential is not None and runner_tokens.is_token(credential):
-            if prepared.root_field in RUNNER_FIELDS:
+            if prepared.facts.runner:
                 async with session_for(services.database, writing=False) as session:
                     runner_identity = await runner_tokens.authenticate(session, credential)
                 if runner_identity is not None:
@@ -357,7 +350,7 @@ class Graph:
             viewer = token_cache.find_cached(services.database, token_digest, moment) or await token_cache.find(
                 services.database, token_digest, moment
             )
-        if viewer is None and not prepared.allows_anonymous:
+        if viewer is None and not prepared.facts.anonymous:
             raise Unauthenticated
         if viewer is not None and quote is not None:
             services.rate_limiter.charge(viewer.id, quote, moment)

@@ -16,7 +16,8 @@ from sqlalchemy import Dialect
 from graph.context import Context, Services, StaticSettings
 from graph.errors import OperationError
 from graph.fields.declarations import ByNumber, ProjectLookup, ToMany, ToOne
-from graph.fields.resolvers import declaration_of, metadata_of
+from graph.fields.metadata import metadata_of
+from graph.fields.resolvers import declaration_of
 from graph.operations.documents import PreparedOperation
 from graph.operations.row_executor import is_awaitable
 from graph.planner.cache import plan_cache_of

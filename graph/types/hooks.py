@@ -202,7 +202,13 @@ async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
     return await hooks.send_test(context, hook)
 
 
-@mutation(entity="hook", returns=Hook, entity_description="The deleted hook.", description="Deletes a system hook. Administrators only.")
+@mutation(
+    entity="hook",
+    returns=Hook,
+    deletes=True,
+    entity_description="The deleted hook.",
+    description="Deletes a system hook. Administrators only.",
+)
 async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)

@@ -7,6 +7,7 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.declarations import column
+from graph.fields.metadata import facts
 from graph.fields.mutations import mutation
 from graph.rules import settings
 from graph.rules.policy import Action, require
@@ -119,7 +120,8 @@ class SettingsQueries:
         return await settings.load_settings(info.context)  # type: ignore[return-value]
 
     @strawberry.field(
-        description="Settings for users who are not signed in. Available without credentials if it is the only field of the query."
+        description="Settings for users who are not signed in. Available without credentials if it is the only field of the query.",
+        metadata=facts(anonymous=True),
     )
     async def front_page(self, info: Info) -> FrontPage:
         return await settings.load_settings(info.context)  # type: ignore[return-value]

@@ -11,7 +11,8 @@ from typing import Any
 from graphql import GraphQLNonNull, GraphQLObjectType, is_leaf_type
 
 from graph.fields.declarations import ENTITIES, ByNumber, GlobalIdField, IndexedBy, NamesOf, ProjectLookup, ToMany, ToOne
-from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
+from graph.fields.metadata import metadata_of
+from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type
 from graph.planner.collect import CollectedField
 from graph.planner.sql.select_builder import is_table
 

@@ -18,7 +18,7 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import StaticSettings
 from graph.fields.declarations import ConstantValue
-from graph.fields.resolvers import metadata_of
+from graph.fields.metadata import metadata_of
 from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.object_serializer import PLAIN_TYPES, formatted_timestamps_serializer, leaf_serializer
 from graph.planner.coerce.arguments import FieldArguments

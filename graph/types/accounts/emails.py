@@ -99,7 +99,13 @@ async def add_email(info: Info, input: AddEmailInput) -> tables.Email:
         return await context.add(tables.Email(user_id=owner, email=address, created_at=context.now(), updated_at=context.now()))
 
 
-@mutation(entity="email", returns=Email, entity_description="The deleted email address.", description="Deletes an email address of a user.")
+@mutation(
+    entity="email",
+    returns=Email,
+    deletes=True,
+    entity_description="The deleted email address.",
+    description="Deletes an email address of a user.",
+)
 async def delete_email(info: Info, input: DeleteEmailInput) -> tables.Email:
     context = info.context
     email = await find_owned(context, tables.Email, input)

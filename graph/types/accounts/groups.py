@@ -253,6 +253,7 @@ def _require_value(field: str, value: str | None) -> str:
 @mutation(
     entity="group",
     returns=Group,
+    deletes=True,
     entity_description="The deleted group.",
     description="Deletes a group with all its projects and repositories. Requires the owner role.",
 )

@@ -162,6 +162,7 @@ async def update_group_member(info: Info, input: UpdateGroupMemberInput) -> tabl
 @mutation(
     entity="member",
     returns=GroupMember,
+    deletes=True,
     entity_description="The removed membership.",
     description="Removes a member from a group. Requires the owner role; every member can leave. The last owner cannot be removed.",
 )
@@ -219,6 +220,7 @@ async def update_project_member(info: Info, input: UpdateProjectMemberInput) -> 
 @mutation(
     entity="member",
     returns=ProjectMember,
+    deletes=True,
     entity_description="The removed membership.",
     description="Removes a member from a project. Requires the master role; every member can leave.",
 )

@@ -111,7 +111,9 @@ async def add_ssh_key(info: Info, input: AddSshKeyInput) -> tables.SshKey:
     )
 
 
-@mutation(entity="ssh_key", returns=SshKey, entity_description="The deleted key.", description="Deletes an SSH key of a user.")
+@mutation(
+    entity="ssh_key", returns=SshKey, deletes=True, entity_description="The deleted key.", description="Deletes an SSH key of a user."
+)
 async def delete_ssh_key(info: Info, input: DeleteSshKeyInput) -> tables.SshKey:
     context = info.context
     key = await find_owned(context, tables.SshKey, input)

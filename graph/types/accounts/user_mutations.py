@@ -191,6 +191,7 @@ async def update_user(info: Info, input: UpdateUserInput) -> tables.User:
 @mutation(
     entity="user",
     returns=User,
+    deletes=True,
     entity_description="The deleted user.",
     description="Deletes a user and the personal projects. Administrators only. Other content of the user is assigned to the ghost user.",
 )
@@ -244,6 +245,7 @@ async def reset_private_token(info: Info, input: ResetPrivateTokenInput) -> tabl
 @mutation(
     entity="user",
     returns=User,
+    anonymous=True,
     entity_description="The signed-in user; `privateToken` is the credential for further requests.",
     description="Signs in with a password. Requires no credential. A login is throttled after ten failures per minute.",
 )
@@ -254,6 +256,7 @@ async def sign_in(info: Info, input: SignInInput) -> tables.User:
 @mutation(
     entity="user",
     returns=User,
+    anonymous=True,
     entity_description="The created user; `privateToken` is the credential for further requests.",
     description="Creates an account, if the instance allows it. Requires no credential. Limited to sixty requests per minute.",
 )

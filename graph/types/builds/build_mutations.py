@@ -99,7 +99,11 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
 
 
 @mutation(
-    entity="build", returns=Build, entity_description="The updated build.", description="Updates the status and the details of a build."
+    entity="build",
+    returns=Build,
+    runner=True,
+    entity_description="The updated build.",
+    description="Updates the status and the details of a build.",
 )
 async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
     if (runner := info.context.runner_identity_or_none) is not None:

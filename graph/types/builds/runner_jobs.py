@@ -104,6 +104,8 @@ class ClaimBuildInput:
 @mutation(
     entity="build",
     returns=Build,
+    runner=True,
+    extra_wait_seconds=runners.MAX_WAIT_SECONDS,
     entity_description="The claimed build, now running; null if there is none that the runner can take.",
     second_field=("job", Job, "The job to run; null if no build was claimed."),
     description="Assigns the oldest matching build to the calling runner. Runners only, authenticated with the runner token.",

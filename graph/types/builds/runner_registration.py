@@ -107,6 +107,7 @@ class RegisterRunnerInput:
 @mutation(
     entity="runner",
     returns=Runner,
+    anonymous=True,
     entity_description="The created runner.",
     second_field=("token", str, "Authentication token of the runner. It is returned only once."),
     description="Registers a runner with a registration token; no other credential is required.",
@@ -127,6 +128,8 @@ class UnregisterRunnerInput:
 @mutation(
     entity="runner",
     returns=Runner,
+    anonymous=True,
+    deletes=True,
     entity_description="The deleted runner.",
     description="Deletes the runner with this token; no other credential is required. Its running builds are assigned to other runners.",
 )

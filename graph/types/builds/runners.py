@@ -182,6 +182,7 @@ async def update_runner(info: Info, input: UpdateRunnerInput) -> tables.Runner:
 @mutation(
     entity="runner",
     returns=Runner,
+    deletes=True,
     entity_description="The deleted runner.",
     description="Deletes a runner; its token becomes invalid immediately. Running builds are returned to their queues; finished"
     " builds remain.",

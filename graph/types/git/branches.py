@@ -155,6 +155,7 @@ async def create_branch(info: Info, input: CreateBranchInput) -> BranchRef:
 @mutation(
     entity="branch",
     returns=Branch,
+    deletes=True,
     entity_description="The deleted branch.",
     description="Deletes a branch and its protection. Requires permission to push, or the master role if the branch is protected.",
 )

@@ -187,6 +187,7 @@ async def update_label(info: Info, input: UpdateLabelInput) -> tables.Label:
 @mutation(
     entity="label",
     returns=Label,
+    deletes=True,
     entity_description="The deleted label.",
     description="Deletes a label and removes it from all issues.",
 )

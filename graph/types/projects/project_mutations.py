@@ -248,6 +248,7 @@ def _require_value(field: str, value: str | None) -> str:
 @mutation(
     entity="project",
     returns=Project,
+    deletes=True,
     entity_description="The deleted project.",
     description="Deletes a project and its repository. Requires the owner role.",
 )

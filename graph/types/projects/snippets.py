@@ -179,6 +179,7 @@ async def update_snippet(info: Info, input: UpdateSnippetInput) -> tables.Snippe
 @mutation(
     entity="snippet",
     returns=Snippet,
+    deletes=True,
     entity_description="The deleted snippet.",
     description="Deletes a snippet and its notes. Allowed for its author and masters of the project.",
 )
