@@ -20,6 +20,7 @@ from graph.rules.ci import pipelines
 from graph.rules.events import change_records
 from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import visible_project_conditions
+from graph.rules.snapshots import BuildSnapshot
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS, BuildTransition
 from storage import tables
 from storage.git.repository import Repository
@@ -60,22 +61,23 @@ async def change_status(
         or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[new_status])) is not new_status
     ):
         return None
-    previous_status, row.status = row.status, new_status
+    before = BuildSnapshot.of(row)
+    row.status = new_status
     if new_status is CheckStatus.RUNNING:
         row.started_at = at or context.now()
     else:
         row.finished_at = at or context.now()
         row.lease_until = None
         await trace_masking.flush_pending(context, row)
-    await handle_status_change(context, row, previous_status)
+    await handle_status_change(context, row, before)
     return row
 
 
-async def handle_status_change(context: Context, build: tables.Build, previous_status: CheckStatus | None) -> None:
-    """Apply the effects of a new build or a changed status; `previous_status` is None for a new build."""
+async def handle_status_change(context: Context, build: tables.Build, before: BuildSnapshot | None) -> None:
+    """Apply the effects of a new build or a changed status; `before` is None for a new build."""
     build.updated_at = context.now()
     await context.session.flush()
-    await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], previous_status, build.status)
+    await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], before, BuildSnapshot.of(build))
     await commit_checks.handle_checks_changed(context, build.project_id, (build.sha, build.ref))
     await pipelines.advance_pipeline(context, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:
@@ -178,7 +180,7 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     previous_attempt = await context.add(tables.Build(**columns, current_id=row.id))
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(update(table).where(col(table.build_id) == row.id).values(build_id=previous_attempt.id))
-    previous_status = row.status
+    before = BuildSnapshot.of(row)
     row.attempt += 1
     row.status = CheckStatus.PENDING
     row.created_at = context.now()
@@ -186,7 +188,7 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
     row.erased_at = row.erased_by_id = None
     row.trace_size = 0
-    await handle_status_change(context, row, previous_status)
+    await handle_status_change(context, row, before)
     return row
 
 

@@ -22,6 +22,7 @@ from graph.rules.builds import builds, runner_tokens, traces
 from graph.rules.builds.stored_objects import erase_objects_of_builds
 from graph.rules.ci.coverage import parse_coverage
 from graph.rules.policy import Action, can, filter_visible_projects, require
+from graph.rules.snapshots import BuildSnapshot
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
@@ -387,11 +388,12 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     build.sealed_trace_end = None
     await context.session.flush()
     await traces.append_trace(context, build, message, 0)
-    was, build.status = build.status, CheckStatus.PENDING
+    before = BuildSnapshot.of(build)
+    build.status = CheckStatus.PENDING
     build.started_at = build.runner_id = build.token_digest = build.sealed_token = build.lease_until = None
     project = await context.rows_by_id(tables.Project).get(build.project_id)
     build.queue = queue_name(build.tags) if has_builds(project) else None
-    await builds.handle_status_change(context, build, was)
+    await builds.handle_status_change(context, build, before)
 
 
 async def recover_lost_builds(services: Services) -> None:

@@ -6,48 +6,22 @@ who may see it then.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import insert
 
 from graph.context import Context
+from graph.rules.snapshots import BuildSnapshot, MergeRequestSnapshot
 from storage import tables
-from storage.tables import ChangeKind, CheckStatus, MergeRequestState, MergeStatus
+from storage.tables import ChangeKind, MergeRequestState
 
 
-@dataclass(frozen=True, slots=True)
-class MergeRequestSnapshot:
-    """What a list of merge requests shows of one, except its labels."""
-
-    state: MergeRequestState
-    title: str
-    description: str | None
-    assignee_id: int | None
-    milestone_id: int | None
-    target_branch: str
-    head_oid: str | None
-    has_conflicts: bool
-    is_auto_merging: bool
-
-    @classmethod
-    def of(cls, row: tables.MergeRequest) -> "MergeRequestSnapshot":
-        return cls(
-            state=row.state,
-            title=row.title,
-            description=row.description,
-            assignee_id=row.assignee_id,
-            milestone_id=row.milestone_id,
-            target_branch=row.target_branch,
-            head_oid=row.head_oid,
-            has_conflicts=row.merge_status is MergeStatus.CANNOT_BE_MERGED,
-            is_auto_merging=row.merge_when_build_succeeds,
-        )
-
-
-async def record_builds(context: Context, changed: Iterable[tuple[int, int, str]], was: CheckStatus | None, became: CheckStatus) -> None:
-    """Record that builds, as (id, project id, ref), were created or changed status."""
-    common = {"kind": ChangeKind.BUILD, "was": was, "became": became, "created_at": context.now()}
+async def record_builds(
+    context: Context, changed: Iterable[tuple[int, int, str]], before: BuildSnapshot | None, current: BuildSnapshot
+) -> None:
+    """Record that builds, as (id, project id, ref), were created or changed status; `before` is None for new ones."""
+    was = before.status if before is not None else None
+    common = {"kind": ChangeKind.BUILD, "was": was, "became": current.status, "created_at": context.now()}
     await _write_changes(context, [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed])
 
 

@@ -10,6 +10,7 @@ from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can
+from graph.rules.snapshots import IssueSnapshot
 from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
 from storage import tables
 from storage.tables import IssueState, Visibility, counters
@@ -134,18 +135,15 @@ def change_state(context: Context, issue: tables.Issue, event: IssueTransition) 
     return True
 
 
-async def notify_changes(
-    context: Context, issue: tables.Issue, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
-) -> None:
+async def notify_changes(context: Context, issue: tables.Issue, before: IssueSnapshot, *, labels_changed: bool = False) -> None:
     """Write system notes and publish hook events for a change of the issue, if there is one.
 
     `labels_changed` says whether its labels have changed.
     """
-    if system_notes.IssuableSnapshot.of(issue) == before and not labels_changed:
-        return
-    await system_notes.write_changes(context, issue, before)
-    action = "update" if issue.state == before.state else "close" if issue.state is IssueState.CLOSED else "reopen"
-    await publish(context, object_payloads.IssueChanged, issue, action)
+    current = IssueSnapshot.of(issue)
+    if current != before or labels_changed:
+        await system_notes.write_changes(context, issue, before, current)
+        await publish(context, object_payloads.IssueChanged, issue, before.hook_action(current))
 
 
 def touch(context: Context, row: Any) -> None:

@@ -28,9 +28,9 @@ from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
-from graph.rules.events.change_records import MergeRequestSnapshot
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests.branch_comparison import BranchComparison, compare_branches, load_changes
+from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.validation import is_storable
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
@@ -261,11 +261,11 @@ class _Refresher:
             context, locked = await self._lock(session, row)
             if locked is None or not comparison.matches(locked) or not await self._is_current(comparison, previous_target):
                 return False
-            snapshot = MergeRequestSnapshot.of(locked)
+            before = MergeRequestSnapshot.of(locked)
             await apply_comparison(context, locked, comparison)
             if previous_target is not None:
                 locked.merge_status = MergeStatus.UNCHECKED
-            await change_records.record_merge_request(context, locked, snapshot)
+            await change_records.record_merge_request(context, locked, before)
             await commit_and_notify(context)
         return True
 
@@ -296,13 +296,13 @@ class _Refresher:
             context, locked = await self._lock(session, row)
             if locked is None or (locked.head_oid, locked.target_branch) != (row.head_oid, row.target_branch):
                 return False
-            snapshot, moment = MergeRequestSnapshot.of(locked), context.now()
+            before, moment = MergeRequestSnapshot.of(locked), context.now()
             _clear_auto_merge(locked)
             locked.state, locked.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
             locked.merge_commit_oid, locked.merged_at, locked.updated_at = landing_oid, moment, moment
             locked.merge_user_id = context.viewer.id if context.viewer.id == self.viewer_id else None
             await session.flush()
-            await change_records.record_merge_request(context, locked, snapshot)
+            await change_records.record_merge_request(context, locked, before)
             await _write_note(context, locked, "Status changed to merged")
             await publish(context, MergeRequestChanged, locked, "merge")
             await issue_closing.close_after_merge(context, locked)

@@ -32,7 +32,6 @@ from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import TransactionSteps, session_for, steps
 from graph.rules.events import change_records
-from graph.rules.events.change_records import MergeRequestSnapshot
 from graph.rules.git import commit_index, ref_updates
 from graph.rules.git.commit_index import RefUpdate
 from graph.rules.git.commits import run_in_repository
@@ -42,7 +41,7 @@ from graph.rules.merge_requests import merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison
 from graph.rules.merge_requests.mergeability import CANNOT_MERGE_MESSAGE, create_merge_commit, read_head, require_acceptable
 from graph.rules.notes import system_notes
-from graph.rules.notes.system_notes import IssuableSnapshot
+from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.database.engine import is_unavailable
 from storage.git import merge
@@ -239,9 +238,9 @@ async def _write_intent(prepared: PreparedMerge, step_context: Context) -> table
         and prepared.comparison.head_oid == prepared.source_oid
         and row.head_oid in (planned_row.head_oid, prepared.source_oid)
     ):
-        snapshot = MergeRequestSnapshot.of(row)
+        before = MergeRequestSnapshot.of(row)
         await merge_request_refresh.apply_comparison(step_context, row, prepared.comparison)
-        await change_records.record_merge_request(step_context, row, snapshot)
+        await change_records.record_merge_request(step_context, row, before)
     if row.head_oid != prepared.source_oid:
         # The source branch was pushed to in the meantime.
         return None
@@ -317,15 +316,15 @@ async def _record_merge(
         raise NotFound("Project")
     row = await lock_merge_request(step_context, intent.merge_request_id)
     if row.state is not MergeRequestState.MERGED:
-        before, snapshot, moment = IssuableSnapshot.of(row), MergeRequestSnapshot.of(row), step_context.now()
+        before, moment = MergeRequestSnapshot.of(row), step_context.now()
         row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
         row.target_branch, row.head_oid, row.merge_commit_oid = intent.target_branch, intent.params["source"], intent.new_oid
         row.merge_user_id, row.merge_params = intent.user_id, None
         row.merged_at = row.updated_at = moment
         row.closed_at = None
         await step_context.session.flush()
-        await change_records.record_merge_request(step_context, row, snapshot)
-        await system_notes.write_changes(step_context, row, before)
+        await change_records.record_merge_request(step_context, row, before)
+        await system_notes.write_changes(step_context, row, before, MergeRequestSnapshot.of(row))
         await publish(step_context, MergeRequestChanged, row, "merge")
         await issue_closing.close_after_merge(step_context, row)
         await ref_updates.handle_ref_updates(step_context, project, [each.update for each in indexed_updates], indexed_updates)

@@ -31,6 +31,7 @@ from graph.rules.issues import issues
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, allowed_project_conditions, can, require
 from graph.rules.search_terms import validate_search
+from graph.rules.snapshots import IssueSnapshot
 from graph.rules.states import IssueTransition
 from graph.types.accounts.users import User
 from graph.types.inputs import NumberedResourceInput, find_in_project, get_or, is_set, optional
@@ -208,7 +209,7 @@ async def _change_state(info: Info, input: NumberedResourceInput, event: IssueTr
     _, issue = await find_in_project(context, tables.Issue, input)
     await require(context, Action.UPDATE_ISSUE, issue)
     issue = await issues.lock_issue(context, issue)
-    before = system_notes.IssuableSnapshot.of(issue)
+    before = IssueSnapshot.of(issue)
     if issues.change_state(context, issue, event):
         issue.updated_at = context.now()
     await issues.notify_changes(context, issue, before)
@@ -248,7 +249,7 @@ async def update_issue(info: Info, input: UpdateIssueInput) -> tables.Issue:
     project, issue = await find_in_project(context, tables.Issue, input)
     await require(context, Action.UPDATE_ISSUE, issue)
     issue = await issues.lock_issue(context, issue)
-    before, labels_changed = system_notes.IssuableSnapshot.of(issue), False
+    before, labels_changed = IssueSnapshot.of(issue), False
     if get_or(input.state_event, None) is not None:
         issues.change_state(context, issue, input.state_event)  # type: ignore[arg-type]
     if get_or(input.title, None) is not None:

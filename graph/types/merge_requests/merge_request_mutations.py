@@ -18,6 +18,7 @@ from graph.rules.merge_requests import merge_request_refresh, merge_requests, me
 from graph.rules.merge_requests.branch_comparison import BranchComparison
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can, require
+from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MergeRequestTransition
 from graph.types.inputs import NumberedResourceInput, find_in_project, get_or, is_set, optional
 from graph.types.merge_requests.merge_requests import MergeRequest
@@ -170,12 +171,7 @@ async def _apply_changes(context: Context, input: UpdateMergeRequestInput, compa
     await require(context, Action.UPDATE_MERGE_REQUEST, row)
     row = await merge_requests.lock_merge_request(context, row)
     _require_same_source(input, row)
-    before, snapshot, labels_changed, needs_refresh = (
-        system_notes.IssuableSnapshot.of(row),
-        change_records.MergeRequestSnapshot.of(row),
-        False,
-        False,
-    )
+    before, labels_changed, needs_refresh = MergeRequestSnapshot.of(row), False, False
     branch = get_or(input.target_branch, row.target_branch)
     if branch != row.target_branch:
         await merge_requests.change_target(context, row, branch)
@@ -198,7 +194,6 @@ async def _apply_changes(context: Context, input: UpdateMergeRequestInput, compa
     row.updated_at = context.now()
     if needs_refresh:
         await merge_requests.apply_comparison(context, row, comparison)
-    await change_records.record_merge_request(context, row, snapshot, labels_changed=labels_changed)
     await merge_requests.notify_changes(context, row, before, labels_changed=labels_changed)
     return row
 

@@ -15,6 +15,7 @@ from graph.rules.builds import runners, stored_objects
 from graph.rules.git import ref_updates
 from graph.rules.policy import Action, require
 from graph.rules.projects import forks, projects
+from graph.rules.snapshots import ProjectSnapshot
 from graph.types.inputs import get_or, is_set, optional
 from graph.types.projects.projects import Project
 from graph.types.visibility import Visibility
@@ -207,7 +208,7 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
     project = await projects.lock_project(context, project)
     if "path_key" in changes:
         await projects.require_path_available(context, project.namespace_id, changes["path"])
-    old_names = (project.name, project.path)
+    before = ProjectSnapshot.of(project)
     old_path = "" if changes.keys().isdisjoint(("name", "path")) else await payloads.full_path(context, project)
     had_builds = runners.has_builds(project)
     for key, value in changes.items():
@@ -219,7 +220,7 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
         await projects.set_default_branch(context, project, branch)
     project.updated_at = context.now()
     await context.session.flush()
-    if (project.name, project.path) != old_names:
+    if ProjectSnapshot.of(project) != before:
         await publish(context, payloads.ProjectRenamed, project, old_path)
     return project
 
