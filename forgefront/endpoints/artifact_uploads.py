@@ -15,7 +15,6 @@ from graph.errors import ForgeError, TooLarge
 from rest_v3.errors import STATUS_BY_CODE, standard_message
 
 PATH_PATTERN = re.compile(r"/-/artifacts/([A-Za-z0-9_=-]{1,8192})")
-ROUTE = "/-/artifacts/:ticket"
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -24,14 +23,10 @@ class _UploadDisconnected(Exception):
 
 
 class ArtifactUploadEndpoint:
-    """Serves the paths that `matches` accepts."""
+    """Serves the paths of PATH_PATTERN."""
 
     def __init__(self, access: ArtifactAccess) -> None:
         self._access = access
-
-    @staticmethod
-    def matches(path: str) -> bool:
-        return PATH_PATTERN.fullmatch(path) is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = await self._receive(scope, receive)
@@ -42,7 +37,7 @@ class ArtifactUploadEndpoint:
         if scope["method"] != "PUT":
             return JSONResponse({"message": standard_message(405)}, 405, {"Allow": "PUT"})
         match = PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
+        assert match is not None, "the path was not checked with PATH_PATTERN"  # noqa: S101
         state = scope.setdefault("state", {})
         request_id = state.get("request_id", "")
         try:

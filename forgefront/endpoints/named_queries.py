@@ -46,7 +46,6 @@ from rest_v3.errors import STATUS_BY_CODE
 from rest_v3.operations import describe_operation
 
 PATH_PATTERN = re.compile(r"/q/([A-Za-z_][A-Za-z0-9_]*)\.(json|csv)")
-INDEX_PATHS = ("/q", "/q/")
 INDEX_ROUTE = "/q"
 CHALLENGE = 'Basic realm="Forgefront questions", charset="UTF-8"'
 ROUTES = {"json": "/q/:name.json", "csv": "/q/:name.csv"}
@@ -72,16 +71,12 @@ class _NamedQuery:
 
 
 class NamedQueriesEndpoint:
-    """Serves the paths that `matches` accepts. The set of queries is fixed at construction."""
+    """Serves the paths of PATH_PATTERN; any other is the index. The set of queries is fixed at construction."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._queries = {str(document.name): _NamedQuery(document) for document in graph.trusted_documents.queries()}
         self._index: tuple[bytes, bytes] | None = None
-
-    @staticmethod
-    def matches(path: str) -> bool:
-        return PATH_PATTERN.fullmatch(path) is not None or path in INDEX_PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = PATH_PATTERN.fullmatch(scope["path"])

@@ -29,7 +29,7 @@ MAX_FETCH_BYTES = 64 * 1024 * 1024
 """Maximum size of a fetch request, uncompressed, in bytes."""
 RETRY_SECONDS = 5
 
-_PATH_PATTERN = re.compile(r"/([^/]+/[^/]+?)(\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)")
+PATH_PATTERN = re.compile(r"/([^/]+/[^/]+?)(\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)")
 _NO_CACHE_HEADERS = {
     "Cache-Control": "no-cache, max-age=0, must-revalidate",
     "Pragma": "no-cache",
@@ -59,17 +59,12 @@ class GitHttpRefusal(Exception):
 
 
 class GitHttpEndpoint:
-    """The endpoint of git over HTTP. It serves the requests that `matches` accepts."""
+    """The endpoint of git over HTTP. It serves the paths of PATH_PATTERN."""
 
     def __init__(self, access: GitAccess, transport: Transport) -> None:
         self._access = access
         self._transport = transport
         self._pushes: set[asyncio.Task[None]] = set()
-
-    @staticmethod
-    def matches(scope: Scope) -> bool:
-        """Whether the path is one of git's."""
-        return scope["type"] == "http" and _PATH_PATTERN.fullmatch(scope["path"]) is not None
 
     async def close(self) -> None:
         """Waits until completely received pushes are processed and recorded."""
@@ -77,8 +72,8 @@ class GitHttpEndpoint:
             await asyncio.wait(self._pushes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        match = _PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
+        match = PATH_PATTERN.fullmatch(scope["path"])
+        assert match is not None, "the path was not checked with PATH_PATTERN"  # noqa: S101
         project, has_suffix, git_path = match.groups()
         scope["state"]["route"] = "/:namespace/:project.git/" + ("objects" if git_path.startswith("objects/") else git_path)
         streamed = _StreamedResponse(send)

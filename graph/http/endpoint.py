@@ -90,7 +90,6 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
             await websocket.serve_websocket(graph, scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        state["route"] = "/graphql"
         request_id: str = state.get("request_id") or state.setdefault("request_id", uuid.uuid4().hex)
         if scope["method"] == "OPTIONS":
             await _send(send, 204, b"", {"allow": METHODS})

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 import rest_v3
-from forgefront.endpoints.artifact_uploads import ArtifactUploadEndpoint
+from forgefront.endpoints.artifact_uploads import PATH_PATTERN, ArtifactUploadEndpoint
 from forgefront.server.http_connection import ConnectionTimeouts, create_connection_class
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
@@ -262,7 +262,7 @@ async def port(graph: Graph) -> AsyncIterator[int]:
     rest = rest_v3.create_app(graph, external_url="http://forge", operations=route_operations())
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        await (uploads if uploads.matches(scope["path"]) else rest)(scope, receive, send)
+        await (uploads if PATH_PATTERN.fullmatch(scope["path"]) else rest)(scope, receive, send)
 
     listener = socket.create_server(("127.0.0.1", 0))
     app = RequestMiddleware(dispatch, Metrics(), is_unavailable)

@@ -15,6 +15,7 @@ from websockets.typing import Origin, Subprotocol
 
 from forgefront.app import App, create_app
 from forgefront.config import Config, ConfigError
+from forgefront.server.app_router import AppRoute
 from graph.context import Services
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
 from tests.make import DataFactory, token_of
@@ -120,7 +121,7 @@ class TestAnyOrigin:
             async def away(*_: object, **__: object) -> None:
                 raise ConnectionRefusedError
 
-            monkeypatch.setattr(app, "_graphql", away)
+            monkeypatch.setattr(app._router, "find", lambda path: AppRoute(path, away, is_api=True))
             found[503] = await client.post("/graphql", json=query, headers=token)
         for status, answer in found.items():
             assert answer.status_code == status
