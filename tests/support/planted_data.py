@@ -275,7 +275,7 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
     await make.upload(project, name=f"{world.plant_for(project, 'upload')}.txt", **own)
     await make.save(
         tables.MergeRequestCommit(merge_request_id=request.id, position=0, oid=topic),
-        tables.Closing(merge_request_id=request.id, described=True, project_id=key, iid=issue.iid),
+        tables.Closing(merge_request_id=request.id, in_description=True, project_id=key, iid=issue.iid),
     )
     for sha, ref in ((head, "master"), (topic, "topic")):
         pipeline = tables.Pipeline(project_id=key, sha=sha, ref=ref, error=world.plant_for(project, "build", "pipeline"), created_at=NOW)

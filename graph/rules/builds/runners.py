@@ -373,9 +373,9 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     After MAX_STARTS returns the build fails.
     """
     starts = 0
-    for was, became in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
-        if became == CheckStatus.PENDING:
-            if was != CheckStatus.RUNNING:
+    for old_state, new_state in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
+        if new_state == CheckStatus.PENDING:
+            if old_state != CheckStatus.RUNNING:
                 break
             starts += 1
     if starts >= MAX_STARTS:

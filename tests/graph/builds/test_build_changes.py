@@ -83,7 +83,7 @@ async def events(services: Services, build_id: int) -> list[tuple[str | None, st
     row = tables.Change
     async with services.database.read_session() as session:
         found = await session.execute(select(row).where(col(row.build_id) == build_id).order_by(col(row.id)))
-        return [(event.was, event.became) for event in found.scalars()]
+        return [(event.old_state, event.new_state) for event in found.scalars()]
 
 
 async def count_rows(services: Services, table: type[Row], build_id: int) -> int:

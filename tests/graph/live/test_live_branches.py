@@ -144,7 +144,7 @@ class TestEvents:
         await branches.refresh_health()
         async with branches.services.database.read_session() as session:
             rows = await session.read(tables.all_rows(tables.Branch))
-        assert {(row[0].told_health, row[0].told_oid) for row in rows} == {("success", tip)}
+        assert {(row[0].notified_health, row[0].notified_oid) for row in rows} == {("success", tip)}
 
     async def test_the_last_event_matches_the_state_and_no_event_repeats(
         self, graph: Graph, branches: BranchScenario, master: tables.User, make: DataFactory

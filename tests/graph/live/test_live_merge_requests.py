@@ -182,7 +182,7 @@ class TestResuming:
         """What else is in the log, as changes of builds, is not this stream's."""
         row = (await merges.proposal("feature")).row
         build = await make.build(project, "f" * 40)
-        await make.save(tables.Change(kind="build", project_id=project.id, build_id=build.id, ref="master", became="pending"))
+        await make.save(tables.Change(kind="build", project_id=project.id, build_id=build.id, ref="master", new_state="pending"))
         for title in "abc":
             await ask.data(UPDATE, master, i={"projectPath": str(row.project_id), "databaseId": row.id, "title": title})
         stream = await open_stream(graph, master, CHANGED, after="2")

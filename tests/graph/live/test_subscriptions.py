@@ -209,7 +209,7 @@ class TestEventOrder:
     @pytest.fixture
     def rows(self, make: DataFactory, project: tables.Project) -> Any:
         async def row(build: tables.Build) -> dict[str, Any]:
-            common = {"kind": ChangeKind.BUILD, "became": CheckStatus.RUNNING, "ref": build.ref, "created_at": build.created_at}
+            common = {"kind": ChangeKind.BUILD, "new_state": CheckStatus.RUNNING, "ref": build.ref, "created_at": build.created_at}
             return {**common, "project_id": project.id, "build_id": build.id}
 
         return row
