@@ -92,9 +92,7 @@ class GitAccess:
         """Records moved refs. A failure is logged and left to the index reconciler, because the repository is the source of truth."""
         with self._services.index_drift.recording(grant.project_id):
             is_recorded = await self._try_record(grant, updates, request_id)
-        if is_recorded:
-            await self._run_after_push(grant, updates, request_id)
-        else:
+        if not is_recorded:
             commit_index.flag_drift(self._services, grant.project_id)
 
     async def _try_record(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> bool:
@@ -114,9 +112,6 @@ class GitAccess:
                 return False
             return True
         return False
-
-    async def _run_after_push(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> None:
-        """Runs after the push is recorded, before the client is answered. It must not raise: maintenance jobs do the rest later."""
 
     async def _record(self, grant: RepositoryGrant, updates: list[RefCommand], indexed_updates: list[RefUpdate], request_id: str) -> None:
         async with session_for(self._services.database, writing=True) as session:

@@ -17,6 +17,8 @@ from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
 from storage.database.engine import Database, now
 from storage.git.repositories import Repositories
+from storage.git.repository import Repository
+from storage.git.repository_import import import_repository
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from storage.objects.uploads import UploadStore, new_secret
@@ -171,7 +173,7 @@ class DataFactory:
             ],
         )
         if source is not None:
-            self.services.repositories.import_copy(project.id, source, None)
+            import_repository(source, self.services.repositories.path_of(project.id))
             project.default_branch = await self.services.repositories.read(project.id, lambda repository: repository.default_branch())
             await self.save(project)
         else:
@@ -218,7 +220,7 @@ class DataFactory:
     def empty_repository(self) -> Path:
         """A repository without a commit as the service makes it; made once a run, to be copied."""
         if "" not in self.imports:
-            Repositories(self.folder / "empty").create(1).handle.free()
+            Repository.create(self.folder / "empty" / "1.git").handle.free()
             self.imports[""] = self.folder / "empty" / "1.git"
         return self.imports[""]
 
@@ -228,7 +230,7 @@ class DataFactory:
         if key not in self.imports:
             folder = self.folder / f"history{len(self.imports)}"
             make_history(folder / "source", **history)
-            Repositories(folder).import_copy(1, folder / "source").handle.free()
+            import_repository(folder / "source", folder / "1.git")
             self.imports[key] = folder / "1.git"
         return self.imports[key]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks.dataset.seed import Dataset
 from benchmarks.harness.load import LoadRequest
 from storage.git.repositories import Repositories
+from storage.git.repository_import import import_repository
 from tests.support.git_history import make_history
 
 SHORT_HISTORY_COMMITS, LONG_HISTORY_COMMITS = 1_000, 100_000
@@ -21,7 +22,7 @@ def create_histories(data: Dataset, repositories: Path, scale: float) -> dict[in
     ):
         source = repositories / "source"
         make_history(source, commits=commits)
-        store.import_copy(project, source)
+        import_repository(source, store.path_of(project))
         shutil.rmtree(source)
         asks[commits] = LoadRequest("GET", (f"/api/v3/projects/{project}/repository/commits?ref_name=master",), data.token)
     store.close()

@@ -15,6 +15,7 @@ from benchmarks.dataset.seed import Dataset, path_of
 from benchmarks.harness import servers
 from benchmarks.harness.servers import MeasuredServer
 from storage.git.repositories import Repositories
+from storage.git.repository_import import import_repository
 from tests.support.git_history import make_history
 
 HISTORY_COMMITS = 10_000
@@ -83,7 +84,8 @@ class Transfers:
         source = self._folder / "source.git"
         make_history(source, commits=self.commits)
         store = Repositories(folder / "repositories")
-        repository = store.import_copy(self._project, source).path
+        repository = store.path_of(self._project)
+        import_repository(source, repository)
         store.close()
         shutil.copytree(repository, self._folder / "peer" / "repository.git")
         _git(self._folder / "peer" / "repository.git", "config", "http.receivepack", "true")

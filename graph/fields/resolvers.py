@@ -127,7 +127,7 @@ def _names_of_source(declared: NamesOf) -> LoaderSource:
         async def fetch(ids: list[int]) -> dict[int, list[Any]]:
             found: dict[int, list[Any]] = {key: [] for key in ids}
             for key, value in await context.tuples(declared.statement(ids)):
-                found[key].append(declared.pick(value) if declared.pick else value)
+                found[key].append(value)
             return found
 
         return context.loader(declared, fetch)

@@ -21,6 +21,7 @@ from graph.rules.issues import issue_closing
 from storage import tables
 from storage.git import merge_preview
 from storage.git.commits import GitCommit
+from storage.git.repository_import import import_repository
 from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory, ssh_key
@@ -226,7 +227,7 @@ async def _plant_project(
     _plant_repository(world, project, repository)
     folder = make.services.repositories.path_of(project.id)
     shutil.rmtree(folder)
-    make.services.repositories.import_copy(project.id, repository, None).handle.free()
+    import_repository(repository, folder)
     await make.indexed(project)
     return project
 

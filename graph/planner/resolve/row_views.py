@@ -163,7 +163,7 @@ class RowViewBuilder:
         return Derived(derive, [source.select_attribute(each) for each in attributes], unwrap_non_null(collected.field.type)[0])
 
     def _is_string_list(self, declared: NamesOf, kind: Any) -> bool:
-        if not isinstance(kind, GraphQLList) or unwrap_non_null(kind.of_type)[1].name != "String" or declared.pick is not None:
+        if not isinstance(kind, GraphQLList) or unwrap_non_null(kind.of_type)[1].name != "String":
             return False
         return not hasattr(inspect(declared.statement([]).column_descriptions[1]["expr"], raiseerr=False), "mapper_registry")
 

@@ -310,7 +310,7 @@ class TestTransactionEnd:
 
     async def test_removes_leftovers_of_a_killed_process(self, ask: Ask, make: DataFactory, services: Services) -> None:
         user = await make.user()
-        services.repositories.create(1)
+        Repository.create(services.repositories.path_of(1))
         (services.repositories.path_of(1) / "left").touch()
 
         project = await create_project(ask, user)

@@ -128,7 +128,7 @@ SAMPLE_ROUTES = (
         params=(
             *ISSUE,
             text("title"),
-            date("due_date", blank_clears=True),
+            date("due_date"),
             integer("assignee_id", blank_clears=True),
             names("labels", blank_clears=True),
             choice("state_event", "close", "reopen"),
