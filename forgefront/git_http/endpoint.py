@@ -21,8 +21,9 @@ from starlette.types import Message, Receive, Scope, Send
 from graph.errors import Code, Forbidden, OperationError
 from graph.git_access import GitAccess, RepositoryGrant
 from graph.operations.disconnects import wait_disconnected
+from storage.git.protocol.process_supervision import BLOCK_BYTES
 from storage.git.protocol.push import ClientStream, InvalidPush, PushDecision, RefCommand
-from storage.git.protocol.transport import BLOCK_BYTES, GitService, Transport, TransportBusy, TransportTimeout
+from storage.git.protocol.transport import GitService, Transport, TransportBusy, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
 
 MAX_FETCH_BYTES = 64 * 1024 * 1024
@@ -293,7 +294,7 @@ def refusal_of(error: Exception) -> GitHttpRefusal | None:
             return GitHttpRefusal(503, "This took too long.")
         case GitCommandError():
             log.error("git failed", error=str(error))
-            return GitHttpRefusal(500, "The repository cannot be read now; the log of the service has the reason.")
+            return GitHttpRefusal(500, "The repository cannot be read; the server log contains the details.")
         case OSError() if error.errno == errno.ENOSPC:
             return GitHttpRefusal(507, "The disk of the service is full; nothing was changed.")
     return None

@@ -165,7 +165,7 @@ class TestHostilePacks:
 
     async def test_too_long_for_its_size(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A small push does not get the time of a large one."""
-        monkeypatch.setattr("storage.git.protocol.transport.INDEXING_SECONDS", 0.5)
+        monkeypatch.setattr("storage.git.protocol.process_supervision.INDEXING_SECONDS", 0.5)
         moved, shown = await push(limited_transport(push_limits=ProcessLimits()), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
         assert not moved
         assert "rejected: reading it takes more than the 1 seconds that a push of its size may take" in shown

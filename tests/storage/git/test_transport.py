@@ -244,7 +244,7 @@ class TestPush:
         assert "refs/heads/evil" not in refs(path)
 
     async def test_without_authorization_nothing_is_applied(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Push, "_write_rules", lambda push, judged: None)
+        monkeypatch.setattr(Push, "_write_rules", lambda push, decisions: None)
         master = refs(path)["refs/heads/master"]
         assert (
             await Transport().receive_pack(
