@@ -11,9 +11,9 @@ from sqlalchemy import Dialect
 from graph.context import StaticSettings
 from graph.operations.documents import PreparedOperation
 from graph.planner.coerce.arguments import OperationVariables, VariableValues
+from graph.planner.compiler import CompileTarget, compile_operation
 from graph.planner.errors import Unplannable
 from graph.planner.plan import OperationPlan
-from graph.planner.resolve.compiler import PlanCompiler
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.schema import schema
 from storage.caches import CacheBounds, LruCache
@@ -101,8 +101,8 @@ class PlanCache:
         """A new plan, which is not cached. Raises Unplannable."""
         fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
         output_format = self._prepared.output_format
-        compiler = PlanCompiler(SCHEMA, schema.schema_converter, fragments, directive_values, dialect, settings, output_format)
-        return compiler.plan(self._operation)
+        target = CompileTarget(SCHEMA, schema.schema_converter, dialect, settings, output_format)
+        return compile_operation(self._operation, fragments, directive_values, target)
 
 
 def log_compile_error(prepared: PreparedOperation) -> None:

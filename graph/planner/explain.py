@@ -28,7 +28,7 @@ from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
-from graph.planner.ir.selection import Selection
+from graph.planner.ir.selection import DeferredField, Selection
 from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, FieldValues, LoaderStep, ResolverStep
 from graph.planner.plan import OperationPlan
 from graph.planner.run.connections import page_statements
@@ -236,16 +236,16 @@ class _PlanWalk:
         elif isinstance(completer, SubfieldCompleter):
             self._add_completed(node, completer.objects, is_list=is_list)
         elif isinstance(completer, ObjectCompleter):
-            node.columns += completer.selection.column_keys
+            node.columns += _column_keys(completer.selection)
             node.children += self.selection_nodes(completer.selection, is_list=is_list)
         elif isinstance(completer, AbstractCompleter):
             for name, selection in completer.selections.items():
                 children = self.selection_nodes(selection, is_list=is_list)
-                node.children.append(ExplainedNode("", "on type", name, list(selection.column_keys), children=children))
+                node.children.append(ExplainedNode("", "on type", name, _column_keys(selection), children=children))
 
     def _batch_node(self, step: Any, *, is_list: bool) -> ExplainedNode:
         if isinstance(step, ProjectRoot):
-            node = ExplainedNode(step.key, "project root", columns=list(step.selection.column_keys))
+            node = ExplainedNode(step.key, "project root", columns=_column_keys(step.selection))
             node.statements.append(self._project_statement(step))
             node.children += self.selection_nodes(step.selection, is_list=is_list)
             self.selections.append(step)
@@ -304,6 +304,10 @@ class _PlanWalk:
                 self._add_view(child, part.view, is_list=is_list)
                 node.children.append(child)
         node.children += self.selection_nodes(view, is_list=is_list)
+
+
+def _column_keys(selection: Selection) -> list[str]:
+    return [part.key for part in selection.parts if not isinstance(part, DeferredField)]
 
 
 def _field_name(step: ResolverStep) -> str:

@@ -1,7 +1,6 @@
 """Generated code: a function that serializes the objects of a level, in the order of the selection."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
@@ -13,40 +12,15 @@ from sqlalchemy import BigInteger
 from graph.operations.output_format import OutputFormat
 from graph.operations.row_executor import serializer_of
 from graph.planner.errors import PlanBailout
+from graph.planner.ir.selection import ConstantField, DerivedField, LeafField, ObjectPart, ObjectSerializer
 from storage.database.code_scope import Scope
 
 PLAIN_TYPES: Mapping[str, type] = {"String": str, "GitOid": str, "Int": int, "Boolean": bool}
 """Scalars whose values, of that Python type in a column, need no serialization."""
 
-ObjectSerializer = Callable[[Sequence[Any]], list[dict[str, Any]]]
 
-
-@dataclass(frozen=True, slots=True)
-class LeafField:
-    """An attribute of an object and its serialization, in the format of its field. A plain one needs none."""
-
-    key: str
-    attribute: str
-    kind: GraphQLLeafType
-    is_non_null: bool
-    is_plain: bool
-    form: OutputFormat | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedField:
-    """A function of attributes, whose result needs no serialization."""
-
-    key: str
-    derive: Callable[..., Any]
-    attributes: Sequence[str]
-    is_non_null: bool
-
-
-def compile_serializer(parts: Sequence[LeafField | DerivedField | tuple[str, Any]]) -> ObjectSerializer:
+def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
     """The function that makes the answers of objects, in the order of `parts`.
-
-    A pair is a response key and a value of all objects.
 
     Rows keep their columns in their `__dict__`, where the quick function reads them; what is not found there the slow one reads as an
     attribute.
@@ -64,7 +38,7 @@ def compile_serializer(parts: Sequence[LeafField | DerivedField | tuple[str, Any
                 expression = f"{derive}({', '.join(map(each.format, part.attributes))})"
                 expressions.append(f"{key}: {f'{scope.bind(require_non_null)}({expression})' if part.is_non_null else expression}")
         else:
-            constant = f"{scope.bind(part[0])}: {scope.bind(part[1])}"
+            constant = f"{scope.bind(part.key)}: {scope.bind(part.value if isinstance(part, ConstantField) else None)}"
             quick.append(constant)
             slow.append(constant)
     serialize_slowly: ObjectSerializer = scope.define("slow", ["objects"], [f"return [{{{', '.join(slow)}}} for o in objects]"])

@@ -1,29 +1,35 @@
 """Generated code: a function that serializes driver rows, without objects in between.
 
-Where resolvers take objects, `RowObjectFactory` makes each once, of the columns that they need.
+Where resolvers take objects, each is made once, of the columns that they need.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graph.planner.codegen.object_serializer import require_non_null
-from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, DriverRow, RowSerializer, ValueOrigin, ViewPart
+from graph.planner.ir.row_view import (
+    ColumnValue,
+    ConstantPart,
+    Deferred,
+    Derived,
+    DriverRow,
+    RowObjects,
+    RowSerializer,
+    ValueOrigin,
+    ViewPart,
+)
 from storage.database.code_scope import Scope
 from storage.database.statement_cache import detached_row
 
 
-class RowObjectFactory:
-    """Makes the object of a row, with the attributes that resolvers need."""
-
-    def __init__(self, row: type, columns: Mapping[str, ValueOrigin]) -> None:
-        scope = Scope()
-        expressions = [f"{key!r}: {_origin_expression(origin, scope)}" for key, origin in columns.items()]
-        self._columns = scope.evaluate(f"lambda r: {{{', '.join(expressions)}}}")
-        self._row = row
-
-    def __call__(self, values: DriverRow) -> Any:
-        return detached_row(self._row, self._columns(values))
+def compile_object_maker(objects: RowObjects) -> Callable[[DriverRow], Any]:
+    """The function that makes the object of a row."""
+    scope = Scope()
+    expressions = [f"{key!r}: {_origin_expression(origin, scope)}" for key, origin in objects.attributes.items()]
+    attributes = scope.evaluate(f"lambda r: {{{', '.join(expressions)}}}")
+    row = objects.row
+    return lambda values: detached_row(row, attributes(values))
 
 
 def compile_row_serializer(parts: list[tuple[str, ViewPart]]) -> RowSerializer:

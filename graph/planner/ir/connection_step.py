@@ -55,10 +55,7 @@ ConnectionPart = ConstantPart | TotalCount | PageInfoFields | EdgesSelection | R
 class ConnectionSelection:
     """What is selected of a connection, by response key."""
 
-    parts: list[tuple[str, ConnectionPart]] = field(default_factory=list)
-
-    def add(self, key: str, part: ConnectionPart) -> None:
-        self.parts.append((key, part))
+    parts: list[tuple[str, ConnectionPart]]
 
     @property
     def needs(self) -> PageNeeds:

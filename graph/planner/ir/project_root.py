@@ -1,12 +1,11 @@
 """The project that an operation looks up, and what its statement selects beside it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.row_by_number import RowByNumber
-from graph.planner.ir.row_view import DriverRow
+from graph.planner.ir.row_view import RowObjects
 from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import BatchNode
 from graph.planner.sql.parent_join import ProjectSubquery
@@ -35,5 +34,5 @@ class ProjectRoot(BatchNode):
     has_all_columns: bool
     """Whether all columns of the project are selected; otherwise those that the policy reads."""
     column_count: int
-    make_project: Callable[[DriverRow], Any]
+    projects: RowObjects
     node_id: NodeId = field(default_factory=next_node_id, init=False)

@@ -1,6 +1,6 @@
 """The view of a table's rows: the index of each value in a driver row, and the steps for the rest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,18 +48,28 @@ class Deferred:
     """A step fills it in."""
 
 
+@dataclass(slots=True, eq=False)
+class RowObjects:
+    """Objects of the class `row` that are made of a driver's rows, with the attributes that resolvers need."""
+
+    row: type
+    attributes: Mapping[str, ValueOrigin]
+    make: Callable[[DriverRow], Any] = field(init=False, repr=False)
+    """Generated."""
+
+
 @dataclass(frozen=True, slots=True)
 class RelatedRow:
     """The row that a foreign key names. `id_index` is the index of its id, null without one.
 
-    `fallback` fills in the field where an index row is missing, for objects that `make_object` makes.
+    `fallback` fills in the field where an index row is missing, for the objects of `fallback_objects`.
     """
 
     view: "RowView"
     id_index: int
     is_non_null: bool
     fallback: BatchStep | None = None
-    make_object: Callable[[DriverRow], Any] | None = None
+    fallback_objects: RowObjects | None = None
 
     @property
     def is_async(self) -> bool:
@@ -69,7 +79,7 @@ class RelatedRow:
 ViewPart = ColumnValue | Derived | ConstantPart | Deferred | RelatedRow
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RowView:
     """What is selected of the rows of one table.
 
@@ -77,13 +87,16 @@ class RowView:
     """
 
     parts: list[tuple[str, ViewPart]]
-    serialize: RowSerializer
     steps: list[FieldStep] = field(default_factory=list)
     batch_steps: list[BatchNode] = field(default_factory=list)
-    make_object: Callable[[DriverRow], Any] | None = None
-    full_row_class: Any = None
-    """The class of the objects where they have all attributes, so that loaders can reuse them."""
+    objects: RowObjects | None = None
+    """The objects that the steps take."""
+    has_full_rows: bool = False
+    """Whether the objects have all attributes of their table, so that loaders can reuse them."""
     relations: list[tuple[str, RelatedRow]] = field(init=False)
+    """The related rows that have steps; the others are part of the serializer."""
+    serialize: RowSerializer = field(init=False, repr=False)
+    """Generated: the answers of rows, in the order of the parts."""
 
     def __post_init__(self) -> None:
         self.relations = [(key, part) for key, part in self.parts if isinstance(part, RelatedRow) and part.is_async]

@@ -1,23 +1,69 @@
 """The selection of one type: what a plan reads off its objects, and the steps for the rest."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from graph.planner.codegen.object_serializer import ObjectSerializer
+from graphql import GraphQLLeafType
+
+from graph.operations.output_format import OutputFormat
 from graph.planner.ir.steps import BatchNode, FieldStep
 
+ObjectSerializer = Callable[[Sequence[Any]], list[dict[str, Any]]]
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True)
+class LeafField:
+    """An attribute of an object and its serialization, in the format of its field. A plain one needs none."""
+
+    key: str
+    attribute: str
+    kind: GraphQLLeafType
+    is_non_null: bool
+    is_plain: bool
+    form: OutputFormat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedField:
+    """A function of attributes, whose result needs no serialization."""
+
+    key: str
+    derive: Callable[..., Any]
+    attributes: Sequence[str]
+    is_non_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantField:
+    """A value of all objects."""
+
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredField:
+    """A step fills it in."""
+
+    key: str
+
+
+ObjectPart = LeafField | DerivedField | ConstantField | DeferredField
+
+
+@dataclass(slots=True, eq=False)
 class Selection:
     """What is selected of the objects of one type.
 
     `steps` are evaluated for each object, `batch_steps` for all of them at once.
     """
 
-    serialize: ObjectSerializer
+    parts: list[ObjectPart]
     steps: list[FieldStep]
     batch_steps: list[BatchNode]
-    column_keys: tuple[str, ...] = ()
-    """The response keys that `serialize` fills in, for explanations."""
+    serialize: ObjectSerializer = field(init=False, repr=False)
+    """Generated: the parts of objects, in response order."""
 
     @property
     def is_async(self) -> bool:

@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphql import FieldNode, GraphQLObjectType
+from strawberry.types.field import StrawberryField
+
 from graph.fields.resolvers import LoaderSource
 
 FieldValues = list[Any]
@@ -56,9 +59,9 @@ class ResolverStep(FieldStep):
     """A field whose resolver is called for each object."""
 
     resolve: Callable[..., Any]
-    definition: Any
-    nodes: Sequence[Any]
-    parent_type: Any
+    definition: StrawberryField
+    nodes: Sequence[FieldNode]
+    parent_type: GraphQLObjectType
     path: FieldPath
     root: str | None
     """The name of the parameter that takes the object; None: the first; "": there is none."""
@@ -69,7 +72,7 @@ class ResolverStep(FieldStep):
     @property
     def batch_resolver(self) -> Callable[..., Awaitable[FieldValues]] | None:
         """The resolver of all objects at once, where the field declares one (`batch=`)."""
-        return self.definition.metadata.get("batch")  # type: ignore[no-any-return]
+        return self.definition.metadata.get("batch")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

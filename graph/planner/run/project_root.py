@@ -38,7 +38,7 @@ async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequen
         prime_missing_project(context, key)
         raise PlanBailout
     found = rows[0][project_statement.project_offset :]
-    project = node.make_project(found)
+    project = node.projects.make(found)
     prime_project(context, project, found[node.column_count : node.column_count + 3], key if node.has_all_columns else None)
     if not await can_see_project(context, project):
         raise PlanBailout

@@ -31,10 +31,11 @@ def _begin_view(view: RowView, run: PlanRun, rows: Sequence[DriverRow], work: Pe
     if not view.is_async or not rows:
         return answers
     objects: Sequence[Any] = rows
-    if view.make_object is not None:
-        objects = [view.make_object(each) for each in rows]
-        if view.full_row_class is not None:
-            offer = run.context.rows_by_id(view.full_row_class).prime_if_absent
+    if view.objects is not None:
+        make = view.objects.make
+        objects = [make(each) for each in rows]
+        if view.has_full_rows:
+            offer = run.context.rows_by_id(view.objects.row).prime_if_absent
             for each in objects:
                 offer(each.id, each)
     begin_level(run, objects, answers, view.steps, view.batch_steps, work)
@@ -58,6 +59,6 @@ def _begin_related(
             if part.is_non_null:
                 raise PlanBailout
             absent.append((row, answer))
-    if absent and part.fallback is not None and part.make_object is not None:
-        objects = [part.make_object(row) for row, _ in absent]
+    if absent and part.fallback is not None and part.fallback_objects is not None:
+        objects = [part.fallback_objects.make(row) for row, _ in absent]
         work.coroutines.append(execute_node(part.fallback, run, objects, [answer for _, answer in absent]))

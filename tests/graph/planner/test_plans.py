@@ -24,9 +24,9 @@ from graph.operations.document_cache import MIN_WEIGHT_CHARACTERS, DocumentCache
 from graph.operations.execution import Graph
 from graph.planner import cache
 from graph.planner.cache import MAX_PLANS_PER_OPERATION, MIN_RUNS_TO_PLAN, plan_cache_of
+from graph.planner.compiler import CompileTarget, compile_operation
 from graph.planner.errors import Unplannable
 from graph.planner.plan import OperationPlan
-from graph.planner.resolve.compiler import PlanCompiler
 from graph.schema import graphql_schema, schema
 from storage import tables
 from tests.make import DataFactory, token_of
@@ -308,7 +308,7 @@ class TestPlanCache:
         (operation,) = document.definitions
         assert isinstance(operation, OperationDefinitionNode)
         with pytest.raises(Unplannable):
-            PlanCompiler(graphql_schema, schema.schema_converter, {}, {}, sqlite.dialect(), FIXED).plan(operation)
+            compile_operation(operation, {}, {}, CompileTarget(graphql_schema, schema.schema_converter, sqlite.dialect(), FIXED))
 
     async def test_multi_field_mutations_are_not_planned(self, graph: Graph) -> None:
         text = 'mutation { __typename signIn(input: {login: "a", password: "b"}) { userErrors { code } } }'

@@ -5,11 +5,10 @@ from typing import TypeGuard
 
 from sqlalchemy.inspection import inspect
 
-from graph.planner.codegen.row_serializer import RowObjectFactory
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.row_by_number import RowByNumber
-from graph.planner.ir.row_view import RowView
+from graph.planner.ir.row_view import RowObjects, RowView
 from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import BatchNode, ResolverStep
 from graph.planner.sql.parent_join import project_subquery
@@ -47,7 +46,7 @@ def make_project_root(
         {by_path: project_subquery(names, by_path=by_path, is_materialized=is_materialized) for by_path in (False, True)},
         has_all_columns,
         len(names),
-        RowObjectFactory(tables.Project, origins),
+        RowObjects(tables.Project, origins),
     )
 
 
