@@ -32,7 +32,7 @@ from graph.operations.token_cache import find_viewer
 from graph.operations.transaction import close_session, session_for, undo_effects
 from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
 from graph.planner.cache import plan_cache_of
-from graph.planner.errors import PlanBailout
+from graph.planner.errors import PlanBailout, PlanResult
 from graph.planner.mutation_replay import replay
 from graph.planner.plan import OperationPlan
 from graph.rules.builds import runner_tokens
@@ -358,11 +358,12 @@ class Graph:
         middleware = [replay] if context.mutation_result is not None else None
         return await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, middleware=middleware)
 
-    async def _result_of_plan(self, data: dict[str, Any], prepared: PreparedOperation, context: Context) -> OperationResult:
+    async def _result_of_plan(self, found: PlanResult, prepared: PreparedOperation, context: Context) -> OperationResult:
         viewer = context.viewer_or_none
         viewer_id = viewer.id if viewer is not None else None
+        errors = [make_error_entry(each.error, list(each.position.path)) for each in found.errors]
         result = OperationResult(
-            data, [], viewer_id, context.files, rate_usage=context.rate_usage, is_formatted=prepared.output_format is not None
+            found.data, errors, viewer_id, context.files, rate_usage=context.rate_usage, is_formatted=prepared.output_format is not None
         )
         return result if is_surely_small(prepared, context) else await limit_answer(result, prepared, context)
 

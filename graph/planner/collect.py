@@ -15,7 +15,10 @@ from graphql import (
     FragmentSpreadNode,
     GraphQLField,
     GraphQLInterfaceType,
+    GraphQLList,
+    GraphQLNonNull,
     GraphQLObjectType,
+    GraphQLOutputType,
     GraphQLSchema,
     GraphQLUnionType,
     InlineFragmentNode,
@@ -25,10 +28,7 @@ from graphql import (
     get_named_type,
 )
 
-from graph.planner.errors import Unplannable
-
-ResponsePath = tuple[str, ...]
-"""The response keys from the root of the operation to a field, without list indexes."""
+from graph.planner.errors import ErrorPosition, ResponsePath, Unplannable
 
 
 class CollectedField(NamedTuple):
@@ -42,6 +42,8 @@ class CollectedField(NamedTuple):
     field: GraphQLField | None
     response_path: ResponsePath
     children: Mapping[str, Sequence["CollectedField"]] = MappingProxyType({})
+    error_position: ErrorPosition | None = None
+    """None below a list, where the path of a field has indexes."""
 
     @property
     def name(self) -> str:
@@ -69,6 +71,8 @@ class FieldCollector:
         self._directive_values = directive_values
         self.field_count = 0
         """The collected fields, from which the size of a plan is estimated."""
+        self._null_paths: dict[ResponsePath, ResponsePath | None] = {(): ()}
+        """For the path of an object, the position that becomes null with the object; None at and below a list."""
 
     def collect(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], response_path: ResponsePath) -> list[CollectedField]:
         """The fields selected of a type and all fields below them, in response order.
@@ -83,8 +87,22 @@ class FieldCollector:
                 raise Unplannable(name)
             path = (*response_path, key)
             self.field_count += 1
-            collected.append(CollectedField(key, nodes, field, path, {} if field is None else self._collect_children(field, nodes, path)))
+            position = self._error_position(field, response_path, path)
+            children = {} if field is None else self._collect_children(field, nodes, path)
+            collected.append(CollectedField(key, nodes, field, path, children, position))
         return collected
+
+    def _error_position(self, field: GraphQLField | None, parent_path: ResponsePath, path: ResponsePath) -> ErrorPosition | None:
+        null_path = self._null_paths.get(parent_path)
+        if field is None or null_path is None:
+            return None
+        kind: GraphQLOutputType = field.type
+        if isinstance(kind, GraphQLNonNull):
+            kind = kind.of_type
+        else:
+            null_path = path
+        self._null_paths[path] = None if isinstance(kind, GraphQLList) else null_path
+        return ErrorPosition(path, null_path)
 
     def _collect_children(self, field: GraphQLField, nodes: Sequence[FieldNode], path: ResponsePath) -> dict[str, list[CollectedField]]:
         kind = get_named_type(field.type)

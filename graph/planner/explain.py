@@ -130,7 +130,9 @@ async def analyze(
     explanation = Explanation(explained.nodes)
     start = perf_counter()
     try:
-        await plan.run(context, values)
+        result = await plan.run(context, values)
+        if result.errors:
+            explanation.stopped = str(result.errors[0].error)
     except (PlanBailout, OperationError, GraphQLError) as error:
         explanation.stopped = str(error) or "a null in a non-null position, or a row that does not exist"
     finally:
@@ -276,6 +278,8 @@ class _PlanWalk:
 
     def _project_statement(self, step: ProjectRoot) -> ExplainedStatement:
         prepared = prepare_project_statement(step, self._run)
+        if prepared is None:
+            raise PlanBailout
         return _statement(prepared.statement.statement, {**prepared.values, "user_id": "<viewer id>"})
 
     def _add_connection(self, node: ExplainedNode, step: ConnectionStep) -> None:
@@ -351,7 +355,7 @@ def _measure_steps(selection: Any, by_step: Mapping[int, ExplainedNode]) -> None
     if isinstance(selection, ProjectRoot):
         selection.other_batch_steps[:] = [_measured_node(each, by_step) for each in selection.other_batch_steps]
         return
-    selection.steps[:] = [_MeasuredStep(each.key, each.completer, each, by_step[id(each)]) for each in selection.steps]
+    selection.steps[:] = [_MeasuredStep(each.key, each.completer, each.position, each, by_step[id(each)]) for each in selection.steps]
     selection.batch_steps[:] = [_measured_node(each, by_step) for each in selection.batch_steps]
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from graphql import FragmentDefinitionNode
 
 from graph.context import Context
 from graph.planner.coerce.arguments import FieldArguments, VariableValues
+from graph.planner.errors import PlanResult, null_error_positions
 from graph.planner.ir.selection import Selection
 from graph.planner.run.levels import execute_selection
 from graph.planner.run.state import PlanRun
@@ -24,10 +24,11 @@ class OperationPlan:
     field_count: int
     statements: PlanStatements = field(default_factory=PlanStatements)
 
-    async def run(self, context: Context, variables: VariableValues) -> dict[str, Any]:
-        """The data. Raises any error, including those that graphql-core reports beside the data."""
-        (data,) = await execute_selection(self.root, self.start_run(context, variables), (None,))
-        return data
+    async def run(self, context: Context, variables: VariableValues) -> PlanResult:
+        """Raises any other error, including those that graphql-core reports beside the data."""
+        run = self.start_run(context, variables)
+        (data,) = await execute_selection(self.root, run, (None,))
+        return null_error_positions(data, run.errors) if run.errors else PlanResult(data, ())
 
     def start_run(self, context: Context, variables: VariableValues) -> PlanRun:
         """A run whose arguments are evaluated. Raises GraphQLError, and what input types raise."""

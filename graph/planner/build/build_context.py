@@ -11,8 +11,7 @@ from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.functions import GeneratedNode
 from graph.planner.codegen.object_serializer import formatted_timestamps_serializer, leaf_serializer
 from graph.planner.coerce.arguments import FieldArguments
-from graph.planner.collect import ResponsePath
-from graph.planner.errors import Unplannable
+from graph.planner.errors import ResponsePath, Unplannable
 from graph.planner.ir.steps import AttributeStep, LoaderStep, ResolverStep
 from graph.planner.resolve.fields import ResolvedField
 from storage.database.compiled_statements import SqlDialect

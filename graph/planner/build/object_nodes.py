@@ -90,19 +90,19 @@ class ObjectNodeBuilder:
 
     def build_step(self, kind: GraphQLObjectType, resolved: ResolvedField) -> ObjectFieldStep:
         """A field whose values a loader, an attribute or a resolver gives. Raises Unplannable."""
-        field, nodes, key = resolved.definition, resolved.nodes, resolved.key
+        field, nodes, key, position = resolved.definition, resolved.nodes, resolved.key, resolved.error_position
         completer = self._build_completer(field.type, resolved)
         field_source = field_source_of(field)
         if isinstance(field_source, LoaderSource):
-            return LoaderStep(key, completer, field_source)
+            return LoaderStep(key, completer, position, field_source)
         if isinstance(field_source, AttributeSource):
-            return AttributeStep(key, completer, field_source.key)
+            return AttributeStep(key, completer, position, field_source.key)
         definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
         if definition is None or definition.extensions:
             raise Unplannable(key)
         resolver = definition.base_resolver
         if resolver is None:
-            return AttributeStep(key, completer, definition.python_name)
+            return AttributeStep(key, completer, position, definition.python_name)
         root: str | None = ""
         if resolver.self_parameter:
             root = None
@@ -115,7 +115,7 @@ class ObjectNodeBuilder:
                 raise Unplannable(key)
             resolve = run_once(resolve, info)
         arguments = self._context.add_arguments(field, nodes[0])
-        return ResolverStep(key, completer, resolve, definition, nodes, kind, resolved.path, root, info, arguments)
+        return ResolverStep(key, completer, position, resolve, definition, nodes, kind, resolved.path, root, info, arguments)
 
     def _build_project_root(self, resolved: ResolvedField) -> ProjectRoot:
         """The one project that an operation looks up."""
@@ -127,7 +127,7 @@ class ObjectNodeBuilder:
         assert arguments is not None  # noqa: S101 - the path is one
         (argument,) = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF].arguments
         sql_dialect, is_only_field = self._context.sql_dialect, len(children) == 1
-        root = make_project_root(resolved.key, selection, arguments, argument.python_name, sql_dialect, is_only_field=is_only_field)
+        root = make_project_root(resolved, selection, arguments, argument.python_name, sql_dialect, is_only_field=is_only_field)
         self._context.nodes_to_generate.append(root.projects)
         return root
 

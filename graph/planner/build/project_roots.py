@@ -11,6 +11,7 @@ from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import RowObjects, RowView
 from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import BatchNode, ResolverStep
+from graph.planner.resolve.fields import ResolvedField
 from graph.planner.sql.parent_join import project_subquery
 from graph.rules.policy import POLICY_COLUMNS
 from storage import tables
@@ -19,7 +20,7 @@ from storage.database.statement_cache import result_processor
 
 
 def make_project_root(
-    key: str, selection: Selection, arguments: int, argument_name: str, sql_dialect: SqlDialect, *, is_only_field: bool
+    resolved: ResolvedField, selection: Selection, arguments: int, argument_name: str, sql_dialect: SqlDialect, *, is_only_field: bool
 ) -> ProjectRoot:
     """The node of a project, of which one field is selected (`is_only_field`) or several.
 
@@ -36,7 +37,8 @@ def make_project_root(
     is_materialized = isinstance(joined_step, ConnectionStep)
     origins = {name: ((index,), result_processor(columns[name].type, sql_dialect.dialect)) for index, name in enumerate(names)}
     return ProjectRoot(
-        key,
+        resolved.key,
+        resolved.error_position,
         selection,
         arguments,
         argument_name,

@@ -197,12 +197,14 @@ class RowNodeBuilder:
     def build_child_rows(self, resolved: ResolvedField) -> ConnectionStep | RowByNumber:
         """The statement of a level's child rows."""
         inner = unwrap_non_null(resolved.definition.type)[1]
-        key, kind, children = resolved.key, resolved.kind, resolved.children[inner.name]
+        key, position, kind, children = resolved.key, resolved.error_position, resolved.kind, resolved.children[inner.name]
         if isinstance(kind, RowByNumberKind):
             select_builder = SelectBuilder(kind.declared.table, self._sql_dialect)
             view = self._build_root_view(inner, children, select_builder)
             arguments = self._context.add_arguments(resolved.definition, resolved.nodes[0])
-            return RowByNumber(key, kind.declared, arguments, select_builder, view, select_builder.root.select_column("project_id"))
+            return RowByNumber(
+                key, position, kind.declared, arguments, select_builder, view, select_builder.root.select_column("project_id")
+            )
         assert isinstance(kind, PageKind)  # noqa: S101 - there are no others
         listing = kind.declared.listing
         select_builder = SelectBuilder(listing.table, self._sql_dialect)
@@ -210,7 +212,7 @@ class RowNodeBuilder:
         connection = self._build_connection(inner, children, select_builder)
         arguments = self._context.add_arguments(resolved.definition, resolved.nodes[0])
         parent_join = ParentJoin(listing.parent, self._sql_dialect)
-        return ConnectionStep(key, kind.declared, arguments, select_builder, parent_join, connection, subfield)
+        return ConnectionStep(key, position, kind.declared, arguments, select_builder, parent_join, connection, subfield)
 
     def _build_connection(
         self, kind: GraphQLObjectType, fields: Sequence[ResolvedField], select_builder: SelectBuilder

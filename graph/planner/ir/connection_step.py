@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from graph.fields.declarations import ToMany
+from graph.planner.errors import ErrorPosition
 from graph.planner.ir.row_view import ConstantPart, RowView
 from graph.planner.ir.steps import BatchNode
 from graph.planner.sql.page_select import PageNeeds
@@ -81,6 +82,7 @@ class ConnectionStep(BatchNode):
     """A page of rows for each object of a level, by one statement."""
 
     key: str
+    position: ErrorPosition | None
     declared: ToMany
     arguments: int | None
     """The index in `PlanRun.arguments`."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from graph.planner.errors import ErrorPosition
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import RowObjects
@@ -21,6 +22,7 @@ class ProjectRoot(BatchNode):
     """
 
     key: str
+    position: ErrorPosition | None
     selection: Selection
     arguments: int
     """The index in `PlanRun.arguments`."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from graph.fields.declarations import ByNumber
+from graph.planner.errors import ErrorPosition
 from graph.planner.ir.row_view import RowView
 from graph.planner.ir.steps import BatchNode
 from graph.planner.sql.select_builder import SelectBuilder
@@ -14,6 +15,7 @@ class RowByNumber(BatchNode):
     """One row for each object of a level, which are projects, by one statement with everything that is selected of them."""
 
     key: str
+    position: ErrorPosition | None
     declared: ByNumber
     arguments: int | None
     """The index in `PlanRun.arguments`."""

@@ -8,6 +8,7 @@ from graphql import FieldNode, GraphQLObjectType
 from strawberry.types.field import StrawberryField
 
 from graph.fields.resolvers import LoaderSource
+from graph.planner.errors import ErrorPosition
 
 FieldValues = list[Any]
 
@@ -32,6 +33,7 @@ class FieldStep:
 
     key: str
     completer: Completer
+    position: ErrorPosition | None
 
 
 class BatchNode:

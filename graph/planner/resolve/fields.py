@@ -13,7 +13,8 @@ from graph.context import StaticSettings
 from graph.fields.declarations import ConstantValue
 from graph.fields.metadata import metadata_of
 from graph.planner.codegen.object_serializer import PLAIN_TYPES
-from graph.planner.collect import CollectedField, ResponsePath
+from graph.planner.collect import CollectedField
+from graph.planner.errors import ErrorPosition, ResponsePath
 from graph.planner.ir.steps import FieldPath
 from graph.planner.resolve.classify import (
     ComputedKind,
@@ -45,6 +46,8 @@ class ResolvedField:
     kind: FieldKind
     path: FieldPath
     children: Mapping[str, Sequence["ResolvedField"]]
+    error_position: ErrorPosition | None
+    """None below a list, where the path of a field has indexes."""
 
     @property
     def name(self) -> str:
@@ -74,10 +77,10 @@ class FieldResolver:
         return [self._resolve_field(each, kind, path) for each, kind in zip(fields, kinds, strict=True)]
 
     def _resolve_field(self, collected: CollectedField, kind: FieldKind, path: FieldPath) -> ResolvedField:
-        key, nodes, field, response_path, children = collected
+        key, nodes, field, response_path, children, error_position = collected
         object_path = path if field is None else _object_path(field.type, path)
         resolved = {typename: self.resolve(typename, fields, object_path) for typename, fields in children.items()}
-        return ResolvedField(key, nodes, field, response_path, kind, path, resolved)
+        return ResolvedField(key, nodes, field, response_path, kind, path, resolved, error_position)
 
     def _kind_of(self, collected: CollectedField, path: FieldPath) -> FieldKind:
         """The kind of a field whose declaration and selection fit together; otherwise its resolver is called."""

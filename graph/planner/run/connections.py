@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graph.errors import OperationError
 from graph.fields.connections import ConnectionPage, KeysetListing, Window, make_page
 from graph.fields.declarations import bind_filter_to_viewer, cached_repr, make_window
 from graph.planner.codegen.row_serializer import split_by_lengths
@@ -19,14 +20,18 @@ from storage.database.compiled_statements import CompiledStatement
 
 @execute_node.register
 async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-    """Raises what the policy and the arguments raise."""
-    arguments = _bind_arguments(node, run)
-    await node.declared.require(run.context, arguments, objects)
-    window = make_window(arguments)
+    """Raises what the policy and the arguments raise below a list."""
     parents = [getattr(each, node.key_attribute) for each in objects]
     distinct = list(dict.fromkeys(parents))
-    statement = _find_statement(node, run, arguments, window, many=len(distinct) > 1)
-    values = _parameter_values(node, statement, window, distinct)
+    try:
+        arguments = _bind_arguments(node, run)
+        await node.declared.require(run.context, arguments, objects)
+        window = make_window(arguments)
+        statement = _find_statement(node, run, arguments, window, many=len(distinct) > 1)
+        values = _parameter_values(node, statement, window, distinct)
+    except OperationError as error:
+        run.report(node.position, error)
+        return
     rows = await run.context.session.fetch(statement.page.sql, statement.page.bind(values), statement.page.text_columns)
     level = await _read_level(node, run, statement, window, values, statement.sort(rows), len(distinct))
     by_parent = dict(zip(distinct, await _serialize_level(node, run, level), strict=True))
@@ -41,7 +46,11 @@ def join_page_to_project(node: ConnectionStep, run: PlanRun, subquery: ProjectSu
     statement = _find_statement(node, run, arguments, window, many=False, subquery=subquery)
 
     async def build_result(project: Any, rows: Sequence[Any]) -> Any:
-        await node.declared.require(run.context, arguments, (project,))
+        try:
+            await node.declared.require(run.context, arguments, (project,))
+        except OperationError as error:
+            run.report(node.position, error)
+            return None
         id_index = statement.id_index
         found = [row for row in rows if row[id_index] is not None]
         values = _parameter_values(node, statement, window, [project.id])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
+from graph.errors import OperationError
 from graph.operations.row_executor import is_awaitable, is_awaitable_type
 from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.errors import PlanBailout
@@ -23,7 +24,7 @@ from graph.planner.run.state import PendingWork, PlanRun, close_coroutines
 async def execute_node(node: BatchNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Evaluates a node for all objects of a level, and writes its keys into their answers.
 
-    Each kind of node registers its function. Raises PlanBailout, and what the policy and resolvers raise.
+    Each kind of node registers its function. Raises PlanBailout, and what the policy and resolvers raise below a list.
     """
     raise NotImplementedError(type(node).__name__)
 
@@ -41,14 +42,11 @@ def begin_selection(selection: Selection, run: PlanRun, objects: Sequence[Any], 
 
 async def execute_selection(selection: Selection, run: PlanRun, objects: Sequence[Any]) -> list[dict[str, Any]]:
     """The complete answers of objects."""
-    if len(selection.steps) + len(selection.batch_steps) != 1:
+    if selection.steps or len(selection.batch_steps) != 1:
         return await run_to_completion(lambda work: begin_selection(selection, run, objects, work))
     # Most operations select one field, beside which there is nothing to begin.
     answers = selection.serialize(objects)
-    for node in selection.batch_steps:
-        await execute_node(node, run, objects, answers)
-    for step in selection.steps:
-        await _await_and_complete(step, run, answers, begin_step(step, run, objects))
+    await execute_node(selection.batch_steps[0], run, objects, answers)
     return answers
 
 
@@ -67,7 +65,11 @@ def begin_level(
         if is_large and not isinstance(step, LoaderStep):
             work.coroutines.append(_begin_after_pause(step, run, objects, answers))
             continue
-        values = begin_step(step, run, objects)
+        try:
+            values = begin_step(step, run, objects)
+        except OperationError as error:
+            run.report(step.position, error)
+            continue
         must_wait = is_awaitable(values[0]) if len(values) == 1 else any(map(is_awaitable_type, set(map(type, values))))
         if must_wait:
             work.values.append(values)
@@ -94,7 +96,11 @@ async def _begin_after_pause(step: FieldStep, run: PlanRun, objects: Sequence[An
 
 
 async def _await_and_complete(step: FieldStep, run: PlanRun, answers: list[dict[str, Any]], values: FieldValues) -> None:
-    await await_values(values, run.context.scheduler)
+    try:
+        await await_values(values, run.context.scheduler)
+    except OperationError as error:
+        run.report(step.position, error)
+        return
     if len(values) > MAX_UNSLICED_OBJECTS:
         await run.context.scheduler.pause()
     await _complete_field(step, run, answers, values)
@@ -118,7 +124,12 @@ async def _execute_batch_step(node: BatchStep, run: PlanRun, objects: Sequence[A
         await run.context.scheduler.pause()
     batch_resolver = resolver_step.batch_resolver
     assert batch_resolver is not None  # noqa: S101 - otherwise the resolver is called for each object
-    await _complete_field(resolver_step, run, answers, list(await batch_resolver(make_info(resolver_step, run), objects)))
+    try:
+        values = list(await batch_resolver(make_info(resolver_step, run), objects))
+    except OperationError as error:
+        run.report(resolver_step.position, error)
+        return
+    await _complete_field(resolver_step, run, answers, values)
 
 
 # Of values

@@ -1,8 +1,10 @@
 """Runs `ProjectRoot`: finds the project, checks that the viewer may see it, and runs what is selected of it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from graph.errors import NotFound, OperationError
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.project_root import ProjectRoot
@@ -29,19 +31,25 @@ class PreparedProjectStatement(NamedTuple):
 
 @execute_node.register
 async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-    """Raises what the policy and the arguments raise, and PlanBailout where there is no such project."""
+    """Raises PlanBailout without a viewer."""
     context, selection = run.context, node.selection
-    key, project_statement, values = prepare_project_statement(node, run)
+    prepared = prepare_project_statement(node, run)
+    if prepared is None:
+        run.report(node.position, NotFound("Project"))
+        return
+    key, project_statement, values = prepared
     statement = project_statement.statement
     rows = await context.session.fetch(statement.sql, statement.bind(values), statement.text_columns)
     if not rows:
         prime_missing_project(context, key)
-        raise PlanBailout
+        run.report(node.position, NotFound("Project"))
+        return
     found = rows[0][project_statement.project_offset :]
     project = node.projects.make(found)
     prime_project(context, project, found[node.column_count : node.column_count + 3], key if node.has_all_columns else None)
     if not await can_see_project(context, project):
-        raise PlanBailout
+        run.report(node.position, NotFound("Project"))
+        return
     filled = selection.serialize((project,))
     if node.joined_step is not None:
         filled[0][node.joined_step.key] = await project_statement.build_result(project, rows)
@@ -51,27 +59,41 @@ async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequen
         answer[node.key] = filled[0]
 
 
-def prepare_project_statement(node: ProjectRoot, run: PlanRun) -> PreparedProjectStatement:
-    """Raises what the arguments raise, and PlanBailout for a viewer or a project that does not exist."""
+def prepare_project_statement(node: ProjectRoot, run: PlanRun) -> PreparedProjectStatement | None:
+    """None for a path that no project has. Raises PlanBailout without a viewer."""
     viewer = run.context.viewer_or_none
-    key = parse_project_key(run.arguments[node.arguments][node.argument_name])
-    if viewer is None or key is None:
+    if viewer is None:
         raise PlanBailout
+    key = parse_project_key(run.arguments[node.arguments][node.argument_name])
+    if key is None:
+        return None
     subquery = node.subqueries[not isinstance(key, int)]
     statement = _joined_statement(node, run, subquery)
     return PreparedProjectStatement(key, statement, {"user_id": viewer.id, **key_parameters(key), **statement.values})
 
 
 def _joined_statement(node: ProjectRoot, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:
-    """The statement of the project, and of the field that is joined to it."""
+    """The statement of the project, and of the field that is joined to it if its arguments are valid."""
     joined_step = node.joined_step
-    if isinstance(joined_step, RowByNumber):
-        return join_row_to_project(joined_step, run, subquery)
-    if isinstance(joined_step, ConnectionStep):
-        return join_page_to_project(joined_step, run, subquery)
+    build_result: Callable[[Any, Sequence[Any]], Awaitable[Any]] = _return_no_result
+    if joined_step is not None:
+        try:
+            if isinstance(joined_step, RowByNumber):
+                return join_row_to_project(joined_step, run, subquery)
+            return join_page_to_project(joined_step, run, subquery)
+        except OperationError:
+            # The field reports its arguments if the viewer may see the project.
+            build_result = partial(_execute_alone, joined_step, run)
     statement = run.statements.find(node.node_id, (subquery.by_path,), lambda: compile_project(subquery, node.sql_dialect))
-    return ProjectStatement(statement, {}, 0, _return_no_result)
+    return ProjectStatement(statement, {}, 0, build_result)
 
 
 async def _return_no_result(project: Any, rows: Sequence[Any]) -> None:
     return None
+
+
+async def _execute_alone(node: RowByNumber | ConnectionStep, run: PlanRun, project: Any, rows: Sequence[Any]) -> Any:
+    """The value of a field that is not joined; null where it reports an error."""
+    answer: dict[str, Any] = {node.key: None}
+    await execute_node(node, run, (project,), [answer])
+    return answer[node.key]

@@ -1,10 +1,12 @@
 """What one run of a plan has beside the plan: its context and arguments, and the work that it has begun."""
 
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from graph.context import Context
+from graph.errors import OperationError
+from graph.planner.errors import ErrorPosition, FieldError
 from graph.planner.ir.steps import FieldValues
 from graph.planner.sql.statements import PlanStatements
 
@@ -18,6 +20,13 @@ class PlanRun:
     fragments: Mapping[str, Any]
     arguments: Sequence[dict[str, Any]]
     statements: PlanStatements
+    errors: list[FieldError] = field(default_factory=list)
+
+    def report(self, position: ErrorPosition | None, error: OperationError) -> None:
+        """Adds an error of a field, whose value stays null. Raises it again below a list, where graphql-core reports it."""
+        if position is None:
+            raise error
+        self.errors.append(FieldError(position, error))
 
 
 @dataclass(slots=True)
