@@ -71,7 +71,6 @@ class IndexedBy:
     properties: Mapping[str, tuple[str, ...]]
     policy_columns: tuple[str, ...]
     offset_columns: Mapping[str, str]
-    serialize: Callable[[Any, int], str]
     incomplete_if: Mapping[str, Callable[[Any], Any]]
 
 

@@ -9,7 +9,7 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.functions import GeneratedNode
-from graph.planner.codegen.object_serializer import formatted_timestamps_serializer, leaf_serializer
+from graph.planner.codegen.leaf_serializers import formatted_timestamps_serializer, leaf_serializer
 from graph.planner.coerce.arguments import FieldArguments
 from graph.planner.errors import ResponsePath, Unplannable
 from graph.planner.ir.steps import AttributeStep, LoaderStep, ResolverStep

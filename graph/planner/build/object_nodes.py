@@ -14,7 +14,7 @@ from graph.fields.resolvers import AttributeSource, LoaderSource, field_source_o
 from graph.planner.build.build_context import BuildContext, ObjectFieldStep
 from graph.planner.build.project_roots import make_project_root
 from graph.planner.build.row_nodes import RowNodeBuilder, add_step
-from graph.planner.codegen.object_serializer import PLAIN_TYPES, is_plain
+from graph.planner.codegen.leaf_serializers import PLAIN_TYPES, is_plain
 from graph.planner.errors import Unplannable
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.project_root import ProjectRoot

@@ -8,10 +8,16 @@ from sqlalchemy import Boolean, Date
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
-from graph.fields.declarations import IndexedBy, NamesOf, ToOne, global_id
+from graph.fields.declarations import IndexedBy, NamesOf, ToOne
 from graph.fields.resolvers import declaration_of
 from graph.planner.build.build_context import BuildContext, ObjectFieldStep, StepBuilder
-from graph.planner.codegen.object_serializer import is_plain, timestamps_serializer
+from graph.planner.codegen.leaf_serializers import (
+    global_id_serializer,
+    is_plain,
+    serialize_string_with_offset,
+    serialize_with_offset,
+    timestamps_serializer,
+)
 from graph.planner.ir.connection_step import (
     ConnectionPart,
     ConnectionSelection,
@@ -78,7 +84,7 @@ class RowNodeBuilder:
                     columns.append((resolved, attribute))
                     part = Deferred()
                 case GlobalIdKind() if "id" in source.attributes:
-                    part = ColumnValue(source.select_column("id"), lambda value: global_id(kind.name, value), True, False)
+                    part = ColumnValue(source.select_column("id"), global_id_serializer(kind.name), True, False)
                 case DerivedKind(derive, attributes):
                     assert set(attributes) <= set(source.attributes)  # noqa: S101 - they are columns of its row
                     origins = [source.select_attribute(each) for each in attributes]
@@ -157,9 +163,10 @@ class RowNodeBuilder:
             index = source.select_timestamp(attribute) if output_only else source.select_column(attribute)
             is_string = output_only or self._sql_dialect.is_sqlite
             serialize_batch = self._context.timestamps_serializer(timestamps_serializer(is_string), resolved.response_path)
-            utc_offset = source.select_utc_offset(attribute, is_string=is_string)
-            if utc_offset is not None:
-                utc_offset = utc_offset[0], self._context.timestamp_serializer(utc_offset[1], resolved.response_path)
+            utc_offset = None
+            if (offset_index := source.select_utc_offset(attribute)) is not None:
+                serialize_one = serialize_string_with_offset if is_string else serialize_with_offset
+                utc_offset = offset_index, self._context.timestamp_serializer(serialize_one, resolved.response_path)
             return ColumnValue(index, None, is_non_null, is_nullable, serialize_batch, utc_offset)
         serialize = self._context.serializer(leaf, True, resolved.response_path)
         process = source.processor(attribute)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph.planner.codegen.object_serializer import require_non_null
+from graph.planner.codegen.leaf_serializers import require_non_null
 from graph.planner.ir.row_view import (
     ColumnValue,
     ConstantPart,

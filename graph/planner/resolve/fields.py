@@ -12,7 +12,7 @@ from graphql import FieldNode, GraphQLField, GraphQLList, GraphQLNonNull, GraphQ
 from graph.context import StaticSettings
 from graph.fields.declarations import ConstantValue
 from graph.fields.metadata import metadata_of
-from graph.planner.codegen.object_serializer import PLAIN_TYPES
+from graph.planner.codegen.leaf_serializers import PLAIN_TYPES
 from graph.planner.collect import CollectedField
 from graph.planner.errors import ErrorPosition, ResponsePath
 from graph.planner.ir.steps import FieldPath

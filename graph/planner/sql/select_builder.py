@@ -6,7 +6,6 @@ An expression that several fields need is selected once.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, not_, select
@@ -137,8 +136,8 @@ class SelectSource:
         """The index of a timestamp in its cheapest form (`SqlDialect.utc_timestamp_string`)."""
         return self._select(self._alias.timestamp_string(key))
 
-    def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
-        """The index of a timestamp's UTC offset, and the serializer of both; None: it is in UTC."""
+    def select_utc_offset(self, key: str) -> int | None:
+        """The index of a timestamp's UTC offset, in minutes; None: it is in UTC."""
         return None
 
     def select_names(self, statement: Any) -> int:
@@ -243,14 +242,9 @@ class IndexSource(SelectSource):
         self._exact_columns.add(key)
         return super().select_timestamp(key)
 
-    def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
+    def select_utc_offset(self, key: str) -> int | None:
         offset_column = self._index.offset_columns.get(key)
-        if offset_column is None:
-            return None
-        serialize = self._index.serialize
-        return self.select_column(offset_column), (
-            lambda string, minutes: serialize(datetime.fromisoformat(string), minutes)
-        ) if is_string else serialize
+        return None if offset_column is None else self.select_column(offset_column)
 
     def select_attribute(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
         columns, make = self._index.attributes[attribute]
