@@ -4,6 +4,8 @@ import functools
 import gc
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -49,12 +51,27 @@ PLAN_AFTER_VARIABLE = "FORGEFRONT_TEST_OFTEN"
 
 def pytest_configure() -> None:
     from graph.operations.execution import Graph
-    from graph.planner import cache
+    from graph.planner import cache as plan_cache
 
     settings: Any = Graph.__init__
     if os.environ.get(PLANNER_VARIABLE) == "off":
         settings.__kwdefaults__["planner"] = False
-    cache.MIN_RUNS_TO_PLAN = int(os.environ.get(PLAN_AFTER_VARIABLE, cache.MIN_RUNS_TO_PLAN))
+    plan_cache.MIN_RUNS_TO_PLAN = int(os.environ.get(PLAN_AFTER_VARIABLE, plan_cache.MIN_RUNS_TO_PLAN))
+    share_prepared_operations()
+
+
+def share_prepared_operations() -> None:
+    """Parses and validates the operations of v3 and of runners once a run: that is most of what creating an application takes."""
+    import ci_v1
+    from graph.operations import execution
+
+    prepare_once = cache(execution.prepare)
+
+    def prepare(source: str, name: str) -> execution.PreparedOperation:
+        return replace(prepare_once(source, name), cache={})
+
+    for module in (execution, ci_v1):
+        vars(module)["prepare"] = prepare
 
     @functools.wraps(cache.log_compile_error)
     def raise_compile_error(*_: Any) -> None:
