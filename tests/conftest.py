@@ -1,4 +1,4 @@
-"""The fixtures of the suite live in modules of their own; this names them."""
+"""Loads the fixtures of the suite, which are defined in modules of their own."""
 
 import functools
 import gc

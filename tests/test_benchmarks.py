@@ -1,4 +1,4 @@
-"""The race is fair only while both sides answer the same."""
+"""The benchmarks compare sides that give the same answers."""
 
 import copy
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The fuzzing itself: what it makes up follows from a seed, and what it finds is told with the command that repeats it."""
+"""The fuzzer: its input follows from a seed, and a finding has the command that reproduces it."""
 
 import random
 import subprocess

@@ -1,4 +1,4 @@
-"""Merges and pushes at the same moment: no commit is ever lost, whoever comes second (R7, R8), at the size of a suite.
+"""Concurrent merges and pushes lose no commit (R7, R8), at the size of a suite.
 
 The same against a served process that is killed stands in tests/reliability.
 """

@@ -1,4 +1,4 @@
-"""Callers at the same moment, through the whole service (docs/promises.md R4, R5, R19, R21, R22), at the size of a suite.
+"""Concurrent callers through the whole service (docs/promises.md R4, R5, R19, R21, R22), at the size of a suite.
 
 Equal creates by one caller stand with their noun in tests/rest_v3: labels, milestones, groups, members, e-mails, keys, users.
 The same at full size, against a served process that is killed, stands in tests/reliability.

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --minutes 10`: fuzzes the service, shares the minutes among its parts, and ends with 1 where something was found.
+"""`python -m tests.fuzz --minutes 10` fuzzes the service; divides the time among its parts; exits with 1 if it found something.
 
 The seed is printed at the start and with each finding, beside the command that repeats it: a part that is run with the seed of a finding
 begins with what found it.

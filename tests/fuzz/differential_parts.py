@@ -1,4 +1,4 @@
-"""Plans against plain execution: made-up queries as five kinds of viewers, and what mutations give in two equal worlds."""
+"""Plans compared with plain execution: generated queries of five kinds of viewers, and mutations on two equal databases."""
 
 import gc
 from pathlib import Path

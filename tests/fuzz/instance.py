@@ -1,4 +1,4 @@
-"""A server under attack: `forgefront serve` in a process of its own, over a database full of things, and callers of four kinds."""
+"""The server under test: `forgefront serve` in its own process, over a filled database, and callers of four kinds."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Hostile packs: what `git push` would never send, made from a seed."""
+"""Hostile packs, which `git push` would never send, generated from a seed."""
 
 import hashlib
 import random

@@ -1,4 +1,4 @@
-"""A disk that fills up under a served process: writes are refused, reads go on, nothing stays half-written (R11)."""
+"""A disk that fills up under a running server: writes are refused, reads go on, nothing is half-written (R11)."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""SIGKILL under load: nothing that was acknowledged is lost, nothing is done twice or by half (R1, R2, R3, R4, R12)."""
+"""SIGKILL under load: no acknowledged write is lost, doubled or half-written (R1, R2, R3, R4, R12)."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Hundreds of clients that never finish their requests (R15): others are answered as ever, and each is closed with 408."""
+"""Hundreds of clients that never finish their requests (R15): others are answered as usual, and each gets 408."""
 
 import asyncio
 import time

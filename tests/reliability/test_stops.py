@@ -1,4 +1,4 @@
-"""SIGTERM under load: what has begun is answered, and the process ends in time (R20)."""
+"""SIGTERM under load: running requests are answered, and the process ends in time (R20)."""
 
 import asyncio
 import time

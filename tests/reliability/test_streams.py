@@ -1,4 +1,4 @@
-"""Thousands of open streams (R16): memory of each, time until all are told, slow readers, a clean close, no leak of file descriptors."""
+"""Thousands of open streams (R16): memory of each, time until all receive an event, slow readers, no leak of file descriptors."""
 
 import asyncio
 import os

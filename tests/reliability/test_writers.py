@@ -1,4 +1,4 @@
-"""Many writers at a served process: nobody is refused without need, nothing is lost (R4, R10)."""
+"""Many concurrent writers: none is refused without need, and no write is lost (R4, R10)."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A full disk is told from other failures, whoever reports it."""
+"""A full disk is distinguished from other failures, whichever layer reports it."""
 
 import errno
 import os

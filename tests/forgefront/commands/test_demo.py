@@ -1,4 +1,4 @@
-"""The demo: what a folder holds when it was filled, which folders are refused, and who becomes a user."""
+"""The demo: contents of the filled folder, rejected folders, and the users it creates."""
 
 import asyncio
 import json

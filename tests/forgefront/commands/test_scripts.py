@@ -1,4 +1,4 @@
-"""The scripts: tried over stand-ins for the tools that they call, so that nothing is installed or run twice."""
+"""The scripts, run with stubs of the tools that they call, so that nothing is installed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`forgefront serve` as a process: what it prints, how it is stopped, and what a second start keeps."""
+"""`forgefront serve` as a process: its output, how it stops, and what a second start preserves."""
 
 import json
 import os

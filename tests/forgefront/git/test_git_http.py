@@ -1,4 +1,4 @@
-"""The real git program against the real server on a loopback port: clone, fetch, push, and what is refused and why."""
+"""The real git program against a real server: clone, fetch, push, and refusals with their reasons."""
 
 import asyncio
 import contextlib

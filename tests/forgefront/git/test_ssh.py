@@ -1,4 +1,4 @@
-"""The real git and ssh programs against the SSH door on a loopback port; what no ssh program would send is sent with asyncssh."""
+"""The real git and ssh programs against the SSH server; asyncssh sends what no ssh program would send."""
 
 import asyncio
 import os

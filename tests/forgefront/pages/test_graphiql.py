@@ -1,4 +1,4 @@
-"""GraphiQL at /-/graphiql: its files, its examples, and what the graph lets it ask for."""
+"""GraphiQL at /-/graphiql: its files, its examples, and its introspection query."""
 
 import hashlib
 import html

@@ -1,4 +1,4 @@
-"""The pages without a browser: which addresses they have, what their files may say, and that what they ask may be asked."""
+"""The pages without a browser: their URLs, the contents of their files, and that their operations are valid."""
 
 import re
 

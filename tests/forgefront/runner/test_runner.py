@@ -1,4 +1,4 @@
-"""`forgefront runner` against a running service: builds of a pushed repository, and what its parts do by themselves."""
+"""`forgefront runner` against a running service: builds of a pushed repository; and its parts alone."""
 
 import asyncio
 import io

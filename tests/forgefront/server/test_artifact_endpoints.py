@@ -1,4 +1,4 @@
-"""Artifacts over the wire: PUT /-/artifacts/TICKET, and GET /api/v3/projects/:id/builds/:build_id/artifacts."""
+"""Artifacts over HTTP: PUT /-/artifacts/TICKET, and GET /api/v3/projects/:id/builds/:build_id/artifacts."""
 
 import asyncio
 import contextlib

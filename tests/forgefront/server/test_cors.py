@@ -1,4 +1,4 @@
-"""Pages of other origins call the service: headers of every answer, preflights, WebSockets, and a real browser that does it."""
+"""Cross-origin requests: headers of every answer, preflights, WebSockets, and a real browser."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Every line has the same form, its request's id and no secret."""
+"""Every log line has the same form, the id of its request, and no secret."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""The request id, the access line and the metrics of requests, around small apps."""
+"""The request id, the access log and the metrics of requests, around small apps."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Subscriptions over a real server: Server-Sent Events and WebSockets, and what a stop does to them."""
+"""Subscriptions over a real server: Server-Sent Events and WebSockets, also at a stop."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A forge to be looked at: the whole service on a port, with people, projects, builds and merge requests told through the graph."""
+"""The whole service on a port, with people, projects, builds and merge requests created through the graph."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

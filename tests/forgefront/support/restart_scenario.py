@@ -1,4 +1,4 @@
-"""Clients of subscriptions, and a server that is stopped and killed under them while builds go on changing.
+"""Clients of subscriptions, and a server that is stopped and killed while builds change.
 
 Each client resumes by its own means. What it was told is compared with what happened: each change once, in order.
 """

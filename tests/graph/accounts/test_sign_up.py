@@ -1,4 +1,4 @@
-"""Opening an account for oneself."""
+"""Sign-up: a visitor creates an account."""
 
 import asyncio
 from collections import Counter

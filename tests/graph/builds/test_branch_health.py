@@ -1,4 +1,4 @@
-"""The health of branches: what the newest commit that tells comes to, since when, and who may have broken it."""
+"""The health of branches: the state of the newest checked commit, since when, and which commits may have broken it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta

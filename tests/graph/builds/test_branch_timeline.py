@@ -1,4 +1,4 @@
-"""The timeline of branches: what their heads came to as time went on."""
+"""The timeline of branches: the states of their heads over time."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What can be done to builds, and what systems outside say of theirs."""
+"""Mutations of builds, and builds that external systems report."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Which build a runner is given, what it is told of it, and what becomes of builds whose runner is lost."""
+"""Claims of builds: which build a runner gets, with which data, and builds of lost runners."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Builds through the graph: lists, fields, attempts and rights."""
+"""Builds through the graph: lists, fields, attempts and permissions."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

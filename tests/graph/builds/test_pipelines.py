@@ -1,4 +1,4 @@
-"""Pipelines: a push of `.gitlab-ci.yml` makes builds, stage after stage, on both databases (docs/wire-facts.md 5.1, 5.6 and 13.1)."""
+"""Pipelines: a push of `.gitlab-ci.yml` creates builds, stage by stage (docs/wire-facts.md 5.1, 5.6 and 13.1)."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What the checks of a commit come to: the definitions of docs/decisions.md 43 over the newest checks, and through the graph."""
+"""The rollup of a commit's checks, as docs/decisions.md 43 defines it, and through the graph."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The history of branches through the graph: what `git log` says, a page after the other."""
+"""The history of branches through the graph, page by page, equal to `git log`."""
 
 from datetime import UTC, datetime
 from typing import Any

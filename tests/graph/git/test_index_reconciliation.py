@@ -1,4 +1,4 @@
-"""An index that differs from its repository is found and made equal: at start, when noticed, and after a kill."""
+"""An index that differs from its repository is repaired: at start, when it is detected, and after a kill."""
 
 import pytest
 from sqlalchemy import delete, update

@@ -1,4 +1,4 @@
-"""The index of commits and branch heads: what a push brings gets there, in chunks, once, whatever the commits say."""
+"""The index of commits and branch heads: a push is indexed in chunks, once, whatever the commits contain."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Deliveries to hooks: at least once, by the schedule, and nobody waits for anybody."""
+"""Deliveries to hooks: at least once, on schedule, and independent of each other."""
 
 import asyncio
 import base64

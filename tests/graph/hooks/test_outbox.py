@@ -1,4 +1,4 @@
-"""What hooks are told by which mutation: exactly its events, in its transaction, and nothing of what was refused."""
+"""The events of each mutation: exactly its own, in its transaction, and none of a refused one."""
 
 import asyncio
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The GraphQL door: what it makes of HTTP, and what it answers. The graph behind most tests is one that says what it is told to."""
+"""The GraphQL endpoint: how it reads HTTP requests, and what it answers. Most tests use a stub of the graph."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What merge requests and pushes close: the pattern, the lists of both sides, and closing as whom."""
+"""Issues closed by merge requests and pushes: the pattern, the lists of both sides, and the closing user."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Following the health of branches: told when it changes or the head moves, once, and as it is in the end."""
+"""Subscriptions to the health of branches: one event for each change of health or head, and the final state."""
 
 import asyncio
 from dataclasses import replace

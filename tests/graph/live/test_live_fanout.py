@@ -1,4 +1,4 @@
-"""One answer for many who follow: given to all for whom it would be the same, and to nobody else."""
+"""Fan-out: one answer is shared by all subscribers for whom it would be equal, and by no others."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Following merge requests: each change that a list would show is told, by whatever way it came, and nothing else is."""
+"""Subscriptions to merge requests: an event for each change that a list would show, however it is made."""
 
 from typing import Any
 

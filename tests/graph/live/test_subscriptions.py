@@ -1,4 +1,4 @@
-"""Subscriptions: what is told, to whom, in which order, and what ends a stream."""
+"""Subscriptions: which events are sent to whom, in which order, and what ends a stream."""
 
 import asyncio
 from collections.abc import AsyncIterator

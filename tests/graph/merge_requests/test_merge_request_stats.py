@@ -1,4 +1,4 @@
-"""Merge requests counted by what became of them when, how long they took, and how many were red when they were merged."""
+"""Statistics of merge requests: counts by outcome and time, lead times, and failed checks when merged."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Accepting merge requests: what it does and forbids, and that no interruption leaves half of it."""
+"""Acceptance of merge requests: effects, refusals, and that an interruption never leaves a half merge."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What merge requests propose: compared, marked when a branch moves, looked at again, and found merged."""
+"""Refresh of merge requests: compared again when a branch moves, and detected as merged."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""No mutation and no query of the graph breaks, or changes anything, whatever its arguments are.
+"""No mutation or query fails with an internal error or changes data, whatever its arguments.
 
 Everything is generated from the schema: each field of each input, and each argument of each field, gets values of the right type that
 nobody means well with, and some of wrong types.

@@ -1,4 +1,4 @@
-"""What an operation from outside may ask for: each limit at its edge, and hostile documents by the clock."""
+"""Limits of external operations: each at its boundary, and hostile documents with a time limit."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""No operation holds the event loop (R26): each hostile request runs beside a probe that measures the turns of the loop."""
+"""No operation blocks the event loop (R26): each hostile request runs beside a probe that measures the loop."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""No path through the schema shows a viewer what the viewer may not read: see tests/support/planted_data.py.
+"""No path through the schema shows a viewer what the viewer cannot read: see tests/support/planted_data.py.
 
 Every path of fields from every entity is asked of all entities of its kind at once, as each viewer. In the suite paths have one relation,
 and a share of the longer ones is drawn; FORGEFRONT_PLANTED=3 asks all paths of up to three, FORGEFRONT_PLANTED_DRAWN=2000 draws so many.

@@ -1,4 +1,4 @@
-"""The schema as a contract: written down, described throughout, and changed knowingly."""
+"""The schema as a contract: recorded in a file, described throughout, and compared with the last release."""
 
 import subprocess
 from collections.abc import Iterator

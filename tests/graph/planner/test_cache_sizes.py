@@ -1,4 +1,4 @@
-"""What caches say they hold is what they take in memory, within a factor of two."""
+"""The sizes that caches report are within a factor of two of the memory that they use."""
 
 import gc
 import tracemalloc

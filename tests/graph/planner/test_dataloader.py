@@ -1,4 +1,4 @@
-"""Loaders: one statement for what is asked together, each key once, and nobody suffers from who else has asked."""
+"""Data loaders: one statement per batch, each key once, and failures that do not affect others."""
 
 import asyncio
 from collections.abc import Awaitable

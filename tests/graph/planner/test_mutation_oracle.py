@@ -1,4 +1,4 @@
-"""What mutations give is planned, and the same as without a plan: each is done in two equal worlds, one time with, one time without."""
+"""Payloads of mutations are equal with and without a plan: each mutation runs on two equal databases."""
 
 import asyncio
 import os

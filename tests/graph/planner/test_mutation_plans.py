@@ -1,4 +1,4 @@
-"""A mutation runs once, whoever answers: a plan, graphql-core, or one after the other. Both give the same answer."""
+"""A mutation runs once, whether a plan, graphql-core, or both in turn answer; the answers are equal."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plans answer made-up queries as graphql-core does: the same bytes, errors and paths.
+"""Plans answer generated queries as graphql-core does: the same bytes, errors and paths.
 
 FORGEFRONT_GENERATED=4000 has so many queries made up for each of five viewers on each database, from the seed FORGEFRONT_SEED on; the
 suite makes up a few.

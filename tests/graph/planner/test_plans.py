@@ -1,4 +1,4 @@
-"""What is planned, and what is kept of it. That plans answer as graphql-core does is proved in test_oracle.py."""
+"""What is planned, and what is cached of it. That plans answer as graphql-core does is tested in test_oracle.py."""
 
 import gc
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Filling rows gives what graphql-core's own executor gives, errors and their places included."""
+"""The row executor returns what graphql-core's executor returns, errors and their locations included."""
 
 import asyncio
 import gc

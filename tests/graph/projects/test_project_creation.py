@@ -1,4 +1,4 @@
-"""How projects begin: empty or from a repository on the server's disk, whole or not at all."""
+"""Creation of projects: empty or from a repository on the server's disk, completely or not at all."""
 
 import asyncio
 import dataclasses

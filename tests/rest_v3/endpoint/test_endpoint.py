@@ -1,4 +1,4 @@
-"""A row becomes an endpoint: credentials, the order of checks, what goes to the graph and what comes back."""
+"""The endpoint of a row: credentials, the order of checks, the operation and its answer."""
 
 from typing import Any
 

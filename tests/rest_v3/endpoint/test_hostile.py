@@ -1,4 +1,4 @@
-"""No row of v3 breaks, or changes anything, whatever is sent to it.
+"""No route of v3 fails with 5xx or changes data, whatever is sent to it.
 
 Every row of the route table is called with each of its parameters spoiled in turn, in every form in which a parameter may be sent, by an
 administrator and by somebody who is none. The rows come from the table, so that new ones are covered by themselves.

@@ -1,4 +1,4 @@
-"""Operations: read, prepared with the fragments they use, and turned into plans."""
+"""Operations: parsed, prepared with the fragments they use, and compiled into plans."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""How v3 spells a parameter."""
+"""Parsing of v3 parameters."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document under the linters of the field, with their recommended rules, and under the validator of the standard."""
+"""The OpenAPI document, checked by common linters with their recommended rules and by the standard's validator."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`restPath`: each node of the graph names the same thing in v3, and what v3 answers there is that thing."""
+"""`restPath`: v3 answers the same object there."""
 
 from graphql import GraphQLInterfaceType, is_non_null_type
 

@@ -1,4 +1,4 @@
-"""The route table is the interface document: the same calls, parameters and statuses, and every operation has a caller."""
+"""The route table equals the interface document: the same calls, parameters and statuses; every operation has a row."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The section Builds of the interface document, but for the artifacts themselves."""
+"""The section Builds of the interface document, except artifacts."""
 
 import shutil
 from typing import Any

@@ -1,4 +1,4 @@
-"""The section Events of the interface document: what hooks carry, and which calls they hear of."""
+"""The section Events of the interface document: payloads of hooks, and the calls that cause them."""
 
 import dataclasses
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Writers wait for each other, and not for ever."""
+"""Writers wait for each other, up to a time limit."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Pushes of packs that are small to send and large, slow or endless to read: refused with a reason, or taken within bounds."""
+"""Pushes of hostile packs, small to send and large, slow or endless to read: rejected with a reason, or accepted within bounds."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""New commits are read whole, in chunks, whatever they say; and what cannot be read is said."""
+"""New commits are read completely, in chunks, whatever they contain; unreadable ones are reported."""
 
 import contextlib
 import os

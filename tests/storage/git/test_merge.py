@@ -1,4 +1,4 @@
-"""Merges in a bare repository: what git would merge, what it would not, and what lies between two commits."""
+"""Merges in a bare repository: the same result as git's, the same conflicts, and the commits between two."""
 
 import threading
 import time

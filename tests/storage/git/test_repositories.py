@@ -1,4 +1,4 @@
-"""The folder of all repositories: placing, removing, reading in threads, and what a kill leaves."""
+"""The folder of all repositories: creation, removal, reads in threads, and leftovers of a kill."""
 
 import asyncio
 import threading
