@@ -57,6 +57,12 @@ def pytest_configure() -> None:
     if os.environ.get(PLANNER_VARIABLE) == "off":
         settings.__kwdefaults__["planner"] = False
     plan_cache.MIN_RUNS_TO_PLAN = int(os.environ.get(PLAN_AFTER_VARIABLE, plan_cache.MIN_RUNS_TO_PLAN))
+
+    @functools.wraps(plan_cache.log_compile_error)
+    def raise_compile_error(*_: Any) -> None:
+        raise
+
+    plan_cache.log_compile_error = raise_compile_error
     share_prepared_operations()
 
 
@@ -72,12 +78,6 @@ def share_prepared_operations() -> None:
 
     for module in (execution, ci_v1):
         vars(module)["prepare"] = prepare
-
-    @functools.wraps(cache.log_compile_error)
-    def raise_compile_error(*_: Any) -> None:
-        raise
-
-    cache.log_compile_error = raise_compile_error
 
 
 @pytest.hookimpl(trylast=True)
