@@ -139,7 +139,7 @@ class TestFallback:
             requested.append(arguments)
             raise KeyError("what only we should see")
 
-        monkeypatch.setattr("graph.types.notes.publish", fails)
+        monkeypatch.setattr("graph.rules.notes.notes.publish", fails)
         outcome = await twins.run_both(NOTE, body="x")
 
         assert (outcome.data, [(error.code, error.path) for error in outcome.errors]) == (None, [("INTERNAL", ["created"])])
