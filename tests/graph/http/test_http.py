@@ -402,7 +402,7 @@ class TestResponses:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://forge.example") as client:
             response = await client.post("/", json={"query": "{a}"})
         assert response.json()["errors"][0]["extensions"]["requestId"] == "r-1"
-        assert state == {"request_id": "r-1", "route": "/graphql", "user_id": 7}
+        assert state == {"request_id": "r-1", "user_id": 7}
 
     async def test_a_cancelled_request_is_not_answered(self, fake: StubGraph) -> None:
         async def never(*_: Any, **__: Any) -> OperationResult:
