@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 
 import strawberry
-from graphql import GraphQLResolveInfo
 
 from graph.context import Context, StaticSettings
 from graph.fields.connections import KeysetListing, Order, OrderDirection, Window, filter_pages
 from graph.rules import lookup
 from graph.rules.policy import Action, require, require_all
 
-ResolveInfo = GraphQLResolveInfo[Any]
 C = TypeVar("C", bound=type)
 
 

@@ -172,16 +172,6 @@ class TestState:
 
         assert [health.state for health in found.values()] == [RollupState.FAILED, RollupState.SUCCESS, RollupState.NONE]
 
-    async def test_of_branches_by_their_names(self, make: DataFactory, project: tables.Project, context: Context) -> None:
-        line = await make.linear_commits(project, 2)
-        await create_builds(make, project, line, "ok bad")
-        for name, oid in zip(("old", "new"), line, strict=True):
-            await make.save(tables.Branch(project_id=project.id, name=name, oid=oid))
-
-        found = await branch_health.load_branch_health(context, [(project.id, name) for name in ("old", "new", "gone")])
-
-        assert {name: health.state for (_, name), health in found.items()} == {"old": RollupState.SUCCESS, "new": RollupState.FAILED}
-
 
 class TestLongHistories:
     async def test_are_walked_to_a_bound(
