@@ -3,7 +3,6 @@
 `createArtifactUpload` returns the URL. The body is streamed to the object store; the build has the artifact when it is complete.
 """
 
-import errno
 import re
 from collections.abc import AsyncIterator
 
@@ -13,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 from graph.artifact_access import ArtifactAccess
 from graph.errors import ForgeError, TooLarge
 from rest_v3.errors import STATUS_BY_CODE, standard_message
+from storage.disk_full import is_disk_full
 
 PATH_PATTERN = re.compile(r"/-/artifacts/([A-Za-z0-9_=-]{1,8192})")
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _UploadDisconnected(Exception):
@@ -52,7 +51,7 @@ class ArtifactUploadEndpoint:
         except ForgeError as error:
             return _error_response(error)
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if not is_disk_full(error):
                 raise
             return JSONResponse({"message": standard_message(507)}, 507)
         return JSONResponse({"filename": stored.filename, "size": stored.size}, 201)

@@ -21,7 +21,6 @@ Responses have an ETag of their bytes, and `If-None-Match` returns 304 when noth
 """
 
 import asyncio
-import base64
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -30,6 +29,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from forgefront.basic_credentials import read_basic_password
 from forgefront.endpoints.csv_tables import CsvTables
 from forgefront.endpoints.named_query_index import PAGE_CSP, describe_query, render_index
 from forgefront.endpoints.query_variables import parse_variables
@@ -82,7 +82,7 @@ class NamedQueriesEndpoint:
         found = PATH_PATTERN.fullmatch(scope["path"])
         state = scope.setdefault("state", {})
         headers = headers_of(scope)
-        credential = credential_of(headers) or _read_password(headers)
+        credential = credential_of(headers) or read_basic_password(headers.get("authorization", ""))
         try:
             if found is None:
                 state["route"] = INDEX_ROUTE
@@ -185,17 +185,6 @@ class NamedQueriesEndpoint:
         if document is None:
             raise GraphqlRequestError(404, "404 Not Found")
         raise GraphqlRequestError(404, f"404 Not Found - {name} is a {document.kind}: send it to /graphql")
-
-
-def _read_password(headers: Mapping[str, str]) -> str | None:
-    """The password of Basic credentials."""
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2] or None
-    except ValueError:
-        return None
 
 
 def _may_challenge_for_password(headers: Mapping[str, str]) -> bool:

@@ -4,9 +4,6 @@ The graph authorizes, the transport runs git, and this module does the HTTP. Err
 """
 
 import asyncio
-import base64
-import binascii
-import errno
 import re
 import zlib
 from collections.abc import AsyncIterator
@@ -18,9 +15,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from forgefront.basic_credentials import read_basic_password
 from graph.errors import Code, Forbidden, OperationError
 from graph.git_access import GitAccess, RepositoryGrant
 from graph.operations.disconnects import wait_disconnected
+from storage.disk_full import is_disk_full
 from storage.git.protocol.process_supervision import BLOCK_BYTES
 from storage.git.protocol.push import ClientStream, InvalidPush, PushDecision, RefCommand
 from storage.git.protocol.transport import GitService, Transport, TransportBusy, TransportTimeout
@@ -258,14 +257,7 @@ def _read_credential(headers: Headers) -> str | None:
     """The private token of a request, if any (docs/decisions.md 3); the user name beside it is ignored."""
     if token := headers.get("private-token"):
         return token
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        password = base64.b64decode(value.strip(), validate=True).decode("utf-8", "replace").partition(":")[2]
-    except (binascii.Error, ValueError):
-        return None
-    return password or None
+    return read_basic_password(headers.get("authorization", ""))
 
 
 def _git_protocol_header(scope: Scope) -> str:
@@ -295,7 +287,7 @@ def refusal_of(error: Exception) -> GitHttpRefusal | None:
         case GitCommandError():
             log.error("git failed", error=str(error))
             return GitHttpRefusal(500, "The repository cannot be read; the server log contains the details.")
-        case OSError() if error.errno == errno.ENOSPC:
+        case OSError() if is_disk_full(error):
             return GitHttpRefusal(507, "The disk of the service is full; nothing was changed.")
     return None
 

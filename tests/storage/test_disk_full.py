@@ -34,6 +34,7 @@ class TestIsDiskFull:
     def test_files(self) -> None:
         assert is_disk_full(OSError(errno.ENOSPC, "x"))
         assert is_disk_full(OSError(errno.EDQUOT, "x"))
+        assert is_disk_full(OSError(errno.EFBIG, "x"))
         assert not is_disk_full(PermissionError(errno.EACCES, "x"))
 
     def test_git_objects(self) -> None:
