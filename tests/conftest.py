@@ -64,6 +64,15 @@ def pytest_configure() -> None:
 
     plan_cache.log_compile_error = raise_compile_error
     share_prepared_operations()
+    make_password_hashing_fast()
+
+
+def make_password_hashing_fast() -> None:
+    """Applications that tests create hash passwords in microseconds; test_secrets.py tests the real cost."""
+    from storage import secrets
+    from tests.make import FAST_PASSWORD_HASHER
+
+    vars(secrets)["PasswordHasher"] = lambda: FAST_PASSWORD_HASHER
 
 
 def share_prepared_operations() -> None:
