@@ -393,7 +393,7 @@ async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services
         UploadStore(tmp_path / "uploads"),
         FolderStore(tmp_path / "artifacts"),
         external_url=EXTERNAL_URL,
-        # What tests write into the tables rings no bell.
+        # Rows that tests write directly cause no notification.
         runner_queue=RunnerQueue(cache_seconds=0.0, poll_seconds=0.05),
     )
     close = getattr(repositories, "close", None)

@@ -22,7 +22,7 @@ SCALE = 0.04
 
 
 def shrink_data_set(patch: pytest.MonkeyPatch) -> None:
-    """What hangs on each project: enough for every question."""
+    """The rows of each project: enough for every query."""
     patch.setattr(seed, "ISSUES", 30)
     patch.setattr(project_history, "COMMITS", 40)
     patch.setattr(build_rows, "BUILDS", 210)
@@ -31,7 +31,7 @@ def shrink_data_set(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, seed.Dataset]:
-    """A folder with a small database in it, and what is asked of that."""
+    """A folder with a small database, and the queries of it."""
     folder = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         shrink_data_set(patch)
@@ -145,7 +145,7 @@ class TestReports:
         return next(side.title for side in sides.SIDES if side.name == name)
 
     def _case(self, speed: float) -> dict[str, Any]:
-        """A server that does nothing else while it is asked."""
+        """A server without other load."""
         return {"per_second": speed, "spread": 0.1, "cpu_ms": 1000 / speed, "database_cpu_ms": 1.0, "p50_ms": 20.0, "p99_ms": 50.0}
 
     def test_goals_are_ratios_on_the_same_database(self, found: dict[str, Any]) -> None:

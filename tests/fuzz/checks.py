@@ -71,7 +71,7 @@ def closed_shape(context: Any, response: Any, case: Any) -> None:
     text = response.text
     assert response.status_code < 500, f"{response.status_code}: {text[:300]}"
     leaked = [word for word in WORDS if word in text]
-    assert not leaked, f"the answer tells of {leaked}"
+    assert not leaked, f"the answer reveals {leaked}"
     if "graphql" not in response.request.url:
         return
     body = json.loads(text)

@@ -51,7 +51,7 @@ class FuzzServer:
         return httpx.AsyncClient(base_url=self.server.url, timeout=HANG_SECONDS)
 
     def read_faults(self) -> list[str]:
-        """What the log tells of since this was last asked: tracebacks, and lines of level error or worse."""
+        """New tracebacks in the log, and new lines of level error or worse, since the last call."""
         text = self.server.log.read_text(errors="replace")
         fresh, self._log_position = text[self._log_position :], len(text)
         found = []

@@ -22,7 +22,7 @@ async def send_slowly(body: bytes, seconds: float) -> AsyncIterator[bytes]:
 
 
 async def write_slowly(server: ServerProcess, project: tables.Project, user: tables.User, title: str) -> int:
-    """Opens an issue with a body that arrives while the server is told to stop."""
+    """Opens an issue with a body that arrives while the server is stopping."""
     body = orjson.dumps({"title": title})
     headers = {"PRIVATE-TOKEN": token_of(user), "Content-Type": "application/json", "Content-Length": str(len(body))}
     async with server.client() as client:

@@ -246,7 +246,7 @@ def test_both_databases(tmp_path: Path, source: Path, new_database: Callable[[],
     filled = DemoData(tmp_path / "data", source)
     assert filled.summary["project_id"] == 1
     assert CommandRunner(tmp_path / "data").json("check")["problems"] == []
-    # The folder alone does not tell: the database has users already.
+    # The folder alone does not show it: the database has users already.
     again = CommandRunner(tmp_path / "other")("demo", "--repository", source, code=1)
     assert "the database already has users" in again.stderr
     assert not (tmp_path / "other").exists()

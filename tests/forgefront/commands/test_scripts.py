@@ -304,7 +304,7 @@ while :; do sleep 0.05; done
         assert self.git(release.folder, "tag") == ""
         assert self.git(release.folder, "status", "--porcelain") == ""
 
-    def test_help_tells_what_it_does(self, release: Checkout) -> None:
+    def test_help_describes_the_script(self, release: Checkout) -> None:
         result = release.run("scripts/release", "--help")
         assert result.returncode == 0
         assert "scripts/release VERSION" in result.stdout

@@ -244,7 +244,7 @@ def is_running(command: str) -> list[str]:
 
 
 class FakeService:
-    """Stands for the service, and keeps what it is told."""
+    """A stub of the service, which records its requests."""
 
     def __init__(self, *, is_gone: bool = False) -> None:
         self.text = ""

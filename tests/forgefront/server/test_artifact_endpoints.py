@@ -257,7 +257,7 @@ class TestDownload:
 
 @pytest.fixture
 async def port(graph: Graph) -> AsyncIterator[int]:
-    """Both doors behind the server's own protocol, which gives up on a connection that stands still for a second."""
+    """Both endpoints behind the server's protocol, which closes a connection that is idle for a second."""
     uploads = ArtifactUploadEndpoint(ArtifactAccess(graph.services))
     rest = rest_v3.create_app(graph, external_url="http://forge", operations=route_operations())
 

@@ -103,7 +103,7 @@ class TestAnyOrigin:
             assert (await client.options("/graphql")).headers["allow"] == "GET, POST, OPTIONS"
 
     async def test_errors_carry_the_headers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without them a page is told of a failure of the network, whatever was answered."""
+        """Without them the browser reports a network error to the page, whatever the answer was."""
         query = {"query": "{ viewer { username } }"}
         async with start_app(tmp_path, rate_limit=100) as client:
             app: App = client.app  # type: ignore[attr-defined]

@@ -129,7 +129,7 @@ class TestRedaction:
 
 
 class FlushCountingStream(io.StringIO):
-    """Tells what was written between two flushes."""
+    """Records what was written between two flushes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ async def project(make: DataFactory) -> tables.Project:
 
 @pytest.fixture
 async def context(services: Services) -> AsyncIterator[Context]:
-    """As a chore has it: of nobody."""
+    """The context of a job, which has no viewer."""
     async with services.database.read_session() as session:
         yield Context(services, session, None, "test")
 
@@ -81,7 +81,7 @@ class TestState:
             ("ok - stop bad bad", "failed", 0, 3, 4, [3, 2, 1]),
             ("ok bad wait - run", "failed", 0, 1, 2, [1]),
             ("bad ok stop -", "success", 1, None, 2, []),
-            # A revert restores green; what it reverted is told no more.
+            # A revert restores green; the reverted commit is no longer listed.
             ("ok bad ok", "success", 2, None, 3, []),
             ("ok bad ok bad", "failed", 2, 3, 4, [3]),
             # No green one ever.

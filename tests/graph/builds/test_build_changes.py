@@ -36,7 +36,7 @@ NOW = "2016-01-02T12:00:00.000000Z"
 
 
 def at(seconds: float) -> str:
-    """An instant so long after noon, as the graph spells it."""
+    """A timestamp this long after noon, as the graph serializes it."""
     return (NOON + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -142,7 +142,7 @@ class TestPush:
             (event,) = list(await session.scalars(select(tables.Change)))
         assert (event.old_state, event.new_state, event.build_id) == (None, PENDING, (await pushes.builds())["compile"].id)
 
-    async def test_wakes_up_waiting_runners(self, pushes: PushScenario) -> None:
+    async def test_notifies_waiting_runners(self, pushes: PushScenario) -> None:
         rings = pushes.services.runner_queue.notification_count
         await pushes(STAGES)
         assert pushes.services.runner_queue.notification_count == rings + 1

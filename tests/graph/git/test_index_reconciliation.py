@@ -34,7 +34,7 @@ async def run_job(make: DataFactory, *statements: object) -> None:
 
 
 def change_branch(make: DataFactory, project: tables.Project) -> None:
-    """Behind the service's back: one branch moved, one made, one gone."""
+    """Changes the repository directly: one branch moved, one created, one deleted."""
     path = make.services.repositories.path_of(project.id)
     commit_to_branch(path, "master", {"new": b"new\n"})
     git(path, "branch", "made", "master")
@@ -118,13 +118,13 @@ class TestGracePeriod:
         assert await index_differs(make, project) == []
 
     async def test_another_difference_gets_its_own(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-        noticed, now = make.services.index_drift, [100.0]
+        drift, now = make.services.index_drift, [100.0]
         monkeypatch.setattr("graph.jobs.index_drift.time.monotonic", lambda: now[0])
-        assert not noticed.has_persisted(1, "one")
-        now[0] += noticed.grace_seconds
-        assert not noticed.has_persisted(1, "two")
-        now[0] += noticed.grace_seconds
-        assert noticed.has_persisted(1, "two")
+        assert not drift.has_persisted(1, "one")
+        now[0] += drift.grace_seconds
+        assert not drift.has_persisted(1, "two")
+        now[0] += drift.grace_seconds
+        assert drift.has_persisted(1, "two")
 
     @pytest.mark.usefixtures("no_grace_period")
     async def test_pushes_being_recorded_are_skipped(self, make: DataFactory, project: tables.Project) -> None:

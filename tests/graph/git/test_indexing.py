@@ -40,7 +40,7 @@ async def project(make: DataFactory) -> tables.Project:
 
 @pytest.fixture
 def push(make: DataFactory) -> Push:
-    """Records refs that have moved, as the git doors do."""
+    """Records refs that have moved, as the git endpoints do."""
 
     async def push(project: tables.Project, *updates: RefCommand) -> None:
         granted = RepositoryGrant(project.id, path_of(make, project), project.creator_id)

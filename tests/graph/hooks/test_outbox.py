@@ -33,7 +33,7 @@ def text_of(name: str) -> str:
 
 
 class OutboxScenario:
-    """`await do(mutation, viewer, **input)` does what must succeed; `await heard()` gives what hooks were told since the last call."""
+    """`await do(mutation, viewer, **input)` does what must succeed; `await heard()` returns the events of hooks since the last call."""
 
     def __init__(self, ask: Ask, make: DataFactory) -> None:
         self.ask = ask

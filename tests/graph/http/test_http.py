@@ -24,7 +24,7 @@ PLAIN = "application/json"
 
 @dataclass
 class StubGraph:
-    """Keeps what it was asked, and gives `outcome`."""
+    """Records its requests, and returns `outcome`."""
 
     result: OperationResult | Exception = field(default_factory=lambda: OperationResult({"__typename": "Query"}))
     calls: list[tuple[Any, ...]] = field(default_factory=list)

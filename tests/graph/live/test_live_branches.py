@@ -56,7 +56,7 @@ class BranchScenario:
         assert (await self.ask.data(CREATE_STATUS, self.master, i=sent))["createCommitStatus"]["userErrors"] == []
 
     async def push(self, branch: str, new: str | None, old: str | None) -> None:
-        """The service hears that the branch has moved."""
+        """Reports to the service that the branch has moved."""
         granted = RepositoryGrant(self.project.id, self.services.repositories.path_of(self.project.id), self.master.id)
         await GitAccess(self.services).record_push(granted, [RefCommand(f"refs/heads/{branch}", old, new)], "test")
 

@@ -43,7 +43,7 @@ def merges(make: DataFactory, project: tables.Project, master: tables.User) -> M
 
 
 class StreamWatcher:
-    """What a stream told since it was last asked, as (from, to)."""
+    """New events of a stream since the last call, as (from, to)."""
 
     def __init__(self, stream: SubscriptionStream, merges: MergeRequestFactory) -> None:
         self._stream = stream
@@ -145,7 +145,7 @@ class TestEvents:
                 await push("master", head, await merges.commit("master", {"more.txt": "more"}))
             # One for both that are marked, one for each as it is looked at, one for the branch.
             assert sum("INSERT INTO changes" in text for text in sent) == 4
-            # They were looked at anew, and are as they were: nobody knew for a moment.
+            # They were compared again with the same result: no event in between.
             assert await watched() == 4 * NO_CHANGE
 
 

@@ -433,7 +433,7 @@ class TestLimits:
             pass
 
     async def test_a_stream_is_interrupted_while_the_database_is_away(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The event is not told as an error, after which clients would not go on: the stream ends so that they resume before it."""
+        """The event is not sent as an error, after which clients would stop: the stream ends, so that they resume before it."""
         build = await forge.build()
         async with forge.subscribed() as stream:
             before = stream.position

@@ -19,7 +19,7 @@ EMPTY = {"count": 0, "mean": None, "p50": None, "p90": None, "p95": None, "max":
 
 
 def at(text: str) -> datetime:
-    """An instant of May 2016, as `03T12:00`; the third was a Tuesday."""
+    """A timestamp in May 2016, as `03T12:00`; the third was a Tuesday."""
     return datetime.fromisoformat(f"2016-05-{text}+00:00")
 
 

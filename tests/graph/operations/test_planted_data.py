@@ -61,7 +61,7 @@ ARGUMENT_LITERALS = {
     "Query.projects": "(filter: {archived: null})",
     "Group.projects": "(filter: {archived: null})",
 }
-"""The arguments of fields that need some, or show more with them. What needs the number of one thing is asked for each below."""
+"""The arguments of fields that need some, or show more with them. Fields that need the number of an object are requested for each below."""
 FIELDS_BY_ARGUMENT = {
     "Project.artifact": ("buildId", tables.Build), "Project.build": ("databaseId", tables.Build),
     "Project.snippet": ("databaseId", tables.Snippet), "Issue.note": ("databaseId", tables.Note),

@@ -33,7 +33,7 @@ from tests.support.week_fixture import NOW
 QUERIES = int(os.environ.get("FORGEFRONT_GENERATED_PAYLOADS", "0"))
 """Of each mutation, on each database."""
 EXCLUDED_MUTATIONS = {"signIn", "signUp", "importMergeRequests", "registerRunner", "unregisterRunner", "claimBuild"}
-"""Asked by nobody who is signed in, or by runners; or what they need is not in this world."""
+"""Mutations for anonymous callers or runners, or whose objects are not in this data."""
 EXCLUDED_FIELDS = frozenset(
     {
         *("cursor", "startCursor", "endCursor", "privateToken", "token", "value", "url", "secret", "stream", "runnersToken", "markdown"),

@@ -130,7 +130,7 @@ class TestComputedFields:
 
 
 class TestProjectRoot:
-    """It comes with the one row of it that is asked for, by one statement; on PostgreSQL with a page too."""
+    """One statement reads it with the one row that is requested; on PostgreSQL with a page too."""
 
     ISSUES = """query ($path: String!, $iid: Int) { project(path: $path) { issues(first: 2, offset: $iid) {
         totalCount pageInfo { hasNextPage endCursor } nodes { title author { username } viewerCan { update } project { name } } } } }"""

@@ -89,7 +89,7 @@ async def test_both_executors_return_the_same(run_both: Any, brief: bool) -> Non
 )
 async def test_places_errors_the_same(run_both: Any, scalar: str, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(value: Any) -> Any:
-        raise ValueError("cannot be spelled")
+        raise ValueError("cannot be serialized")
 
     monkeypatch.setattr(graphql_schema.type_map[scalar], "coerce_output_value", refuse)
     filled, general = await run_both("query ($path: String!) { project(path: $path) { issues { nodes { iid " + field + " } } } }")

@@ -321,7 +321,7 @@ class TestTransactionEnd:
 
 
 def make_endless_copy(services: Services) -> Callable[..., Path]:
-    """An import that ends only when its progress tells it to, and then removes what it made, as the real one."""
+    """An import that ends only when its progress callback raises, and then removes its files, like the real one."""
 
     def stage(source: Path, branch: str, progress: Callable[[str, int, int], None]) -> Path:
         folder = services.repositories.root / ".incoming-test"

@@ -72,7 +72,7 @@ class TestAnswers:
             if name in ABSENT:
                 assert path == ""
             elif name == "Hook":
-                # Asked for, it sends a test.
+                # A GET of it sends a test delivery.
                 assert app_of_profile("document").find_route("GET", path).operation == "TestHook"
             elif name == "GroupMember":
                 # A member alone is only changed and removed.

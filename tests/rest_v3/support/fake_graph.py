@@ -22,7 +22,7 @@ from strawberry.types import Info
 from graph.operations.output_format import OutputFormat
 
 DateTime = NewType("DateTime", str)
-"""The graph's spelling of a time."""
+"""A timestamp, serialized like the graph's."""
 
 
 @dataclass(frozen=True)

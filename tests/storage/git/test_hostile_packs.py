@@ -209,7 +209,7 @@ class TestSlots:
 
     @pytest.mark.parametrize("size", [1, 7, 100_000])
     async def test_over_a_stream_the_end_of_the_pack_waits(self, path: Path, size: int) -> None:
-        """A client keeps its side open until it has the report; the checksum tells that the pack has come whole."""
+        """A client keeps its side open until it has the report; the checksum shows that the pack is complete."""
         transport, received = limited_transport(max_indexing=1), OutputBuffer()
         pack = hostile_packs.deep_chain(10)
         requested = push_body(pack)[0]

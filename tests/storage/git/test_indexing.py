@@ -100,7 +100,7 @@ class TestNewCommits:
 
 
 def children() -> set[str]:
-    """The processes that this one started, also those that ended and were not asked after."""
+    """The child processes of this one, including ended ones that were not waited for."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -206,7 +206,7 @@ class TestPush:
         body = fetch_request((master, other, "refs/heads/master"))
         assert await Transport().receive_pack(path, push_chunks(body, EMPTY_PACK), received, forward) == []
         assert b"ng refs/heads/master" in received.text
-        # Without a side band the reason is on the error stream; with one the client is told (tests/forgefront/git/test_git_http.py).
+        # Without a side band the reason is on the error stream; with one the client gets it (tests/forgefront/git/test_git_http.py).
         body = fetch_request((master, later, "refs/heads/master"))
         assert await Transport().receive_pack(path, push_chunks(body, EMPTY_PACK), OutputBuffer(), forward) == [
             RefCommand("refs/heads/master", master, later)
