@@ -16,6 +16,10 @@ class Unplannable(Exception):
     """
 
 
+class WrongArguments(Unplannable):
+    """An argument has a constant that is not of its type, which graphql-core reports."""
+
+
 class PlanBailout(Exception):
     """A run met what only graphql-core reports, such as a null in a non-null position."""
 

@@ -21,7 +21,7 @@ from graph.fields.resolvers import declaration_of
 from graph.operations.documents import PreparedOperation
 from graph.operations.row_executor import is_awaitable
 from graph.planner.cache import plan_cache_of
-from graph.planner.errors import PlanBailout, Unplannable
+from graph.planner.errors import PlanBailout, Unplannable, WrongArguments
 from graph.planner.ir.completers import AbstractCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.connection_step import ConnectionStep, EdgesSelection
 from graph.planner.ir.project_root import ProjectRoot
@@ -158,6 +158,8 @@ def _compile(
         raise ExplainError("the variables do not fit the operation: give each required one, in its type")
     try:
         return plans.compile(plans.directive_values(values), dialect, settings), values
+    except WrongArguments as error:
+        return f"graphql-core reports what is wrong with the arguments: {error}"
     except Unplannable as error:
         return f"graphql-core executes what plans do not know: {error}"
 

@@ -11,7 +11,7 @@ from graph.operations.output_format import OutputFormat
 from graph.planner.codegen.functions import GeneratedNode
 from graph.planner.codegen.leaf_serializers import formatted_timestamps_serializer, leaf_serializer
 from graph.planner.coerce.arguments import FieldArguments
-from graph.planner.errors import ResponsePath, Unplannable
+from graph.planner.errors import ResponsePath, WrongArguments
 from graph.planner.ir.steps import AttributeStep, LoaderStep, ResolverStep
 from graph.planner.resolve.fields import ResolvedField
 from storage.database.compiled_statements import SqlDialect
@@ -52,7 +52,7 @@ class BuildContext:
     def add_arguments(self, field: GraphQLField, node: FieldNode) -> int | None:
         """The index of a field's arguments in `PlanRun.arguments`; None for a field without arguments.
 
-        Raises Unplannable where graphql-core reports what is wrong with an argument.
+        Raises WrongArguments.
         """
         if not field.args:
             return None
@@ -61,7 +61,7 @@ class BuildContext:
         try:
             self.arguments.append(FieldArguments(field, definition, node, config, scalars, use_cache=not self.is_mutation))
         except GraphQLError as error:
-            raise Unplannable(error.message) from error
+            raise WrongArguments(error.message) from error
         return len(self.arguments) - 1
 
     def format_at(self, response_path: ResponsePath) -> OutputFormat | None:
