@@ -24,10 +24,10 @@ from graph.operations.documents import (
     is_anonymous_document,
     prepare,
 )
+from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
-from graph.operations.row_executor import execute_document
 from graph.operations.token_cache import find_viewer
 from graph.operations.transaction import close_session, session_for, undo_effects
 from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments

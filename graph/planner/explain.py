@@ -19,7 +19,7 @@ from graph.fields.declarations import ByNumber, ProjectLookup, ToMany, ToOne
 from graph.fields.metadata import metadata_of
 from graph.fields.resolvers import declaration_of
 from graph.operations.documents import PreparedOperation
-from graph.operations.row_executor import is_awaitable
+from graph.operations.executor import is_awaitable
 from graph.planner.cache import plan_cache_of
 from graph.planner.errors import PlanBailout, Unplannable, WrongArguments
 from graph.planner.ir.completers import AbstractCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter

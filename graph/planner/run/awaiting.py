@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from graph.operations.row_executor import is_awaitable
+from graph.operations.executor import is_awaitable
 from graph.operations.time_slices import SliceScheduler, run_in_slices
 from graph.planner.ir.steps import FieldValues
 from graph.planner.run.state import PendingWork, close_coroutines

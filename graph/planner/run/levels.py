@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import Any
 
 from graph.errors import OperationError
-from graph.operations.row_executor import is_awaitable, is_awaitable_type
+from graph.operations.executor import is_awaitable, is_awaitable_type
 from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
