@@ -86,7 +86,7 @@ class ExplainedNode:
 class Explanation:
     """`unplanned` says why graphql-core executes the whole operation; `nodes` is empty then.
 
-    `stopped` says why a run bailed out.
+    `stopped` says why a run bailed out, or its first error.
     """
 
     nodes: list[ExplainedNode] = field(default_factory=list)
