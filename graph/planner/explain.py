@@ -14,7 +14,7 @@ from graphql import GraphQLError
 from sqlalchemy import Dialect
 
 from graph.context import Context, Services, StaticSettings
-from graph.errors import OperationError
+from graph.errors import NotFound, OperationError
 from graph.fields.declarations import ByNumber, ProjectLookup, ToMany, ToOne
 from graph.fields.metadata import metadata_of
 from graph.fields.resolvers import declaration_of
@@ -134,7 +134,7 @@ async def analyze(
         if result.errors:
             explanation.stopped = str(result.errors[0].error)
     except (PlanBailout, OperationError, GraphQLError) as error:
-        explanation.stopped = str(error) or "a null in a non-null position, or a row that does not exist"
+        explanation.stopped = str(error) or "a null in a non-null position"
     finally:
         explanation.milliseconds = _milliseconds_since(start)
         recorder.stop()
@@ -175,10 +175,10 @@ def _explain_plan(plan: OperationPlan, run: PlanRun) -> "_PlanWalk":
     walk = _PlanWalk(run)
     try:
         walk.nodes += walk.selection_nodes(plan.root, is_list=False)
+    except (PlanBailout, NotFound) as error:
+        raise ExplainError("a project, a number or an id is missing or malformed, so there is no statement to explain") from error
     except OperationError as error:
         raise ExplainError(str(error)) from error
-    except PlanBailout as error:
-        raise ExplainError("a project, a number or an id is missing or malformed, so graphql-core executes the operation") from error
     return walk
 
 
