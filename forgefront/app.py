@@ -112,6 +112,7 @@ class App(Backend):
                 AppRoute(PAGE_PATTERN, pages),
             )
         )
+        self._routes_by_path = self._router.by_path
         self.graph.services.broadcaster.on_count_change = metrics.set_streams
         with_middleware = RequestMiddleware(self._dispatch, metrics, is_unavailable)
         self._cors = CorsMiddleware(with_middleware, config.cors_origins, config.base_url, self._router.is_api_path)
@@ -177,19 +178,20 @@ class App(Backend):
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self._router.find(scope["path"])
-        if route is None or (scope["type"] == "websocket" and not route.takes_websockets):
+        path = scope["path"]
+        # Most requests are for a single path, /graphql.
+        route = self._routes_by_path.get(path) or self._router.find(path)
+        if route is None or (not route.takes_websockets and scope["type"] == "websocket"):
             await send_not_found(scope, receive, send)
             return
-        state = scope["state"]
         if route.is_secret:
-            state["secret_path"] = True
-        if route.is_api and scope.get("method") == "OPTIONS" and self._cors.is_preflight(scope):
-            state["route"] = PREFLIGHT
+            scope["state"]["secret_path"] = True
+        if scope.get("method") == "OPTIONS" and route.is_api and self._cors.is_preflight(scope):
+            scope["state"]["route"] = PREFLIGHT
             await self._cors.answer_preflight(scope, receive, send)
             return
-        if route.name is not None:
-            state["route"] = route.name
+        if route.name:
+            scope["state"]["route"] = route.name
         if route.mount_path:
             scope["root_path"] = scope.get("root_path", "") + route.mount_path
         await route.endpoint(scope, receive, send)

@@ -39,21 +39,21 @@ class AppRouter:
     """Finds the route of a path. One path has precedence over "/*", and that over a pattern; equals have the order of the table."""
 
     def __init__(self, routes: Iterable[AppRoute]) -> None:
-        self._by_path: dict[str, AppRoute] = {}
+        self.by_path: dict[str, AppRoute] = {}
         self._by_prefix: list[tuple[str, AppRoute]] = []
         self._by_pattern: list[tuple[re.Pattern[str], AppRoute]] = []
         for route in routes:
             if isinstance(route.path, re.Pattern):
                 self._by_pattern.append((route.path, route))
             elif route.mount_path:
-                self._by_path[route.mount_path] = route
+                self.by_path[route.mount_path] = route
                 self._by_prefix.append((f"{route.mount_path}/", route))
             else:
-                self._by_path[route.path] = route
+                self.by_path[route.path] = route
 
     def find(self, path: str) -> AppRoute | None:
         """The route of a path; None if there is none."""
-        route = self._by_path.get(path)
+        route = self.by_path.get(path)
         if route is not None:
             return route
         for prefix, route in self._by_prefix:
