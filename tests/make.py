@@ -4,6 +4,7 @@ import base64
 import shutil
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -27,6 +28,7 @@ from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, Me
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from storage.tables.base import Row
 from storage.tables.builds.commit_statuses import FINISHED
+from tests.support.databases import share_compiled_statements
 from tests.support.git_history import make_history
 
 R = TypeVar("R", bound=Row)
@@ -382,23 +384,42 @@ def _pairs(members: Any) -> list[tuple[tables.User, int]]:
     return list(members or [])
 
 
+@contextmanager
+def create_services(database: Database, folder: Path, **settings: Any) -> Iterator[Services]:
+    """The services of one process, with their files in `folder`; closes the repositories afterwards."""
+    repositories = Repositories(folder / "repositories")
+    try:
+        yield Services(
+            database,
+            repositories,
+            Passwords(FAST_PASSWORD_HASHER),
+            TokenCipher(load_key(folder, None)),
+            UploadStore(folder / "uploads"),
+            FolderStore(folder / "artifacts"),
+            external_url=EXTERNAL_URL,
+            **settings,
+        )
+    finally:
+        repositories.close()
+
+
+@asynccontextmanager
+async def open_services(url: str, folder: Path, **settings: Any) -> AsyncIterator[Services]:
+    """The services over the migrated database at `url`, which is closed afterwards."""
+    database = Database(url)
+    share_compiled_statements(database)
+    try:
+        with create_services(database, folder, **settings) as services:
+            yield services
+    finally:
+        await database.close()
+
+
 @pytest.fixture
 async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services]:
-    repositories = Repositories(tmp_path / "repositories")
-    yield Services(
-        database,
-        repositories,
-        Passwords(FAST_PASSWORD_HASHER),
-        TokenCipher(load_key(tmp_path, None)),
-        UploadStore(tmp_path / "uploads"),
-        FolderStore(tmp_path / "artifacts"),
-        external_url=EXTERNAL_URL,
-        # Rows that tests write directly cause no notification.
-        runner_queue=RunnerQueue(cache_seconds=0.0, poll_seconds=0.05),
-    )
-    close = getattr(repositories, "close", None)
-    if close is not None:
-        close()
+    # Rows that tests write into the tables notify no runner.
+    with create_services(database, tmp_path, runner_queue=RunnerQueue(cache_seconds=0.0, poll_seconds=0.05)) as services:
+        yield services
 
 
 @pytest.fixture(scope="session")

@@ -140,7 +140,6 @@ class ThreadStreamClient:
     def __init__(self, module: ModuleType, url: str, token: str) -> None:
         self.received_ids: list[int] = []
         self._ended: BaseException | None = None
-        self._closing = False
         threading.Thread(target=self._follow, args=(module, url, token), daemon=True).start()
 
     def _follow(self, module: Any, url: str, token: str) -> None:

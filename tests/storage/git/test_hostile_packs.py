@@ -16,7 +16,7 @@ from storage.git.protocol.transport import Transport
 from storage.git.repository import Repository
 from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
 from storage.git.trees import find_blob, read_blob
-from tests.storage.git.test_transport import NONE, OutputBuffer, allow_all, leftovers, line, push_chunks, refs, running, wait_until
+from tests.storage.git.test_transport import NONE, OutputBuffer, allow_all, leftovers, push_chunks, refs, running, wait_until
 from tests.support import hostile_packs
 from tests.support.git_history import git, make_history
 from tests.support.hostile_packs import HostilePack
@@ -58,8 +58,7 @@ def path(tmp_path: Path) -> Path:
 
 def push_body(pack: HostilePack, ref: str = REF) -> list[bytes]:
     """The request of a client with a side band: the list of updates, and the pack in blocks as they come from the network."""
-    command = line(f"{NONE} {pack.tip or 'f' * 40} {ref}\0 report-status side-band-64k".encode()) + b"0000"
-    return [command, *(pack.data[at : at + 65536] for at in range(0, len(pack.data), 65536))]
+    return [hostile_packs.push_command(pack, ref), *(pack.data[at : at + 65536] for at in range(0, len(pack.data), 65536))]
 
 
 def limited_transport(**given: object) -> Transport:
