@@ -26,21 +26,26 @@ gc.set_threshold(50_000, 5, 400)
 
 SLOW_FILES = (
     "tests/graph/operations/test_hostile.py",
+    "tests/graph/operations/test_planted_data.py",
+    "tests/forgefront/client/test_restarts.py",
+    "tests/forgefront/commands/test_demo.py",
     "tests/rest_v3/endpoint/test_hostile.py",
     "tests/forgefront/pages/test_pages.py",
-    "tests/forgefront/commands/test_demo.py",
     "tests/forgefront/server/test_streams.py",
-    "tests/forgefront/client/test_restarts.py",
+    "tests/forgefront/commands/test_serve.py",
+    "tests/forgefront/server/test_server.py",
+    "tests/graph/operations/test_loop_lag.py",
+    "tests/test_benchmarks.py",
+    "tests/graph/planner/test_cache_sizes.py",
     "tests/forgefront/server/test_worker.py",
     "tests/test_races.py",
     "tests/test_permissions.py",
-    "tests/graph/operations/test_planted_data.py",
-    "tests/test_benchmarks.py",
+    "tests/graph/operations/test_answer_size.py",
     "tests/forgefront/client/test_client.py",
     "tests/forgefront/server/test_app.py",
     "tests/ci_v1/test_hostile.py",
 )
-"""Files of half a minute and more. They come first, so that no process is left alone with one of them at the end (scripts/test)."""
+"""Files of ten seconds and more, the slowest first, so that no process is left alone with one of them at the end (scripts/test)."""
 
 
 PLANNER_VARIABLE = "FORGEFRONT_PLANNER"

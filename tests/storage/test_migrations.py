@@ -30,7 +30,7 @@ NewDatabase = Callable[[], str]
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["tests.storage.test_migrations", "alembic.command", "asyncpg"])
 
-KILLS = scaled_count(20, 5)
+KILLS = scaled_count(20, 3)
 """How many times an upgrade is killed, at points spread over its statements."""
 
 
