@@ -151,9 +151,11 @@ def select_tests(path: str) -> tuple[set[str], str]:
         return {path}, "changed"
     if not path.endswith((".py", ".graphql")):
         return set(), ""
+    if path == "tests/conftest.py":
+        return set(), "of its own; not selected: all tests, which use it"
     if path.endswith("conftest.py"):
         folder = path.removesuffix("conftest.py")
-        return {test for test in test_files() if test.startswith(folder) and folder != "tests/"}, f"in {folder}"
+        return {test for test in test_files() if test.startswith(folder)}, f"in {folder}"
     named = set() if path.startswith("tests/") else set(tests_of_the_name(path))
     importing = set(tests_that_import(path))
     if len(importing) > MAX_IMPORTERS:
@@ -179,7 +181,8 @@ def main() -> None:
     for path in changed:
         tests, reason = select_tests(path)
         also = {*codebase_tests(path)}
-        print(f"quick: {path}: {len(tests)} test files {reason}, {len(also)} of the codebase", file=sys.stderr)
+        counts = [f"{len(tests)} test files {reason}"] * bool(reason) + [f"{len(also)} of the codebase"] * bool(also)
+        print(f"quick: {path}: {', '.join(counts) or 'has no tests'}", file=sys.stderr)
         selected |= tests | also
     for test in sorted(selected & set(test_files())):
         print(f"quick: selected {test}", file=sys.stderr)
