@@ -1,6 +1,7 @@
 """Executes operations by graphql-core, in time slices.
 
-Long lists pause when a slice of the event loop is used up, so that other operations go on. Nothing else differs from graphql-core:
+Long lists pause when a slice of the event loop is used up, so that other operations go on; the relations of their rows are requested
+before, so that loaders fetch once. Nothing else differs from graphql-core:
 values come from the fields' resolvers, and graphql-core serializes them.
 """
 
@@ -11,9 +12,10 @@ from types import CoroutineType
 from typing import Any, TypeGuard, TypeVar
 
 import graphql
-from graphql import DocumentNode, ExecutionResult, Executor
+from graphql import DocumentNode, ExecutionResult, Executor, GraphQLNonNull
 from graphql.pyutils import AwaitableOrValue, gather_with_cancel
 
+from graph.fields.resolvers import LoaderSource, field_source_of, is_row_type
 from graph.operations.time_slices import SliceScheduler, is_used_up, run_in_slices
 
 T = TypeVar("T")
@@ -36,10 +38,10 @@ class _ListCompletion:
 
     def complete(self) -> AwaitableOrValue[list[Any]]:
         if not self._complete_slice():
-            return self._complete_in_slices()
+            return self.complete_in_slices()
         return self._await_items() if self._awaited else self._completed
 
-    async def _complete_in_slices(self) -> list[Any]:
+    async def complete_in_slices(self) -> list[Any]:
         self._ticket = await self._executor.scheduler.pause(self._ticket)
         while not self._complete_slice():
             self._ticket = await self._executor.scheduler.pause(self._ticket)
@@ -122,7 +124,31 @@ class SlicedExecutor(Executor[Any]):
     def complete_iterable_value(
         self, item_type: Any, field_details_list: list[Any], info: Any, path: Any, items: Iterable[Any], position_context: Any
     ) -> AwaitableOrValue[list[Any]]:
-        return _ListCompletion(self, list(items), item_type, field_details_list, info, path, position_context).complete()
+        items = list(items)
+        completion = _ListCompletion(self, items, item_type, field_details_list, info, path, position_context)
+        waiting = self._request_relations(item_type, field_details_list, items)
+        return _complete_after(waiting, completion) if waiting else completion.complete()
+
+    def _request_relations(self, item_type: Any, field_details_list: list[Any], rows: list[Any]) -> list["asyncio.Future[Any]"]:
+        """Requests all keys of the rows' relations from the loaders before a slice can end, so that each loader fetches once.
+
+        Returns the futures of what is not loaded yet.
+        """
+        kind = item_type.of_type if isinstance(item_type, GraphQLNonNull) else item_type
+        if not is_row_type(kind):
+            return []
+        waiting: dict[asyncio.Future[Any], None] = {}
+        for details in self.collect_subfields(kind, field_details_list)[0].values():
+            field = kind.fields.get(details[0].node.name.value)
+            source = field_source_of(field) if field is not None else None
+            if not isinstance(source, LoaderSource):
+                continue
+            loader = source.loader(self.context_value)
+            for row in rows:
+                key = getattr(row, source.key, None)
+                if key is not None and isinstance(found := loader.load(key), asyncio.Future):
+                    waiting[found] = None
+        return list(waiting)
 
     def settle_in_background(self, awaitables: list[Awaitable[Any]]) -> None:
         """Drops the siblings of a failed field. graphql-core would run them to their end, although nobody reads their results."""
@@ -138,6 +164,16 @@ class SlicedExecutor(Executor[Any]):
         value: T = await super().with_abort_signal(asyncio.shield(awaitable) if isinstance(awaitable, asyncio.Future) else awaitable)
         await self.scheduler.pause()
         return value
+
+
+async def _complete_after(waiting: list["asyncio.Future[Any]"], completion: _ListCompletion) -> list[Any]:
+    """Completes a list once these are done. Failures are ignored: the field that awaits the value reports them with its path."""
+    for each in waiting:
+        try:
+            await asyncio.shield(each)
+        except Exception:  # noqa: S112 - see above
+            continue
+    return await completion.complete_in_slices()
 
 
 def _retrieve_exception(done: "asyncio.Future[Any]") -> None:
