@@ -147,13 +147,14 @@ def test_answers_are_those_of_the_old_version(served: OldForge) -> None:
 def test_work_goes_on(served: OldForge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known, build, request = served.known, served.known["build"], served.known["merge_request"]
     path, requests = f"projects/{build['project']}/builds/{build['id']}", f"projects/1/merge_requests/{request['id']}"
-    # The runner of the running build was silent for too long: the build is queued again, and claimed with the runner's old token.
-    assert until(lambda: served.get(path)["status"] == "pending")
+    # The running build has exceeded its timeout by now: it fails, and its retry is claimed with the runner's old token.
+    assert until(lambda: served.get(path)["status"] == "failed")
+    retried = served.post(f"/api/v3/{path}/retry", {})
     claimed = served.post("/ci/api/v1/builds/register.json", {"token": known["runner"]})
-    assert claimed["id"] == build["id"]
+    assert claimed["id"] == retried["id"]
     done = {"token": known["runner"], "state": "success", "trace": f"token {claimed['token']}\n"}
-    assert httpx.put(f"{served.url}/ci/api/v1/builds/{build['id']}.json", json=done, timeout=30).status_code == 200
-    assert served.get(path)["status"] == "success"
+    assert httpx.put(f"{served.url}/ci/api/v1/builds/{claimed['id']}.json", json=done, timeout=30).status_code == 200
+    assert served.get(f"projects/{build['project']}/builds/{claimed['id']}")["status"] == "success"
     # The merge request that waited is merged.
     served.post(f"/api/v3/projects/1/statuses/{request['tip']}", {"state": "success", "name": "slow", "ref": "topic"})
     assert until(lambda: served.get(requests)["state"] == "merged")
