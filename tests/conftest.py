@@ -68,6 +68,8 @@ def pytest_configure() -> None:
         raise
 
     plan_cache.log_compile_error = raise_compile_error
+    # With rich installed, a logged traceback takes seconds.
+    structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
     share_prepared_operations()
     make_password_hashing_fast()
 
