@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlmodel import col
 
+from graph.events.delivery_worker import MAX_CONCURRENT_PER_HOST
 from storage import integrity, tables
 from storage.database.engine import Database
 from storage.tables import DeliveryState
