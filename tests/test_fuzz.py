@@ -1,6 +1,7 @@
 """The fuzzer: its input follows from a seed, and a finding has the command that reproduces it."""
 
 import random
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -52,8 +53,11 @@ class TestFindings:
         assert capsys.readouterr().err.count(only.command) == 1
 
     def test_end_a_run_with_1(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        async def fuzz(kind: str, names: Any, seed: int, seconds: float) -> Any:
+        folders: list[Path] = []
+
+        async def fuzz(kind: str, names: Any, seed: int, seconds: float, histories: Path) -> Any:
             assert (names, seed, seconds) == (["ci"], 3, 60)
+            folders.append(histories)
             found = part(name="ci", database=kind)
             if kind == "postgresql":
                 found.report("a hang", "")
@@ -61,6 +65,8 @@ class TestFindings:
 
         monkeypatch.setattr(program, "_fuzz", fuzz)
         assert program.main(["--minutes", "2", "--seed", "3", "--only", "ci"]) == 1
+        # Repositories that the first database made are copied for the second one.
+        assert len(folders) == 2 and folders[0] == folders[1]
         assert program.main(["--minutes", "1", "--seed", "3", "--only", "ci", "--database", "sqlite"]) == 0
         output = capsys.readouterr().err
         assert "--seed 3, 2 minutes for ci on sqlite and postgresql" in output
