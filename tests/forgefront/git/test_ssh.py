@@ -43,6 +43,7 @@ class SshServer(GitHttpServer):
     counted: list[tuple[str, str]]
     ssh_server: GitSshServer
     environment: dict[str, str]
+    clients: list[asyncssh.SSHClientConnection]
 
     def url(self, project: tables.Project, viewer: tables.User | str | None = None, *, token: str | None = None) -> str:
         name = viewer if isinstance(viewer, str) else viewer.username if viewer else "stranger"
@@ -95,7 +96,9 @@ class SshServer(GitHttpServer):
             "config": None,
             **options,
         }
-        return await asyncssh.connect("127.0.0.1", self.port, agent_path=None, **connect_options)  # type: ignore[arg-type]
+        client = await asyncssh.connect("127.0.0.1", self.port, agent_path=None, **connect_options)  # type: ignore[arg-type]
+        self.clients.append(client)
+        return client
 
     async def set_user_state(self, user: tables.User, state: UserState) -> None:
         async with self.make.services.database.write_session() as session:
@@ -133,11 +136,13 @@ async def forge(make: DataFactory, tmp_path: Path, settings: dict[str, int]) -> 
         f"UserKnownHostsFile {tmp_path}/known\nStrictHostKeyChecking yes\n"
     )
     forge = SshServer(None, transport, port, make, tmp_path / "work", {})  # type: ignore[arg-type]
-    forge.counted, forge.ssh_server = counted, server
+    forge.counted, forge.ssh_server, forge.clients = counted, server, []
     forge.environment = {**ENVIRONMENT, "GIT_SSH_COMMAND": f"ssh -F {tmp_path / 'config'}", "GIT_SSH_VARIANT": "ssh"}
     forge.write_key("stranger", "stranger")
     forge.write_key("git", "developer")
     yield forge
+    for client in forge.clients:
+        client.abort()
     await server.close()
     assert forge.processes() == []
 
@@ -593,11 +598,12 @@ class TestLimits:
         connection = await forge.connect("developer")
         command = f"git-upload-pack '{forge.path_of[project.id]}.git'"
         process = await connection.create_process(command, encoding=None, window=2**31)
-        process.stdin.write(f"0032want {tip}\n00000009done\n".encode())
-        await wait_until(lambda: any(session.bytes_out for line in forge.ssh_server.connections for session in line._sessions))
+        # Nothing was asked for yet: from here on all that is sent stays in buffers.
         connection._transport.pause_reading()  # type: ignore[union-attr]
-        await asyncio.sleep(1)
+        process.stdin.write(f"0032want {tip}\n00000009done\n".encode())
         (session,) = (session for line in forge.ssh_server.connections for session in line._sessions)
+        await wait_until(lambda: session.bytes_out > 0)
+        await asyncio.sleep(1)
         sent = session.bytes_out
         assert sent < 10_000_000
         await asyncio.sleep(0.3)
