@@ -112,7 +112,6 @@ class App(Backend):
                 AppRoute(PAGE_PATTERN, pages),
             )
         )
-        self._routes_by_path = self._router.by_path
         self.graph.services.broadcaster.on_count_change = metrics.set_streams
         with_middleware = RequestMiddleware(self._dispatch, metrics, is_unavailable)
         self._cors = CorsMiddleware(with_middleware, config.cors_origins, config.base_url, self._router.is_api_path)
@@ -180,7 +179,7 @@ class App(Backend):
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         # Most requests are for a single path, /graphql.
-        route = self._routes_by_path.get(path) or self._router.find(path)
+        route = self._router.find(path)
         if route is None or (not route.takes_websockets and scope["type"] == "websocket"):
             await send_not_found(scope, receive, send)
             return
