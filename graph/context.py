@@ -249,6 +249,12 @@ class Context:
         await self.session.flush()
         return row
 
+    async def delete(self, row: Row) -> None:
+        """Deletes a row immediately, and forgets what was loaded before, since rows loaded with it may refer to it."""
+        await self.session.delete(row)
+        await self.session.flush()
+        self.loaders.clear()
+
     def add_deferred(self, row: R) -> R:
         """Inserts a row by the end of the operation, when its id is known; a single row is inserted by the commit itself.
 

@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from graph.errors import Invalid, Required, UserError, UserErrors
 
@@ -55,6 +56,13 @@ RESERVED_PATHS = frozenset(
 
 They are those of docs/wire-facts.md 8.3, the URL prefixes of this service, and the ghost user.
 """
+
+
+def require_value(values: Mapping[str, Any], field: str) -> str:
+    """The string of a field that was sent. Raises Required for null."""
+    if values[field] is None:
+        raise Required(field)
+    return str(values[field])
 
 
 def validate_string(field: str, value: str, *, max_length: int = MAX_STRING_LENGTH) -> str:

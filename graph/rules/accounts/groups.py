@@ -7,7 +7,7 @@ from typing import Any
 from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import NotFound, Required, Taken
+from graph.errors import NotFound, Taken
 from graph.events import payloads
 from graph.events.publisher import publish, publish_each
 from graph.rules import validation
@@ -76,9 +76,9 @@ async def update_group(context: Context, group: tables.Namespace, values: Mappin
     """Change a group by the values of `UpdateGroupInput` that were sent. Raises NotFound, Required, Invalid, Taken."""
     row = await lock_group(context, group)
     if "name" in values:
-        row.name = await validate_name(context, _require_value(values, "name"), row)
+        row.name = await validate_name(context, validation.require_value(values, "name"), row)
     if "path" in values:
-        path = _require_value(values, "path")
+        path = validation.require_value(values, "path")
         if path != row.path:
             row.path = validation.validate_namespace_path("path", path)
             row.path_key = row.path.lower()
@@ -89,21 +89,13 @@ async def update_group(context: Context, group: tables.Namespace, values: Mappin
     return row
 
 
-def _require_value(values: Mapping[str, Any], field: str) -> str:
-    if values[field] is None:
-        raise Required(field)
-    return str(values[field])
-
-
 async def delete_group(context: Context, group: tables.Namespace) -> tables.Namespace:
     """Delete a group with its projects; their files are removed after the commit. Raises NotFound."""
     row = await lock_group(context, group)
     await _publish_deletion(context, row)
     project_ids = await context.all(project_statements.ids_in_namespaces([row.id]))
     await stored_objects.erase_objects_of_projects(context, project_ids)
-    await context.session.delete(row)
-    await context.session.flush()
-    context.loaders.clear()
+    await context.delete(row)
     projects.remove_files_after_commit(context, project_ids)
     return row
 

@@ -131,7 +131,7 @@ async def remove_group_member(context: Context, group: tables.Namespace, user: t
     member = await lock_group_member(context, group, user)
     await require_another_owner(context, member)
     await publish(context, payloads.UserRemovedFromGroup, member)
-    await _delete(context, member)
+    await context.delete(member)
     return member
 
 
@@ -157,7 +157,7 @@ async def remove_project_member(context: Context, project: tables.Project, user:
     """End a membership in a project. Raises NotFound."""
     member = await lock_project_member(context, project, user)
     await publish(context, payloads.UserRemovedFromProject, member)
-    await _delete(context, member)
+    await context.delete(member)
     return member
 
 
@@ -167,9 +167,3 @@ async def _find_user(context: Context, values: Mapping[str, Any]) -> tables.User
 
 def _parse_level(values: Mapping[str, Any], allowed: Collection[AccessLevel]) -> AccessLevel:
     return validate_level(values.get("access_level"), values.get("access_level_value"), allowed)
-
-
-async def _delete(context: Context, member: tables.GroupMember | tables.ProjectMember) -> None:
-    await context.session.delete(member)
-    await context.session.flush()
-    context.loaders.clear()

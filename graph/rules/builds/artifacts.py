@@ -196,8 +196,7 @@ async def remove(context: Context, build: tables.Build) -> int | None:
     old = await _find_build_artifact(context, build.id)
     if old is None:
         return None
-    await context.session.delete(old)
-    await context.session.flush()
+    await context.delete(old)
     erase_after_commit(context, [old.key])
     return old.id
 

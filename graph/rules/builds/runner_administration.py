@@ -71,9 +71,7 @@ async def delete_runner(context: Context, runner: tables.Runner) -> tables.Runne
         build = await builds.lock_build(context, build_id)
         if build.status is CheckStatus.RUNNING:
             await return_to_queue(context, build, LOST_MESSAGE)
-    await context.session.delete(runner)
-    await context.session.flush()
-    context.loaders.clear()
+    await context.delete(runner)
     return runner
 
 

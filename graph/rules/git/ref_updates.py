@@ -142,8 +142,7 @@ async def protect_branch(context: Context, project: tables.Project, branch: str,
     row = await context.first(protected_branches.named(project.id, [branch]))
     if protection is BranchProtection.NONE:
         if row is not None:
-            await context.session.delete(row)
-            await context.session.flush()
+            await context.delete(row)
     else:
         open_to_developers = protection is BranchProtection.PARTIAL
         if row is None:

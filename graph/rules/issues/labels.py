@@ -100,8 +100,5 @@ async def update_label(context: Context, label: tables.Label, values: Mapping[st
 
 async def delete_label(context: Context, label: tables.Label) -> tables.Label:
     """Delete the label from its project and from every issue that has it."""
-    await context.session.delete(label)
-    await context.session.flush()
-    # Rows with the label may have been loaded already.
-    context.loaders.clear()
+    await context.delete(label)
     return label

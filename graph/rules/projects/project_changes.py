@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graph.context import Context
-from graph.errors import NotFound, Required
+from graph.errors import NotFound
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
@@ -81,9 +81,7 @@ async def delete_project(context: Context, project: tables.Project) -> tables.Pr
     row = await projects.lock_project(context, project)
     await publish(context, payloads.ProjectDestroyed, row)
     await stored_objects.erase_objects_of_projects(context, [row.id])
-    await context.session.delete(row)
-    await context.session.flush()
-    context.loaders.clear()
+    await context.delete(row)
     projects.remove_files_after_commit(context, [row.id])
     return row
 
@@ -172,18 +170,12 @@ def _owner_changes(project: tables.Project, values: Mapping[str, Any]) -> dict[s
     """The owner-only fields whose values would change."""
     changes: dict[str, Any] = {}
     if "name" in values:
-        changes["name"] = validation.validate_project_name("name", _require_value(values, "name"))
+        changes["name"] = validation.validate_project_name("name", validation.require_value(values, "name"))
     if "path" in values:
-        changes["path"] = validation.validate_project_path("path", _require_value(values, "path"))
+        changes["path"] = validation.validate_project_path("path", validation.require_value(values, "path"))
         changes["path_key"] = changes["path"].lower()
     if values.get("visibility") is not None:
         changes["visibility_level"] = int(values["visibility"])
     if values.get("archived") is not None:
         changes["archived"] = values["archived"]
     return {key: value for key, value in changes.items() if value != getattr(project, key)}
-
-
-def _require_value(values: Mapping[str, Any], field: str) -> str:
-    if values[field] is None:
-        raise Required(field)
-    return str(values[field])

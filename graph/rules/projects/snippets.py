@@ -58,8 +58,7 @@ async def update_snippet(context: Context, snippet: tables.Snippet, values: Mapp
 
 async def delete_snippet(context: Context, snippet: tables.Snippet) -> tables.Snippet:
     """Delete a snippet and its notes."""
-    await context.session.delete(snippet)
-    await context.session.flush()
+    await context.delete(snippet)
     return snippet
 
 
