@@ -35,11 +35,13 @@ from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
 from graph.jobs import maintenance
 from graph.jobs.backlog import read_backlog
+from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.repack import repack_repositories
 from graph.rules.builds import stored_objects
 from graph.rules.merge_requests import merge_request_imports
 from graph.rules.projects.uploads import remove_orphans
 from storage.database.engine import is_unavailable, now
+from storage.database.pg_notify import Notifications
 from storage.git.protocol.transport import Transport
 from storage.git.subprocesses import git_command
 
@@ -116,11 +118,23 @@ class App(Backend):
         with_middleware = RequestMiddleware(self._dispatch, metrics, is_unavailable)
         self._cors = CorsMiddleware(with_middleware, config.cors_origins, config.base_url, self._router.is_api_path)
         self._deliverer = DeliveryWorker(self.graph.services, on_attempt=metrics.count_delivery)
+        services, accounts = self.graph.services, self.database.account_tables
+        limit_sharing = LimitSharing(services)
+        notifications = Notifications(
+            self.database,
+            {
+                services.broadcaster.channel: services.broadcaster.wake,
+                accounts.channel: accounts.invalidate,
+                limit_sharing.channel: limit_sharing.receive,
+            },
+        )
         self._task_runner = TaskRunner(
             {
                 "deliveries": self._deliverer.run,
                 "maintenance": partial(maintenance.run, self.graph.services),
-                "live": partial(self.graph.services.broadcaster.run, self.database),
+                "notifications": notifications.run,
+                "live": partial(services.broadcaster.run, self.database, notifications),
+                "limits": partial(limit_sharing.run, notifications),
                 "old events": repeat_every(SWEEP_SECONDS, self._deliverer.sweep),
                 "objects of no build": repeat_every(SWEEP_SECONDS, partial(stored_objects.erase_orphans, self.graph.services)),
                 "files of no upload": repeat_every(SWEEP_SECONDS, partial(remove_orphans, self.graph.services)),

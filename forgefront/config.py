@@ -108,7 +108,7 @@ class Config(GitSettings):
     rate_limit: int = Field(
         default=1_000_000,
         ge=0,
-        description="Points that a viewer may spend on GraphQL in an hour, in each server process: one for each 100 rows, and at"
+        description="Points that a viewer may spend on GraphQL in an hour: one for each 100 rows, and at"
         " least one for each operation. The default stops runaway loops; a public service needs a lower limit. 0 disables"
         " the limit.",
     )

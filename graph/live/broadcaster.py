@@ -25,7 +25,6 @@ from storage.secrets import digest_token
 from storage.tables import ChangeKind
 from storage.tables.accounts import users
 
-CHANNEL = "forgefront_changes"
 MAX_QUEUED_CHANGES = 100
 """Maximum length of a subscriber's queue. Beyond it the subscriber is disconnected, or continues from the log if it has taken an event
 recently, because a push may cause more events at once than any subscriber could have taken."""
@@ -170,7 +169,11 @@ class ChangeBroadcaster:
     """Reads the change log and broadcasts changes; one per process.
 
     `max_streams` limits open streams and sockets, `max_streams_per_viewer` those of one user; `on_count_change` is called with the number.
+
+    `channel` is the PostgreSQL channel on which processes notify each other of changes.
     """
+
+    channel = "forgefront_changes"
 
     def __init__(self, *, max_streams: int = MAX_STREAMS, max_streams_per_viewer: int = MAX_STREAMS_PER_VIEWER) -> None:
         self.on_count_change: Callable[[int], None] = lambda _: None
@@ -258,33 +261,30 @@ class ChangeBroadcaster:
             if self._read_count == count_before:
                 await self._read_log(database)
 
-    async def run(self, database: Database) -> None:
+    def wake(self, _payload: str = "") -> None:
+        """Wakes the reader after a notification of another process."""
+        self._wakeup.notify()
+
+    async def run(self, database: Database, notifications: Notifications) -> None:
         """Reads the log and broadcasts changes until it is cancelled."""
-        accounts = database.account_tables
-        notices = Notifications(database, CHANNEL, self._wakeup.notify, {accounts.channel: accounts.invalidate})
-        listener = asyncio.create_task(notices.run(), name="change notifications")
-        try:
-            checked_at = time.monotonic()
-            while True:
-                await self._wakeup.wait(POLL_SECONDS)
-                if self._is_notified:
-                    self._is_notified = False
-                    await notices.notify()
-                try:
-                    if self._subscribers:
-                        await self.catch_up(database)
-                    if time.monotonic() - checked_at >= TOKEN_CHECK_SECONDS:
-                        checked_at = time.monotonic()
-                        await self.end_invalid_streams(database)
-                except Exception as error:
-                    if not isinstance(error, Unavailable) and not is_unavailable(error):
-                        raise
-                    # No change is lost: the next read continues where the last one ended.
-                    log.warning("cannot read change log", error=type(error).__name__)
-                    await asyncio.sleep(POLL_SECONDS)
-        finally:
-            listener.cancel()
-            await asyncio.gather(listener, return_exceptions=True)
+        checked_at = time.monotonic()
+        while True:
+            await self._wakeup.wait(POLL_SECONDS)
+            if self._is_notified:
+                self._is_notified = False
+                await notifications.notify(self.channel)
+            try:
+                if self._subscribers:
+                    await self.catch_up(database)
+                if time.monotonic() - checked_at >= TOKEN_CHECK_SECONDS:
+                    checked_at = time.monotonic()
+                    await self.end_invalid_streams(database)
+            except Exception as error:
+                if not isinstance(error, Unavailable) and not is_unavailable(error):
+                    raise
+                # No change is lost: the next read continues where the last one ended.
+                log.warning("cannot read change log", error=type(error).__name__)
+                await asyncio.sleep(POLL_SECONDS)
 
     async def end_invalid_streams(self, database: Database) -> None:
         """Ends the streams of deleted tokens and blocked users, by one statement per MAX_DIGESTS_PER_STATEMENT tokens."""

@@ -1,8 +1,8 @@
 """Rate limits: each viewer has a number of points per hour, with which operations are charged.
 
 A point is the cost of 100 rows (`graph/operations/cost.py`), and every operation costs at least one. A viewer's window begins with the
-first operation after the end of the previous window, and is measured by a monotonic clock. Each process counts separately, in memory: with
-several processes a viewer has the limit in each of them, and a restart resets it.
+first operation after the end of the previous window, and is measured by a monotonic clock. Windows are in memory, so a restart resets them;
+several processes of one instance tell each other what they charge (`graph/jobs/limit_sharing.py`).
 """
 
 import math
@@ -73,7 +73,9 @@ class _RateWindow:
 
 
 class RateLimiter:
-    """The rate limits of this process. `limit` is in points per hour; 0 disables the limit.
+    """The rate limits of the viewers. `limit` is in points per hour; 0 disables the limit.
+
+    `on_charge` is called with the viewer's id and the points of each charge in this process; `add_points` adds those of other processes.
 
     At most MAX_VIEWERS windows are stored; the one that ends first is dropped beyond that. `clock` returns monotonic seconds.
     """
@@ -82,6 +84,7 @@ class RateLimiter:
         self._limit = limit
         self._clock = clock
         self._windows: OrderedDict[int, _RateWindow] = OrderedDict()
+        self.on_charge: Callable[[int, int], None] = lambda *_: None
         register_usage(RATE_WINDOWS, self, lambda rates: CacheUsage(len(rates), len(rates) * WINDOW_BYTES))
 
     def charge(self, viewer_id: int, quote: CostQuote, now: datetime) -> None:
@@ -95,17 +98,28 @@ class RateLimiter:
         is_exceeded = window.used + cost > self._limit
         if not is_exceeded:
             window.used += cost
+            self.on_charge(viewer_id, cost)
         quote.usage = RateUsage(self._limit, cost, window.used, quote.rows, window.started_at)
         if is_exceeded:
             retry_after = max(math.ceil(window.ends_at - clock_time), 1)
             raise LimitExceeded(_limit_message(quote.usage, retry_after, quote.advice), retry_after=retry_after)
 
-    def _current_window(self, viewer_id: int, clock_time: float, now: datetime) -> _RateWindow:
+    def window_age(self, viewer_id: int) -> float:
+        """Returns the seconds since the start of the viewer's window; 0 without a window."""
+        window = self._windows.get(viewer_id)
+        return self._clock() - (window.ends_at - WINDOW_SECONDS) if window is not None else 0.0
+
+    def add_points(self, viewer_id: int, cost: int, age: float, now: datetime) -> None:
+        """Adds points that another process charged; `age` is the age of its window in seconds, with which a window begins here."""
+        window = self._current_window(viewer_id, self._clock(), now, min(max(age, 0.0), WINDOW_SECONDS))
+        window.used += cost
+
+    def _current_window(self, viewer_id: int, clock_time: float, now: datetime, age: float = 0.0) -> _RateWindow:
         window = self._windows.get(viewer_id)
         if window is not None and clock_time < window.ends_at:
             return window
         self._windows.pop(viewer_id, None)
-        window = self._windows[viewer_id] = _RateWindow(clock_time + WINDOW_SECONDS, now)
+        window = self._windows[viewer_id] = _RateWindow(clock_time + WINDOW_SECONDS - age, now - timedelta(seconds=age))
         if len(self._windows) > MAX_VIEWERS:
             # The windows are in the order of their start.
             self._windows.popitem(last=False)

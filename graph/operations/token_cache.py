@@ -1,4 +1,4 @@
-"""Caches token lookups for two seconds, because most operations use the same tokens as the operations before.
+"""Caches token lookups for a second, because most operations use the same tokens as the operations before.
 
 The next operation sees a change of a user or a token: the cache is cleared when such a change is committed in this process, or when other
 processes notify it (on PostgreSQL). On SQLite an operation checks whether the file has changed (`storage/database/data_version.py`), and
@@ -17,7 +17,7 @@ from storage.database.engine import Database, DatabaseSession
 from storage.tables.accounts import users
 
 TOKEN_CACHE = CacheBounds("tokens", max_entries=10_000, max_bytes=16 * 2**20)
-CACHE_SECONDS = 2.0
+CACHE_SECONDS = 1.0
 
 _MAX_AGE = timedelta(seconds=CACHE_SECONDS)
 _MIN_AGE = timedelta(0)

@@ -17,8 +17,8 @@ from graph.operations.rate_limits import RateUsage, unlimited_usage
 @strawberry.type(
     description="Cost of this operation and remaining hourly budget of the viewer, in points: one per 100 rows of the static cost, at"
     " least one. The values are also sent in the headers `X-RateLimit-Limit`, `-Cost`, `-Used`, `-Remaining` and `-Reset` of"
-    " each response. Operations that exceed the limit are rejected with LIMIT_EXCEEDED and cost nothing. Each server process"
-    " counts separately. Without a rate limit, `limit` and `remaining` are 2147483647 and the headers are omitted."
+    " each response. Operations that exceed the limit are rejected with LIMIT_EXCEEDED and cost nothing. The limit"
+    " holds for all server processes together. Without a rate limit, `limit` and `remaining` are 2147483647 and the headers are omitted."
 )
 class RateLimit:
     limit: int = strawberry.field(description="Points per hour; the hour starts with the first operation.")

@@ -48,7 +48,7 @@ class TableVersion:
         """Whether rows that are read now belong to the current version: no transaction of this process has an unfinished change."""
         return self._open_changes == 0
 
-    def invalidate(self) -> None:
+    def invalidate(self, _payload: str = "") -> None:
         """Increments the version after a change by another process."""
         self.version += 1
 

@@ -1,7 +1,6 @@
 """Notifications between the server processes of one database: PostgreSQL's LISTEN and NOTIFY, on a connection outside the pools.
 
-A notification has no payload. It may be lost while the connection is down, and SQLite, which has one server process, has none: listeners
-also poll.
+A notification may be lost while the connection is down, and SQLite, which has one server process, has none: listeners also poll.
 """
 
 import asyncio
@@ -12,26 +11,26 @@ from typing import Any
 from storage.database.engine import CONNECT_SECONDS, Database
 
 RETRY_SECONDS = 1.0
+MAX_PAYLOAD_BYTES = 7_999
+"""PostgreSQL's limit of a payload (NOTIFY)."""
 
 
 class Notifications:
-    """Sends on one channel, and listens on it and on `other_channels`.
+    """Listens on channels, and sends on any; `callbacks` are by channel.
 
-    The callback of a channel is called for each of its notifications, including those of this process.
+    A callback is called with the payload of each notification, including those of this process. It is also called with an empty payload
+    when the connection is made, because notifications may have been missed before.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        channel: str,
-        on_notify: Callable[[], None],
-        other_channels: Mapping[str, Callable[[], None]] | None = None,
-    ) -> None:
+    def __init__(self, database: Database, callbacks: Mapping[str, Callable[[str], None]]) -> None:
         self._database = database
-        self._channel = channel
-        self._callbacks = {channel: on_notify, **(other_channels or {})}
+        self._callbacks = callbacks
         self._connection: Any = None
         self._disconnected = asyncio.Event()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
 
     async def run(self) -> None:
         """Listens until it is cancelled, and reconnects when the connection is lost. Returns immediately on SQLite."""
@@ -40,13 +39,13 @@ class Notifications:
                 await self._listen_once()
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def notify(self) -> None:
+    async def notify(self, channel: str, payload: str = "") -> None:
         """Notifies every listening process. Does nothing while the connection is down: the others poll soon."""
         connection = self._connection
         if connection is None:
             return
         with contextlib.suppress(OSError, TimeoutError, *self._database.driver_errors):
-            await connection.execute(f"NOTIFY {self._channel}", timeout=CONNECT_SECONDS)
+            await connection.execute("SELECT pg_notify($1, $2)", channel, payload, timeout=CONNECT_SECONDS)
 
     async def _listen_once(self) -> None:
         connection = await self._database.connect_unpooled()
@@ -54,11 +53,10 @@ class Notifications:
             self._disconnected.clear()
             connection.add_termination_listener(lambda _: self._disconnected.set())
             for channel in self._callbacks:
-                await connection.add_listener(channel, lambda *arguments: self._callbacks[arguments[2]]())
+                await connection.add_listener(channel, lambda _connection, _process, channel, payload: self._callbacks[channel](payload))
             self._connection = connection
-            # Notifications may have been missed before LISTEN.
             for callback in self._callbacks.values():
-                callback()
+                callback("")
             await self._disconnected.wait()
         finally:
             self._connection = None

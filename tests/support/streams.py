@@ -1,6 +1,7 @@
 """Streams of a subscription, over SSE and WebSocket."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,6 +10,18 @@ from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
 from storage import tables
 from tests.make import token_of
+
+
+@asynccontextmanager
+async def background_tasks(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs background tasks, and cancels them at the end."""
+    started = [asyncio.create_task(task) for task in tasks]
+    try:
+        yield
+    finally:
+        for task in started:
+            task.cancel()
+        await asyncio.gather(*started, return_exceptions=True)
 
 
 async def open_stream(graph: Graph, viewer: tables.User | None, query: str, **variables: Any) -> SubscriptionStream | OperationResult:

@@ -1,10 +1,11 @@
 """Limits failed attempts such as sign-ins; successful attempts are never delayed."""
 
 import asyncio
+import hashlib
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -27,7 +28,7 @@ class _AttemptHistory:
 
 
 class FailureLimiter:
-    """Allows at most `max_failures` failures per name within `seconds`, in this process.
+    """Allows at most `max_failures` failures per name within `seconds`.
 
     After that even a correct attempt is rejected until a failure expires. Attempts for one name are serialized, so that a thousand
     concurrent attempts get no more tries than sequential ones. At most `max_names` names are stored; beyond that the one whose last
@@ -41,16 +42,18 @@ class FailureLimiter:
         self.seconds = seconds
         self._max_names = max_names
         self._clock = clock
-        self._histories: OrderedDict[Hashable, _AttemptHistory] = OrderedDict()
+        self._histories: OrderedDict[str, _AttemptHistory] = OrderedDict()
+        self.on_failure: Callable[[str], None] = lambda _: None
         register_usage(FAILURE_CACHE_BOUNDS, self, lambda failures: CacheUsage(len(failures), len(failures) * BYTES_PER_NAME))
 
     @asynccontextmanager
-    async def attempt(self, name: Hashable) -> AsyncIterator[Callable[[], None]]:
+    async def attempt(self, name: int | str) -> AsyncIterator[Callable[[], None]]:
         """Run one attempt; the block calls the yielded function when the attempt fails.
 
         Raises LimitExceeded after too many failures.
         """
-        history = self._histories.setdefault(name, _AttemptHistory())
+        key = hash_name(name)
+        history = self._histories.setdefault(key, _AttemptHistory())
         history.waiting += 1
         try:
             async with history.lock:
@@ -60,23 +63,36 @@ class FailureLimiter:
                     raise LimitExceeded("Too many failed attempts; try again later.", retry_after=max(wait, 1))
 
                 def fail() -> None:
-                    history.failed_at.append(self._clock())
-                    if name in self._histories:
-                        self._histories.move_to_end(name)
+                    self._record(key, history)
+                    self.on_failure(key)
 
                 yield fail
         finally:
             history.waiting -= 1
-            self._evict(name, history)
+            self._evict(key, history)
+
+    def add_failure(self, key: str) -> None:
+        """Adds a failure of the name with this hash in another process."""
+        history = self._histories.setdefault(key, _AttemptHistory())
+        self._drop_expired(history)
+        # Other processes may count as many failures together as they are processes; more than these change nothing.
+        if len(history.failed_at) < 2 * self.max_failures:
+            self._record(key, history)
+        self._evict(key, history)
+
+    def _record(self, key: str, history: _AttemptHistory) -> None:
+        history.failed_at.append(self._clock())
+        if key in self._histories:
+            self._histories.move_to_end(key)
 
     def _drop_expired(self, history: _AttemptHistory) -> None:
         since = self._clock() - self.seconds
         while history.failed_at and history.failed_at[0] <= since:
             history.failed_at.popleft()
 
-    def _evict(self, name: Hashable, history: _AttemptHistory) -> None:
-        if not history.waiting and not history.failed_at and self._histories.get(name) is history:
-            del self._histories[name]
+    def _evict(self, key: str, history: _AttemptHistory) -> None:
+        if not history.waiting and not history.failed_at and self._histories.get(key) is history:
+            del self._histories[key]
         while len(self._histories) > self._max_names:
             for other, other_history in self._histories.items():
                 if not other_history.waiting:
@@ -88,3 +104,8 @@ class FailureLimiter:
     def __len__(self) -> int:
         """Number of names stored."""
         return len(self._histories)
+
+
+def hash_name(name: int | str) -> str:
+    """Returns 128 bits in hexadecimal. Logins are hashed, because a mistyped one may be a password."""
+    return hashlib.blake2b(repr(name).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -11,8 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from storage.tables.settings import BranchProtection
 from tests.make import DataFactory, token_of
 from tests.support.git_history import commit_files, make_history
 from tests.support.git_history import git as local
+from tests.support.waiting import wait_until
 
 ONE_DATABASE = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 """For what no row has a part in."""
@@ -136,13 +136,6 @@ def pack_of(folder: Path, revisions: str) -> bytes:
 
 
 EMPTY_PACK = bytes.fromhex("5041434b0000000200000000029d08823bd8a8eab510ad6ac75c823cfd3ed31e")
-
-
-async def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        await asyncio.sleep(0.02)
 
 
 @pytest.fixture

@@ -26,10 +26,11 @@ from storage.secrets import write_once
 from storage.tables import AccessLevel, UserState, Visibility
 from storage.tables.settings import BranchProtection
 from tests.forgefront.commands.test_serve import start_serve
-from tests.forgefront.git.test_git_http import ENVIRONMENT, ONE_DATABASE, CommandOutput, GitHttpServer, encode_chunk, protect, wait_until
+from tests.forgefront.git.test_git_http import ENVIRONMENT, ONE_DATABASE, CommandOutput, GitHttpServer, encode_chunk, protect
 from tests.make import DataFactory
 from tests.support.git_history import commit_files, make_history
 from tests.support.git_history import git as local
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="NOT RUN: ssh (apt install openssh-client)")
 

@@ -140,7 +140,7 @@ class TestInvalidation:
         if database.dialect == "sqlite":
             pytest.skip("one process alone")
         user, notified = await make.user(), asyncio.Event()
-        notices = Notifications(database, "other", lambda: None, {database.account_tables.channel: notified.set})
+        notices = Notifications(database, {database.account_tables.channel: lambda _: notified.set()})
         listening = asyncio.create_task(notices.run())
         try:
             await asyncio.wait_for(notified.wait(), 10)

@@ -16,10 +16,11 @@ from storage.git.protocol.transport import Transport
 from storage.git.repository import Repository
 from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
 from storage.git.trees import find_blob, read_blob
-from tests.storage.git.test_transport import NONE, OutputBuffer, allow_all, leftovers, push_chunks, refs, running, wait_until
+from tests.storage.git.test_transport import NONE, OutputBuffer, allow_all, leftovers, push_chunks, refs, running
 from tests.support import hostile_packs
 from tests.support.git_history import git, make_history
 from tests.support.hostile_packs import HostilePack
+from tests.support.waiting import wait_until
 
 REF = "refs/heads/hostile"
 LIMITS = ProcessLimits(memory_bytes=512 * MEGABYTE, cpu_seconds=20, file_bytes=512 * MEGABYTE)

@@ -4,8 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from storage.git.protocol.push import InvalidPush, Push, PushDecision, PushRule,
 from storage.git.protocol.transport import HOOKS_FOLDER, FairLimiter, GitService, Transport, TransportBusy, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
 from tests.support.git_history import commit_files, git, make_history
+from tests.support.waiting import wait_until
 
 EMPTY_PACK = bytes.fromhex("5041434b0000000200000000029d08823bd8a8eab510ad6ac75c823cfd3ed31e")
 NONE = "0" * 40
@@ -67,13 +67,6 @@ def running() -> list[str]:
 def leftovers(path: Path) -> list[Path]:
     """Locks, quarantines, and what packs are written to."""
     return [*path.rglob("*.lock"), *path.glob("objects/tmp_*"), *path.glob("objects/pack/tmp_*"), *path.glob("objects/pack/*.keep")]
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        await asyncio.sleep(0.01)
 
 
 class TestConcurrencyLimit:
