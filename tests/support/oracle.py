@@ -267,12 +267,16 @@ def _collect_uses(node: Any, fragments: Mapping[str, Any], found: set[str]) -> N
 
 
 async def compare_pruned(oracle: PlanOracle, document: DocumentNode, variables: dict[str, Any], viewer: tables.User) -> None:
-    """Compares a query, and the rest of it without the fields that failed. Raises AnswersDiffer, with the smallest query that differs."""
+    """Compares a query, and the rest of it without the fields that failed.
+
+    Raises AnswersDiffer, with the smallest query that differs, and GraphQLError if an invalid query differs: it has no plan.
+    """
     for _ in range(MAX_PRUNINGS):
         operation = prepare_document(document)
         try:
             outcome = await oracle.compare(operation, variables, viewer)
         except AnswersDiffer as error:
+            require_valid(document)
             raise await shrink_difference(oracle, document, variables, viewer, error) from None
         failed = {str([part for part in problem.path if isinstance(part, str)][-1]) for problem in outcome.errors if problem.path}
         if not failed:

@@ -94,9 +94,8 @@ VARIABLE_PATTERN = re.compile(r"\$(v\d+)")
 MISSING_NUMBER = 999_999
 MISSING_VALUES: dict[str, Sequence[Any]] = {
     "paths": ("acme/none", "none", "0"), "groups": ("none", "999999"), "usernames": ("nobody",), "nodes": ("SXNzdWU6OTk5OTk5", "x"),
-    **dict.fromkeys(("labels", "milestones", "branches", "revs", "files", "folders", "upload secrets"), ("none",)),
 }  # fmt: skip
-"""Values that name nothing, by the pool; those of other pools are `MISSING_NUMBER`."""
+"""Values that name nothing, by the pool; for other pools `missing_values` has those of the argument's type."""
 MISSING_SHARE = 0.3
 """The share of missing objects among those that a query with `names_missing` names."""
 PAGE_ARGUMENT_NAMES = ("first", "after", "last", "before", "offset")
@@ -364,7 +363,7 @@ class QueryGenerator:
     def _draw_value(self, argument_path: str, name: str, kind: Any) -> Any:
         what = ARGUMENT_SOURCES.get(argument_path)
         if what is not None and self._names_missing and "Filter." not in argument_path and self._draw(MISSING_SHARE):
-            return self._random.choice(MISSING_VALUES.get(what, (MISSING_NUMBER,)))
+            return self._random.choice(missing_values(what, kind))
         if argument_path == "Query.project.path" and self._project is not None and self._draw(0.97):
             return self._project.path
         if what is not None and not self._draw(0.03):
@@ -434,6 +433,11 @@ _MISSING: Any = object()
 
 class _EnumValue(str):
     """An enum value, written without quotes."""
+
+
+def missing_values(source: str, kind: Any) -> Sequence[Any]:
+    """Values of a scalar type that nothing in this pool of `ARGUMENT_SOURCES` has."""
+    return MISSING_VALUES.get(source) or ((MISSING_NUMBER,) if kind.name == "Int" else ("none",))
 
 
 def graphql_literal(value: Any) -> str:

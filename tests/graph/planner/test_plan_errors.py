@@ -25,6 +25,9 @@ ISSUES = prepare_document(
     parse("query ($path: String!, $after: String) { project(path: $path) { issues(after: $after) { totalCount nodes { title } } } }")
 )
 BUILDS = prepare_document(parse("query ($path: String!) { project(path: $path) { name builds { nodes { name } } } }"))
+RECURSIVE = prepare_document(
+    parse("query ($path: String!, $all: Boolean = false) { project(path: $path) { name tree(recursive: $all) { totalCount } } }")
+)
 UPDATE = prepare_document(
     parse('mutation ($id: ID!) { updateIssue(input: {id: $id, title: "New"}) { issue { title } userErrors { code } } }')
 )
@@ -131,6 +134,14 @@ class TestStatements:
         assert not found.errors
         result = await planned.refuse(BUILDS, guest, count, path=str(issue.project_id))
         assert codes(result) == [(Code.FORBIDDEN, ["project", "builds"])]
+
+    async def test_of_arguments_that_an_operation_does_not_reach(self, planned: Planned, owner: tables.User) -> None:
+        """graphql-core does not coerce them. A plan coerces all arguments before its first statement, so no statement runs twice."""
+        valid, count = await planned(RECURSIVE, owner, path="none/none", all=False)
+        assert planned.graph.fallback_count == 0
+        invalid, invalid_count = await planned(RECURSIVE, owner, path="none/none", all=None)
+        assert planned.graph.fallback_count == 1
+        assert codes(valid) == codes(invalid) == [(Code.NOT_FOUND, ["project"])] and invalid_count == count
 
     async def test_of_refused_changes(self, planned: Planned, owner: tables.User) -> None:
         """The payload is non-null, so the data is null."""
