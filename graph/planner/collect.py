@@ -5,8 +5,7 @@ an operation whose directives use variables has a plan for each combination of t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from graphql import (
     BooleanValueNode,
@@ -31,18 +30,15 @@ from graphql import (
 from graph.planner.errors import ErrorPosition, ResponsePath, Unplannable
 
 
-class CollectedField(NamedTuple):
-    """A selected field, merged from all nodes of its response key. `field` is None for `__typename`.
-
-    `children` are the fields selected of it, by the name of each type that its objects may have.
-    """
+@dataclass(frozen=True, slots=True)
+class MergedField:
+    """A selected field, merged from all nodes of its response key. `field` is None for `__typename`."""
 
     key: str
-    nodes: list[FieldNode]
+    nodes: Sequence[FieldNode]
     field: GraphQLField | None
     response_path: ResponsePath
-    children: Mapping[str, Sequence["CollectedField"]] = MappingProxyType({})
-    error_position: ErrorPosition | None = None
+    error_position: ErrorPosition | None
     """None below a list, where the path of a field has indexes."""
 
     @property
@@ -55,6 +51,13 @@ class CollectedField(NamedTuple):
         """The definition of a field that is not `__typename`."""
         assert self.field is not None  # noqa: S101 - as above
         return self.field
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedField(MergedField):
+    """A field with those selected of it, by the name of each type that its objects may have."""
+
+    children: Mapping[str, Sequence["CollectedField"]]
 
 
 class FieldCollector:
@@ -89,7 +92,7 @@ class FieldCollector:
             self.field_count += 1
             position = self._error_position(field, response_path, path)
             children = {} if field is None else self._collect_children(field, nodes, path)
-            collected.append(CollectedField(key, nodes, field, path, children, position))
+            collected.append(CollectedField(key, nodes, field, path, position, children))
         return collected
 
     def _error_position(self, field: GraphQLField | None, parent_path: ResponsePath, path: ResponsePath) -> ErrorPosition | None:

@@ -7,14 +7,13 @@ that does not fit is evaluated by its resolver (`StepKind`).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphql import FieldNode, GraphQLField, GraphQLList, GraphQLNonNull, GraphQLOutputType
+from graphql import GraphQLList, GraphQLNonNull, GraphQLOutputType
 
 from graph.context import StaticSettings
 from graph.fields.declarations import ConstantValue
 from graph.fields.metadata import metadata_of
 from graph.planner.codegen.leaf_serializers import PLAIN_TYPES
-from graph.planner.collect import CollectedField
-from graph.planner.errors import ErrorPosition, ResponsePath
+from graph.planner.collect import CollectedField, MergedField
 from graph.planner.ir.steps import FieldPath
 from graph.planner.resolve.classify import (
     ComputedKind,
@@ -33,32 +32,15 @@ CONNECTION_FIELDS = {"nodes", "edges", "pageInfo", "totalCount", "__typename"}
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedField:
-    """A selected field and what answers it. `field` is None for `__typename`.
+class ResolvedField(MergedField):
+    """A selected field and what answers it.
 
     `path` is that of the object that has the field; `children` are the fields selected of it, by the name of the object's type.
     """
 
-    key: str
-    nodes: Sequence[FieldNode]
-    field: GraphQLField | None
-    response_path: ResponsePath
     kind: FieldKind
     path: FieldPath
     children: Mapping[str, Sequence["ResolvedField"]]
-    error_position: ErrorPosition | None
-    """None below a list, where the path of a field has indexes."""
-
-    @property
-    def name(self) -> str:
-        """The name of the field in the schema."""
-        return self.nodes[0].name.value
-
-    @property
-    def definition(self) -> GraphQLField:
-        """The definition of a field that is not `__typename`."""
-        assert self.field is not None  # noqa: S101 - as above
-        return self.field
 
 
 class FieldResolver:
@@ -77,10 +59,10 @@ class FieldResolver:
         return [self._resolve_field(each, kind, path) for each, kind in zip(fields, kinds, strict=True)]
 
     def _resolve_field(self, collected: CollectedField, kind: FieldKind, path: FieldPath) -> ResolvedField:
-        key, nodes, field, response_path, children, error_position = collected
+        key, nodes, field = collected.key, collected.nodes, collected.field
         object_path = path if field is None else _object_path(field.type, path)
-        resolved = {typename: self.resolve(typename, fields, object_path) for typename, fields in children.items()}
-        return ResolvedField(key, nodes, field, response_path, kind, path, resolved, error_position)
+        children = {typename: self.resolve(typename, fields, object_path) for typename, fields in collected.children.items()}
+        return ResolvedField(key, nodes, field, collected.response_path, collected.error_position, kind, path, children)
 
     def _kind_of(self, collected: CollectedField, path: FieldPath) -> FieldKind:
         """The kind of a field whose declaration and selection fit together; otherwise its resolver is called."""

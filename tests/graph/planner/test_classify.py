@@ -26,7 +26,7 @@ from graph.schema import graphql_schema
 
 
 def collected_field(name: str, field: GraphQLField | None) -> CollectedField:
-    return CollectedField(name, [FieldNode(name=NameNode(value=name))], field, (name,))
+    return CollectedField(name, [FieldNode(name=NameNode(value=name))], field, (name,), None, {})
 
 
 def all_fields() -> Iterator[tuple[str, CollectedField]]:
