@@ -107,7 +107,7 @@ async def _analyze(backend: "Backend", prepared: "PreparedOperation", variables:
     from graph.errors import OperationError
     from graph.operations.execution import LocalAdmin, user_of_admin
     from graph.operations.transaction import session_for
-    from graph.planner.explain import analyze
+    from graph.planner.analysis import analyze
 
     async with session_for(backend.database, writing=False) as session:
         try:

@@ -1,25 +1,18 @@
-"""Explains a plan: its nodes, the SQL of each, what resolvers compute and why, and measures a run.
+"""Explains a plan: its nodes, the SQL of each, what resolvers compute and why. Nothing of this is on the path of a request."""
 
-Nothing of this is on the path of a request. An explanation compiles a plan of its own, because an analysis replaces the plan's steps by
-ones that measure.
-"""
-
-from collections.abc import Awaitable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 from graphql import GraphQLError
 from sqlalchemy import Dialect
 
-from graph.context import Context, Services, StaticSettings
+from graph.context import Context, StaticSettings
 from graph.errors import NotFound, OperationError
 from graph.fields.declarations import ByNumber, ProjectLookup, ToMany, ToOne
 from graph.fields.metadata import metadata_of
 from graph.fields.resolvers import declaration_of
 from graph.operations.documents import PreparedOperation
-from graph.operations.executor import is_awaitable
 from graph.planner.cache import plan_cache_of
 from graph.planner.errors import PlanBailout, Unplannable, WrongArguments
 from graph.planner.ir.completers import AbstractCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
@@ -29,18 +22,15 @@ from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
 from graph.planner.ir.selection import DeferredField, Selection
-from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, FieldValues, LoaderStep, ResolverStep
+from graph.planner.ir.steps import AttributeStep, BatchStep, LoaderStep, ResolverStep
 from graph.planner.plan import OperationPlan
 from graph.planner.run.connections import page_statements
-from graph.planner.run.levels import execute_node
 from graph.planner.run.project_root import prepare_project_statement
 from graph.planner.run.relations import relations_statement
-from graph.planner.run.resolvers import begin_step
 from graph.planner.run.row_by_number import row_statement
 from graph.planner.run.state import PlanRun
 from storage import tables
 from storage.database.compiled_statements import CompiledStatement
-from storage.database.engine import DatabaseSession
 
 
 class ExplainError(Exception):
@@ -100,56 +90,19 @@ def explain(prepared: PreparedOperation, variables: Mapping[str, Any], dialect: 
 
     Raises ExplainError where the variables do not fit the operation.
     """
-    compiled = _compile(prepared, variables, dialect, settings)
+    compiled = compile_plan(prepared, variables, dialect, settings)
     if isinstance(compiled, str):
         return Explanation(unplanned=compiled)
     plan, values = compiled
     nobody: Any = None
     context = Context(nobody, nobody, tables.User(id=0, username="viewer", name="", email=""), "explain")
-    return Explanation(_explain_plan(plan, _start_run(plan, context, values)).nodes)
+    return Explanation(explain_plan(plan, context, values).nodes)
 
 
-async def analyze(
-    services: Services, session: DatabaseSession, viewer: tables.User, prepared: PreparedOperation, variables: Mapping[str, Any]
-) -> Explanation:
-    """Runs a query for a viewer and measures its nodes. Raises ExplainError."""
-    if prepared.kind != "query":
-        raise ExplainError(f"only a query can be analyzed: this {prepared.kind} would run")
-    dialect = services.database.engine.dialect
-    compiled = _compile(prepared, variables, dialect, services.static_settings)
-    if isinstance(compiled, str):
-        return Explanation(unplanned=compiled)
-    plan, values = compiled
-    context = Context(services, session, viewer, "explain")
-    explained = _explain_plan(plan, _start_run(plan, context, values))
-    for node in explained.by_step.values():
-        node.statements.clear()
-    for selection in explained.selections:
-        _measure_steps(selection, explained.by_step)
-    recorder = _StatementRecorder(session)
-    explanation = Explanation(explained.nodes)
-    start = perf_counter()
-    try:
-        result = await plan.run(context, values)
-        if result.errors:
-            explanation.stopped = str(result.errors[0].error)
-    except (PlanBailout, OperationError, GraphQLError) as error:
-        explanation.stopped = str(error) or "a null in a non-null position"
-    finally:
-        explanation.milliseconds = _milliseconds_since(start)
-        recorder.stop()
-        context.loaders.clear()
-    for statement, raw_parameters in recorder.statements:
-        statement.database_plan = await _database_plan(session, dialect.name, statement.sql, raw_parameters)
-    if recorder.unassigned:
-        explanation.nodes.append(ExplainedNode("", "outside of all nodes", statements=recorder.unassigned))
-    return explanation
-
-
-def _compile(
+def compile_plan(
     prepared: PreparedOperation, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings
 ) -> tuple[OperationPlan, Any] | str:
-    """A plan and the coerced variables, or why the operation has no plan."""
+    """A new plan and the coerced variables, or why the operation has no plan. Raises ExplainError."""
     plans = plan_cache_of(prepared)
     if plans is None:
         return f"a {prepared.kind} is planned only where it is a query, or a mutation of one field"
@@ -164,15 +117,9 @@ def _compile(
         return f"graphql-core executes what plans do not know: {error}"
 
 
-def _start_run(plan: OperationPlan, context: Context, values: Any) -> PlanRun:
-    try:
-        return plan.start_run(context, values)
-    except (OperationError, GraphQLError) as error:
-        raise ExplainError(str(error)) from error
-
-
-def _explain_plan(plan: OperationPlan, run: PlanRun) -> "_PlanWalk":
-    walk = _PlanWalk(run)
+def explain_plan(plan: OperationPlan, context: Context, values: Any) -> "PlanWalk":
+    """The explained nodes of a plan. Raises ExplainError."""
+    walk = PlanWalk(_start_run(plan, context, values))
     try:
         walk.nodes += walk.selection_nodes(plan.root, is_list=False)
     except (PlanBailout, NotFound) as error:
@@ -180,6 +127,13 @@ def _explain_plan(plan: OperationPlan, run: PlanRun) -> "_PlanWalk":
     except OperationError as error:
         raise ExplainError(str(error)) from error
     return walk
+
+
+def _start_run(plan: OperationPlan, context: Context, values: Any) -> PlanRun:
+    try:
+        return plan.start_run(context, values)
+    except (OperationError, GraphQLError) as error:
+        raise ExplainError(str(error)) from error
 
 
 class _Placeholders(dict[str, Any]):
@@ -199,7 +153,7 @@ def _statement(compiled: CompiledStatement, values: Mapping[str, Any]) -> Explai
     return ExplainedStatement(compiled.sql, parameters)
 
 
-class _PlanWalk:
+class PlanWalk:
     """Makes the explained nodes of a plan's nodes."""
 
     def __init__(self, run: PlanRun) -> None:
@@ -342,114 +296,3 @@ def resolver_reason(step: ResolverStep) -> str:
     if step.path.prev is None:
         return "the field of the operation's root declares no table (project lookup or connection)"
     return "it is computed in Python; the field declares no columns (column, to_one, to_many, from_columns=)"
-
-
-# Of an analysis
-
-_CURRENT_NODE: ContextVar[ExplainedNode | None] = ContextVar("current_node", default=None)
-
-
-def _milliseconds_since(start: float) -> float:
-    return round((perf_counter() - start) * 1000, 3)
-
-
-def _measure_steps(selection: Any, by_step: Mapping[int, ExplainedNode]) -> None:
-    if isinstance(selection, ProjectRoot):
-        selection.other_batch_steps[:] = [_measured_node(each, by_step) for each in selection.other_batch_steps]
-        return
-    selection.steps[:] = [_MeasuredStep(each.key, each.completer, each.position, each, by_step[id(each)]) for each in selection.steps]
-    selection.batch_steps[:] = [_measured_node(each, by_step) for each in selection.batch_steps]
-
-
-def _measured_node(node: Any, by_step: Mapping[int, ExplainedNode]) -> "_MeasuredNode":
-    explained = by_step[id(node)]
-    return _MeasuredNode(getattr(node, "key", explained.key), node, explained)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _MeasuredNode(BatchNode):
-    """Runs a node and adds its objects and time to the explained one."""
-
-    key: str
-    node: BatchNode
-    explained: ExplainedNode
-
-
-@execute_node.register
-async def _execute_measured(measured: _MeasuredNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-    explained, start = measured.explained, perf_counter()
-    explained.values = (explained.values or 0) + len(objects)
-    token = _CURRENT_NODE.set(explained)
-    try:
-        await execute_node(measured.node, run, objects, answers)
-    finally:
-        _CURRENT_NODE.reset(token)
-        explained.milliseconds = round((explained.milliseconds or 0) + _milliseconds_since(start), 3)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _MeasuredStep(FieldStep):
-    """Begins a field and adds its objects and time to the explained node."""
-
-    step: FieldStep
-    explained: ExplainedNode
-
-
-@begin_step.register
-def _begin_measured(measured: _MeasuredStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
-    explained, start = measured.explained, perf_counter()
-    explained.values = (explained.values or 0) + len(objects)
-    token = _CURRENT_NODE.set(explained)
-    try:
-        values = begin_step(measured.step, run, objects)
-    finally:
-        _CURRENT_NODE.reset(token)
-    explained.milliseconds = max(explained.milliseconds or 0, _milliseconds_since(start))
-    return [_measure(value, explained, start) if is_awaitable(value) else value for value in values]
-
-
-async def _measure(value: Awaitable[Any], explained: ExplainedNode, start: float) -> Any:
-    token = _CURRENT_NODE.set(explained)
-    try:
-        return await value
-    finally:
-        _CURRENT_NODE.reset(token)
-        explained.milliseconds = max(explained.milliseconds or 0, _milliseconds_since(start))
-
-
-class _StatementRecorder:
-    """Records the statements of a session, each at the node that runs it.
-
-    A loader's statement stands at the first node that asks it.
-    """
-
-    def __init__(self, session: Any) -> None:
-        self.statements: list[tuple[ExplainedStatement, Sequence[Any]]] = []
-        self.unassigned: list[ExplainedStatement] = []
-        self._session = session
-        self._fetch = session.fetch
-        session.fetch = self._recorded_fetch
-
-    def stop(self) -> None:
-        """Stops recording."""
-        del self._session.fetch
-
-    async def _recorded_fetch(self, sql: str, parameters: Sequence[Any], *columns: Any) -> Sequence[Sequence[Any]]:
-        start = perf_counter()
-        rows: Sequence[Sequence[Any]] = await self._fetch(sql, parameters, *columns)
-        statement = ExplainedStatement(sql, list(parameters), len(rows), _milliseconds_since(start))
-        node = _CURRENT_NODE.get()
-        (self.unassigned if node is None else node.statements).append(statement)
-        self.statements.append((statement, parameters))
-        return rows
-
-
-async def _database_plan(session: DatabaseSession, dialect: str, sql: str, parameters: Sequence[Any]) -> list[str]:
-    """The lines of the database's own plan. PostgreSQL runs the statement once more for it."""
-    if dialect != "sqlite":
-        return [str(row[0]) for row in await session.fetch(f"EXPLAIN (ANALYZE, COSTS OFF) {sql}", parameters)]
-    lines, depths = [], {0: -1}
-    for number, parent, _, detail in await session.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters):
-        depths[number] = depths.get(parent, -1) + 1
-        lines.append("  " * depths[number] + str(detail))
-    return lines

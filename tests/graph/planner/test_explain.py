@@ -10,7 +10,8 @@ from graphql import parse
 from graph.context import Services
 from graph.operations.execution import Graph
 from graph.operations.transaction import session_for
-from graph.planner.explain import ExplainedNode, Explanation, analyze, explain
+from graph.planner.analysis import analyze
+from graph.planner.explain import ExplainedNode, Explanation, explain
 from storage import tables
 from tests.make import DataFactory, token_of
 from tests.support.oracle import prepare_document
