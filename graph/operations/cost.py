@@ -101,7 +101,7 @@ class _SizeVariable:
         self._name = node.variable.name.value
         self._coercion: DeclaredVariable | None = None
         # Validation, which runs later, reports an invalid type or default.
-        with suppress(AttributeError, GraphQLError, TypeError):
+        with suppress(GraphQLError):
             self._coercion = DeclaredVariable.from_node(schema, node)
 
     def size_in(self, variables: Mapping[str, Any]) -> int | None:

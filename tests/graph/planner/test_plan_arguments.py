@@ -1,12 +1,22 @@
 """Compiled readers of arguments return what graphql-core and strawberry return."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from graphql import FieldNode, GraphQLError, OperationDefinitionNode, get_argument_values, get_variable_values, parse
+from graphql import (
+    FieldNode,
+    GraphQLError,
+    OperationDefinitionNode,
+    get_argument_values,
+    get_variable_values,
+    is_input_object_type,
+    is_input_type,
+    parse,
+)
 from strawberry.types.arguments import convert_arguments
 
-from graph.planner.coerce.arguments import FieldArguments
+from graph.planner.coerce.arguments import DeclaredVariable, FieldArguments
 from graph.schema import graphql_schema, schema
 
 NOTE = "mutation ($input: CreateNoteInput!) { createNote(input: $input) { note { id } } }"
@@ -58,6 +68,21 @@ def test_are_the_same(text: str, variables: dict[str, Any]) -> None:
         arguments = FieldArguments(field, definition, node, config, scalars, use_cache=remember)
         for _ in range(2):
             assert outcome(lambda: arguments.evaluate(values)) == expected  # noqa: B023
+
+
+LITERALS = ("null", "-1", "1e400", '"x"', "true", "ENUM", "[[1]]", "[null]", "{a: {b: [1]}}")
+
+
+def test_an_invalid_variable_definition_raises_no_other_error() -> None:
+    """The cost is computed before documents are validated."""
+    kinds = [name for name, kind in graphql_schema.type_map.items() if not is_input_object_type(kind) and is_input_type(kind)]
+    for name in (*kinds, "IssueFilter", "CreateNoteInput", "Project", "Unknown"):
+        for literal in LITERALS:
+            (operation,) = parse(f"query ($v: [{name}!]! = {literal}, $w: {name} = {literal}) {{ viewer {{ id }} }}").definitions
+            assert isinstance(operation, OperationDefinitionNode)
+            for node in operation.variable_definitions or ():
+                with suppress(GraphQLError):
+                    DeclaredVariable.from_node(graphql_schema, node)
 
 
 def outcome(give: Any) -> Any:
