@@ -1,8 +1,8 @@
 """Executes operations by graphql-core, in time slices.
 
 Long lists pause when a slice of the event loop is used up, so that other operations go on; the relations of their rows are requested
-before, so that loaders fetch once. Nothing else differs from graphql-core:
-values come from the fields' resolvers, and graphql-core serializes them.
+before, so that loaders fetch once. Nothing else differs from graphql-core: values come from the fields' resolvers, and graphql-core
+serializes them.
 """
 
 import asyncio
