@@ -1,6 +1,6 @@
 """Snapshots: every column of a compared table is in its snapshot or has a reason, and a difference is reported."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -70,6 +70,25 @@ async def save_project(make: DataFactory) -> tuple[tables.User, tables.Project]:
     return owner, project
 
 
+async def change_column(
+    services: Services,
+    viewer: tables.User,
+    lock: Callable[..., Awaitable[Any]],
+    notify: Callable[..., Awaitable[None]],
+    row: Any,
+    column: str,
+    value: Any,
+) -> None:
+    """Sets a column of an issue or a merge request, and notifies as the rules `lock` and `notify` of its module do."""
+    async with services.database.write_session() as session:
+        context = Context(services, session, viewer, "test")
+        locked = await lock(context, row)
+        before = SNAPSHOTS[type(row)].of(locked)
+        setattr(locked, column, value)
+        await notify(context, locked, before)
+        await commit_and_notify(context)
+
+
 async def reported_actions(services: Services) -> Sequence[str]:
     async with services.database.read_session() as session:
         return [payload["object_attributes"]["action"] for (payload,) in await session.read(select(tables.Event.payload))]
@@ -83,16 +102,8 @@ class TestDifferences:
     @pytest.mark.parametrize("column", ISSUE_CHANGES)
     async def test_of_issues_are_reported_to_hooks(self, services: Services, make: DataFactory, column: str) -> None:
         owner, project = await save_project(make)
-        issue = await make.issue(project)
         value, action = ISSUE_CHANGES[column]
-        async with services.database.write_session() as session:
-            context = Context(services, session, owner, "test")
-            locked = await issues.lock_issue(context, issue)
-            before = IssueSnapshot.of(locked)
-            setattr(locked, column, value)
-            await issues.notify_changes(context, locked, before)
-            await commit_and_notify(context)
-
+        await change_column(services, owner, issues.lock_issue, issues.notify_changes, await make.issue(project), column, value)
         assert await reported_actions(services) == [action]
 
     @pytest.mark.parametrize("column", MERGE_REQUEST_CHANGES)
@@ -100,15 +111,8 @@ class TestDifferences:
         self, services: Services, make: DataFactory, column: str
     ) -> None:
         owner, project = await save_project(make)
-        row = await make.merge_request(project)
         value, action = MERGE_REQUEST_CHANGES[column]
-        async with services.database.write_session() as session:
-            context = Context(services, session, owner, "test")
-            locked = await merge_requests.lock_merge_request(context, row)
-            before = MergeRequestSnapshot.of(locked)
-            setattr(locked, column, value)
-            await merge_requests.notify_changes(context, locked, before)
-            await commit_and_notify(context)
-
+        lock, notify = merge_requests.lock_merge_request, merge_requests.notify_changes
+        await change_column(services, owner, lock, notify, await make.merge_request(project), column, value)
         assert await reported_actions(services) == [action]
         assert await make.count(tables.Change) == 1
