@@ -1,0 +1,155 @@
+"""The load balancers of docs/operations.md, as they are written there, before two real servers on PostgreSQL."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from storage import tables
+from tests.forgefront.server.test_streams import StreamServers
+from tests.make import DataFactory, token_of
+from tests.support.databases import free_port
+from tests.support.server_process import ServerProcess, run_server
+
+MANUAL = Path(__file__).parents[3] / "docs" / "operations.md"
+ADDRESSES = ("10.0.0.11:8080", "10.0.0.12:8080")
+BLOCK = re.compile(r"^```(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+REQUESTS = 20
+
+pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
+
+
+def example(language: str) -> str:
+    """The only example of the manual in this language."""
+    (found,) = (text for name, text in BLOCK.findall(MANUAL.read_text()) if name == language)
+    return str(found)
+
+
+def replace_once(text: str, old: str, new: str) -> str:
+    assert text.count(old) == 1, f"{old!r} is not in the example"
+    return text.replace(old, new)
+
+
+def haproxy_command(folder: Path, port: int, addresses: list[str]) -> list[str]:
+    config = replace_once(example("haproxy"), "maxconn 8000", "maxconn 1000")
+    config = replace_once(config, "bind :443 ssl crt /etc/ssl/forge.example.com.pem alpn h2,http/1.1", f"bind 127.0.0.1:{port}")
+    config = replace_once(config, "bind :22\n", f"bind 127.0.0.1:{free_port()}\n")
+    for given, address in zip(ADDRESSES, addresses, strict=True):
+        config = replace_once(config, given, address)
+    (folder / "haproxy.cfg").write_text(config)
+    return ["haproxy", "-db", "-f", str(folder / "haproxy.cfg")]
+
+
+def nginx_command(folder: Path, port: int, addresses: list[str]) -> list[str]:
+    site, upstream = example("nginx"), example("nginx-upstream")
+    site = replace_once(site, "upstream forgefront { server 127.0.0.1:8080; keepalive 32; }\n", upstream)
+    site = re.sub(r"    listen 443 ssl http2;.*\n", f"    listen 127.0.0.1:{port};\n", site)
+    site = re.sub(r"    ssl_certificate.*\n", "", site)
+    for given, address in zip(ADDRESSES, addresses, strict=True):
+        site = replace_once(site, given, address)
+    temporary = "".join(f"    {name}_temp_path {folder};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    (folder / "nginx.conf").write_text(
+        f"daemon off;\nuser root;\npid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n"
+        f"events {{}}\nhttp {{\n    access_log off;\n{temporary}{site}}}\n"
+    )
+    return ["nginx", "-e", f"{folder}/error.log", "-c", str(folder / "nginx.conf")]
+
+
+COMMANDS: dict[str, Callable[[Path, int, list[str]], list[str]]] = {"haproxy": haproxy_command, "nginx": nginx_command}
+
+
+@contextmanager
+def run_balancer(name: str, folder: Path, servers: list[ServerProcess]) -> Iterator[str]:
+    """The URL of a running balancer before the servers."""
+    port = free_port()
+    process = subprocess.Popen(COMMANDS[name](folder, port, [server.url.removeprefix("http://") for server in servers]))
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@dataclass
+class BalancedServers:
+    """Two servers over one data folder and database behind a balancer, and a project whose owner calls them."""
+
+    url: str
+    servers: list[ServerProcess]
+    owner: tables.User
+    project: tables.Project
+    build: tables.Build
+
+    @property
+    def project_path(self) -> str:
+        return f"{self.owner.username}%2F{self.project.path}"
+
+    def client(self) -> httpx.AsyncClient:
+        """Opens a connection for each request, which the balancer may send to any server."""
+        return httpx.AsyncClient(
+            base_url=self.url, headers={"PRIVATE-TOKEN": token_of(self.owner), "Connection": "close"}, timeout=10, trust_env=False
+        )
+
+
+@pytest.fixture(params=COMMANDS)
+async def forge(
+    request: pytest.FixtureRequest, make: DataFactory, database_url: str, tmp_path: Path, dialect: str
+) -> AsyncIterator[BalancedServers]:
+    name = request.param
+    if shutil.which(name) is None:
+        pytest.skip(f"NOT RUN: {name} (apt install {name})")
+    owner = await make.user("olga")
+    project = await make.project(owner=owner, history={"commits": 2}, builds_enabled=True)
+    build = await make.build(project, "f" * 40)
+    with ExitStack() as stack:
+        logs = [tmp_path / "0.log", tmp_path / "1.log"]
+        servers = [stack.enter_context(run_server(tmp_path, database_url, log, trusted_proxies="127.0.0.1")) for log in logs]
+        forge = BalancedServers(stack.enter_context(run_balancer(name, tmp_path, servers)), servers, owner, project, build)
+        async with forge.client() as client, asyncio.timeout(20):
+            while True:
+                try:
+                    if (await client.get("/-/readiness")).status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                await asyncio.sleep(0.1)
+        yield forge
+
+
+async def test_requests_streams_and_files_pass(forge: BalancedServers, tmp_path: Path) -> None:
+    path = f"/api/v3/projects/{forge.project_path}/issues"
+    async with forge.client() as client:
+        assert {(await client.get(path)).status_code for _ in range(REQUESTS)} == {200}
+        assert (await client.get("/-/metrics")).status_code == 403
+    assert all(server.log_entries(path=path) for server in forge.servers)
+
+    streams = StreamServers([forge.url], [], forge.owner, [forge.build])
+    async with streams.stream() as reader:
+        await streams.start(0)
+        assert await reader.builds(1) == [forge.build.id]
+
+    address = forge.url.replace("://", f"://me:{token_of(forge.owner)}@")
+    for arguments in (
+        ["clone", "--quiet", f"{address}/{forge.owner.username}/{forge.project.path}.git", "clone"],
+        ["-C", "clone", "-c", "user.name=Olga", "-c", "user.email=o@x.org", "commit", "--quiet", "--allow-empty", "-m", "Change"],
+        ["-C", "clone", "push", "--quiet"],
+    ):
+        done = await asyncio.to_thread(subprocess.run, ["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+async def test_a_server_that_dies_is_left_out(forge: BalancedServers) -> None:
+    async with forge.client() as client:
+        forge.servers[0].kill()
+        path = f"/api/v3/projects/{forge.project_path}/issues"
+        answers = [await client.post(path, json={"title": f"Issue {number}"}) for number in range(REQUESTS)]
+
+    assert [answer.status_code for answer in answers] == [200] * REQUESTS
+    assert [answer.json()["iid"] for answer in answers] == list(range(1, REQUESTS + 1))
