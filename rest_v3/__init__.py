@@ -25,9 +25,8 @@ def create_app(
 ) -> RestApp:
     """The ASGI application for /api/v3.
 
-    `external_url` is the address in links, without /api/v3. Checks every row against its operation and every operation against the schema,
-    so that a mistake fails the start. Raises InvalidRouteError, UnknownProfileError and, for an invalid operation, what
-    graph.operations.execution raises.
+    `external_url` is the address in links, without /api/v3. Checks every row against its operation, so that a mistake fails the start.
+    Raises InvalidRouteError, UnknownProfileError, BadOperationError.
     """
     if routes is None:
         from rest_v3.routes import EXTRA_ROUTES, ROUTES

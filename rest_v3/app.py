@@ -3,6 +3,7 @@
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -31,11 +32,15 @@ MAX_CACHED_PATH_BYTES = 100
 class StaticPage:
     """A constant response to GET without a credential: the OpenAPI document and its page."""
 
-    def __init__(self, body: bytes, content_type: str, policy: str | None = None) -> None:
-        headers = [(b"content-type", content_type.encode()), (b"cache-control", b"max-age=0, must-revalidate")]
+    def __init__(self, build_body: Callable[[], bytes], content_type: str, policy: str | None = None) -> None:
+        self._build_body = build_body
+        self._headers = [(b"content-type", content_type.encode()), (b"cache-control", b"max-age=0, must-revalidate")]
         if policy is not None:
-            headers.append((b"content-security-policy", policy.encode()))
-        self.response = RestResponse(200, body, headers)
+            self._headers.append((b"content-security-policy", policy.encode()))
+
+    @cached_property
+    def response(self) -> RestResponse:
+        return RestResponse(200, self._build_body(), self._headers)
 
 
 Target = Endpoint | StaticPage

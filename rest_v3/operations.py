@@ -1,6 +1,6 @@
 """The operations of rest_v3: read from the files beside the routes and prepared once, with only the fragments they use.
 
-At start, each operation is validated against the schema and its metadata is computed: conversions of variables, positions of enums and
+At start, the metadata of each operation is computed: conversions of variables, positions of enums and
 timestamps in the response, the objects that a guard checks. Requests parse and validate nothing.
 """
 

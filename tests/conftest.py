@@ -4,7 +4,6 @@ import functools
 import gc
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -70,7 +69,7 @@ def pytest_configure() -> None:
     plan_cache.log_compile_error = raise_compile_error
     # With rich installed, a logged traceback takes seconds.
     structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
-    share_prepared_operations()
+    share_operations()
     make_password_hashing_fast()
 
 
@@ -82,18 +81,11 @@ def make_password_hashing_fast() -> None:
     vars(secrets)["PasswordHasher"] = lambda: FAST_PASSWORD_HASHER
 
 
-def share_prepared_operations() -> None:
-    """Parses and validates the operations of v3 and of runners once a run: that is most of what creating an application takes."""
-    import ci_v1
-    from graph.operations import execution
+def share_operations() -> None:
+    """Reads the operations of v3 and of runners once a run: that is most of what creating an application takes."""
+    from rest_v3.operations import OperationRegistry
 
-    prepare_once = cache(execution.prepare)
-
-    def prepare(source: str, name: str) -> execution.PreparedOperation:
-        return replace(prepare_once(source, name), cache={})
-
-    for module in (execution, ci_v1):
-        vars(module)["prepare"] = prepare
+    OperationRegistry.read = staticmethod(cache(OperationRegistry.read))  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(trylast=True)

@@ -137,8 +137,8 @@ def read_documents(path: Path) -> LoadedDocuments:
 
 @cache
 def read_built_in(folder: Path) -> LoadedDocuments:
-    """Reads the documents of a folder that is part of the product, once per process."""
-    return _read_folder(folder)
+    """Reads the documents of a folder that is part of the product, once per process. They are valid (see `prepare`)."""
+    return _read_folder(folder, is_valid=True)
 
 
 def make_manifest(documents: Iterable[TrustedDocument]) -> dict[str, str]:
@@ -146,7 +146,7 @@ def make_manifest(documents: Iterable[TrustedDocument]) -> dict[str, str]:
     return {document.id: document.text for document in documents}
 
 
-def _read_folder(folder: Path) -> LoadedDocuments:
+def _read_folder(folder: Path, *, is_valid: bool = False) -> LoadedDocuments:
     documents: list[TrustedDocument] = []
     problems: list[str] = []
     for path in sorted(folder.rglob("*.graphql")):
@@ -157,7 +157,7 @@ def _read_folder(folder: Path) -> LoadedDocuments:
             problems.append(f"{path}: {_describe_error(error)}")
             continue
         for name, part in operation_texts:
-            _add_document(documents, problems, part, path, text, f"{path}: {name}" if name else str(path))
+            _add_document(documents, problems, part, path, text, f"{path}: {name}" if name else str(path), is_valid=is_valid)
     return LoadedDocuments(tuple(documents), tuple(problems))
 
 
@@ -181,9 +181,18 @@ def _read_manifest(path: Path) -> LoadedDocuments:
     return LoadedDocuments(tuple(documents), tuple(problems))
 
 
-def _add_document(documents: list[TrustedDocument], problems: list[str], text: str, source: Path, source_text: str, label: str) -> None:
+def _add_document(
+    documents: list[TrustedDocument],
+    problems: list[str],
+    text: str,
+    source: Path,
+    source_text: str,
+    label: str,
+    *,
+    is_valid: bool = False,
+) -> None:
     try:
-        documents.append(parse_document(text, source, source_text))
+        documents.append(parse_document(text, source, source_text, is_valid=is_valid))
     except InvalidOperation as error:
         problems.append(f"{label}: {error}")
 
@@ -197,8 +206,8 @@ def _reject_duplicate_names(loaded: LoadedDocuments) -> LoadedDocuments:
     return LoadedDocuments(loaded.documents, tuple(problems))
 
 
-def parse_document(text: str, source: Path, source_text: str | None = None) -> TrustedDocument:
-    """Parses, validates and measures a document. Raises InvalidOperation with all reasons."""
+def parse_document(text: str, source: Path, source_text: str | None = None, *, is_valid: bool = False) -> TrustedDocument:
+    """Parses, validates (unless it is known to be valid) and measures a document. Raises InvalidOperation with all reasons."""
     try:
         document = parse(text)
     except GraphQLError as error:
@@ -207,7 +216,8 @@ def parse_document(text: str, source: Path, source_text: str | None = None) -> T
     if len(operations) != 1:
         raise InvalidOperation(f"a document must have exactly one operation, and this one has {len(operations)}")
     measured = limits.measure(document, SCHEMA, trusted=True)
-    errors = measured.errors_without_variables() or validate(SCHEMA, document, specified_rules, hide_suggestions=True)
+    rules = () if is_valid else specified_rules
+    errors = measured.errors_without_variables() or validate(SCHEMA, document, rules, hide_suggestions=True)
     if errors:
         raise InvalidOperation("; ".join(map(_describe_error, errors)))
     if not has_storable_literals(document):

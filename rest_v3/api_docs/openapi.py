@@ -85,13 +85,16 @@ HEADER_DESCRIPTIONS: Mapping[str, str] = {
 
 def create_pages(endpoints: Iterable[Endpoint], base_url: str) -> Iterator[tuple[str, StaticPage]]:
     """Static routes: the document at openapi.json, the page at docs. Both are built at the first request."""
-    base_path = escape(urlsplit(base_url).path)
-    html = Template((READING_FOLDER / "reading.html").read_text(encoding="utf-8")).substitute(base=base_path)
+
+    def build_html() -> bytes:
+        template = Template((READING_FOLDER / "reading.html").read_text(encoding="utf-8"))
+        return template.substitute(base=escape(urlsplit(base_url).path)).encode()
+
     yield from (
-        ("/openapi.json", StaticPage(orjson.dumps(build_document(endpoints, base_url)), "application/json")),
-        ("/docs", StaticPage(html.encode(), "text/html; charset=utf-8", READING_PAGE_CSP)),
-        ("/docs/reading.js", StaticPage((READING_FOLDER / "reading.js").read_bytes(), "text/javascript; charset=utf-8")),
-        ("/docs/reading.css", StaticPage((READING_FOLDER / "reading.css").read_bytes(), "text/css; charset=utf-8")),
+        ("/openapi.json", StaticPage(lambda: orjson.dumps(build_document(endpoints, base_url)), "application/json")),
+        ("/docs", StaticPage(build_html, "text/html; charset=utf-8", READING_PAGE_CSP)),
+        ("/docs/reading.js", StaticPage((READING_FOLDER / "reading.js").read_bytes, "text/javascript; charset=utf-8")),
+        ("/docs/reading.css", StaticPage((READING_FOLDER / "reading.css").read_bytes, "text/css; charset=utf-8")),
     )
 
 

@@ -125,8 +125,8 @@ class TestPrepare:
 
         assert [node.name.value for node in prepared.document.definitions if node.name] == ["A", "name"]
 
-    @pytest.mark.parametrize("source", ["query A { nothing }", "query B { viewer { id } }", "query A { viewer { ...gone } }"])
-    def test_rejects_unknown_fields(self, source: str) -> None:
+    @pytest.mark.parametrize("source", ["query B { viewer { id } }", "query A { viewer { ...gone } }"])
+    def test_rejects_unknown_names(self, source: str) -> None:
         with pytest.raises(InvalidOperation):
             prepare(source, "A")
 
