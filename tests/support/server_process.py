@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,6 +17,7 @@ import httpx
 
 from storage import tables
 from tests.make import DataFactory, token_of
+from tests.support.fork_server import start_program
 
 READY = "Ctrl-C stops it.\n"
 CLIENT_SECONDS = 30.0
@@ -70,9 +70,8 @@ def run_server(folder: Path, database_url: str, log: Path | None = None, *, port
     log = log or folder / "serve.log"
     started = time.monotonic()
     with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(folder), "--port", str(port)],
-            cwd=Path(__file__).parents[2],
+        process = start_program(
+            *("forgefront.cli", "serve", "--data", folder, "--port", port),
             env=environment,
             stdout=subprocess.PIPE,
             stderr=errors,

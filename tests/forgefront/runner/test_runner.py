@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -24,9 +23,9 @@ from forgefront.runner.forge_client import OPERATIONS_FILE, BuildRevoked, Claime
 from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
 from graph.schema import print_schema
 from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support.fork_server import start_program
 from tests.support.server_process import ServerProcess, run_server
 
-REPOSITORY = Path(__file__).parents[3]
 JOBS = """
 stages: [build, test, deploy]
 passes:
@@ -88,16 +87,9 @@ class RunnerSite:
         return str(payload["token"])
 
     def start(self, token: str, *options: str, url: str = "") -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "forgefront.cli", "runner", "--url", url or self.server.url, "--json", *options]
+        command = ["forgefront.cli", "runner", "--url", url or self.server.url, "--json", "--builds-dir", self.folder / "builds", *options]
         environment = {**os.environ, "FORGEFRONT_RUNNER_TOKEN": token, "RUNNER_SECRET": "hidden"}
-        return subprocess.Popen(
-            [*command, "--builds-dir", str(self.folder / "builds")],
-            cwd=REPOSITORY,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return start_program(*command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, token: str, *options: str) -> tuple[int, dict[str, Any], str]:
         """Runs one build; the exit code, what was printed of the build, and the log."""

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from graph.operations.transaction import commit_and_notify
 from storage import tables
 from storage.tables import DeliveryState
 from tests.make import DataFactory, token_of
+from tests.support.fork_server import start_program
 from tests.support.webhook_receiver import WebhookReceiver
 
 
@@ -104,8 +104,7 @@ def start_claim_server(data: Path, database_url: str) -> Iterator[subprocess.Pop
         "FORGEFRONT_HOOKS_ALLOW_LOCAL": "true",
         "FORGEFRONT_LOG_LEVEL": "error",
     }
-    command = [sys.executable, "-m", "tests.forgefront.support.claim_server"]
-    process = subprocess.Popen(command, cwd=Path(__file__).parents[3], env=environment, stdout=subprocess.PIPE)
+    process = start_program("tests.forgefront.support.claim_server", env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert process.stdout.readline()

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from forgefront.server import http_server
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from storage.database.engine import is_unavailable
+from tests.support.fork_server import start_program
 
 
 def build_app(config: Config) -> ASGIApp:
@@ -107,13 +107,7 @@ def run_app_server(folder: Path, **environment: str) -> Iterator[AppServer]:
         **environment,
     }
     with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forgefront.support.app_server"],
-            cwd=Path(__file__).parents[3],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-        )
+        process = start_program(__name__, env=environment, stdout=subprocess.PIPE, stderr=errors)
     assert process.stdout is not None
     try:
         port_line = process.stdout.readline()
