@@ -19,8 +19,8 @@ from graph.planner.errors import PlanBailout
 from graph.planner.explain import ExplainedNode, ExplainedStatement, ExplainError, Explanation, compile_plan, explain_plan
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.steps import BatchNode, FieldStep, FieldValues
-from graph.planner.run.levels import execute_node
-from graph.planner.run.resolvers import begin_step
+from graph.planner.run.levels import NODE_EXECUTORS, execute_node
+from graph.planner.run.resolvers import STEP_STARTERS, begin_step
 from graph.planner.run.state import PlanRun
 from storage import tables
 from storage.database.engine import DatabaseSession
@@ -92,7 +92,6 @@ class _MeasuredNode(BatchNode):
     explained: ExplainedNode
 
 
-@execute_node.register
 async def _execute_measured(measured: _MeasuredNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     explained, start = measured.explained, perf_counter()
     explained.values = (explained.values or 0) + len(objects)
@@ -104,6 +103,9 @@ async def _execute_measured(measured: _MeasuredNode, run: PlanRun, objects: Sequ
         explained.milliseconds = round((explained.milliseconds or 0) + _milliseconds_since(start), 3)
 
 
+NODE_EXECUTORS[_MeasuredNode] = _execute_measured
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _MeasuredStep(FieldStep):
     """Begins a field and adds its objects and time to the explained node."""
@@ -112,7 +114,6 @@ class _MeasuredStep(FieldStep):
     explained: ExplainedNode
 
 
-@begin_step.register
 def _begin_measured(measured: _MeasuredStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
     explained, start = measured.explained, perf_counter()
     explained.values = (explained.values or 0) + len(objects)
@@ -123,6 +124,9 @@ def _begin_measured(measured: _MeasuredStep, run: PlanRun, objects: Sequence[Any
         _CURRENT_NODE.reset(token)
     explained.milliseconds = max(explained.milliseconds or 0, _milliseconds_since(start))
     return [_measure(value, explained, start) if is_awaitable(value) else value for value in values]
+
+
+STEP_STARTERS[_MeasuredStep] = _begin_measured
 
 
 async def _measure(value: Awaitable[Any], explained: ExplainedNode, start: float) -> Any:

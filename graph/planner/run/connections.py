@@ -10,7 +10,7 @@ from graph.fields.declarations import bind_filter_to_viewer, cached_repr, make_w
 from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.ir.connection_step import ConnectionStep, CursorField, EdgesSelection, TotalCount
 from graph.planner.ir.row_view import ConstantPart, RowView
-from graph.planner.run.levels import execute_node
+from graph.planner.run.levels import NODE_EXECUTORS
 from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.page_select import PageStatement, compile_page
@@ -18,7 +18,6 @@ from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from storage.database.compiled_statements import CompiledStatement
 
 
-@execute_node.register
 async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises what the policy and the arguments raise below a list."""
     parents = [getattr(each, node.key_attribute) for each in objects]
@@ -37,6 +36,9 @@ async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Seque
     by_parent = dict(zip(distinct, await _serialize_level(node, run, level), strict=True))
     for parent, answer in zip(parents, answers, strict=True):
         answer[node.key] = by_parent[parent]
+
+
+NODE_EXECUTORS[ConnectionStep] = _execute_connection
 
 
 def join_page_to_project(node: ConnectionStep, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:

@@ -4,8 +4,7 @@ Every step of a level begins before anything is awaited, and each field then con
 all objects of a level, and all fields that use the same loader.
 """
 
-from collections.abc import Sequence
-from functools import singledispatch
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from graph.errors import OperationError
@@ -19,14 +18,16 @@ from graph.planner.run.awaiting import MAX_UNSLICED_OBJECTS, await_values, run_t
 from graph.planner.run.resolvers import begin_step, make_info
 from graph.planner.run.state import PendingWork, PlanRun, close_coroutines
 
+NODE_EXECUTORS: dict[type[BatchNode], Callable[[Any, PlanRun, Sequence[Any], list[dict[str, Any]]], Coroutine[Any, Any, None]]] = {}
+"""The function of each kind of node; the modules of the nodes add theirs (`run/__init__.py` imports them)."""
 
-@singledispatch
-async def execute_node(node: BatchNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+
+def execute_node(node: BatchNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> Coroutine[Any, Any, None]:
     """Evaluates a node for all objects of a level, and writes its keys into their answers.
 
-    Each kind of node registers its function. Raises PlanBailout, and what the policy and resolvers raise below a list.
+    Raises PlanBailout, and what the policy and resolvers raise below a list.
     """
-    raise NotImplementedError(type(node).__name__)
+    return NODE_EXECUTORS[type(node)](node, run, objects, answers)
 
 
 # Of selections
@@ -117,7 +118,6 @@ def _store_values(step: FieldStep, answers: list[dict[str, Any]], found: FieldVa
         answer[key] = value
 
 
-@execute_node.register
 async def _execute_batch_step(node: BatchStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     resolver_step = node.resolver_step
     if len(objects) > MAX_UNSLICED_OBJECTS:
@@ -130,6 +130,9 @@ async def _execute_batch_step(node: BatchStep, run: PlanRun, objects: Sequence[A
         run.report(resolver_step.position, error)
         return
     await _complete_field(resolver_step, run, answers, values)
+
+
+NODE_EXECUTORS[BatchStep] = _execute_batch_step
 
 
 # Of values

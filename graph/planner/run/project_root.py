@@ -11,7 +11,7 @@ from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.run.awaiting import run_to_completion
 from graph.planner.run.connections import join_page_to_project
-from graph.planner.run.levels import begin_level, execute_node
+from graph.planner.run.levels import NODE_EXECUTORS, begin_level, execute_node
 from graph.planner.run.row_by_number import join_row_to_project
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
@@ -29,7 +29,6 @@ class PreparedProjectStatement(NamedTuple):
     values: dict[str, Any]
 
 
-@execute_node.register
 async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises PlanBailout without a viewer."""
     context, selection = run.context, node.selection
@@ -57,6 +56,9 @@ async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequen
         await run_to_completion(lambda work: begin_level(run, (project,), filled, selection.steps, node.other_batch_steps, work))
     for answer in answers:
         answer[node.key] = filled[0]
+
+
+NODE_EXECUTORS[ProjectRoot] = _execute_project_root
 
 
 def prepare_project_statement(node: ProjectRoot, run: PlanRun) -> PreparedProjectStatement | None:

@@ -6,14 +6,13 @@ from typing import Any
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.relations import Relations
 from graph.planner.run.awaiting import run_to_completion
-from graph.planner.run.levels import begin_level, execute_node
+from graph.planner.run.levels import NODE_EXECUTORS, begin_level
 from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.row_select import compile_rows_by_id
 from storage.database.compiled_statements import CompiledStatement
 
 
-@execute_node.register
 async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises PlanBailout where a row is missing and there are no fallback steps."""
     statement = relations_statement(node, run)
@@ -34,6 +33,9 @@ async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[An
             raise PlanBailout
         missing_objects, missing_answers = [each for each, _ in missing], [answer for _, answer in missing]
         await run_to_completion(lambda work: begin_level(run, missing_objects, missing_answers, node.fallback_steps, (), work))
+
+
+NODE_EXECUTORS[Relations] = _execute_relations
 
 
 def relations_statement(node: Relations, run: PlanRun) -> CompiledStatement:

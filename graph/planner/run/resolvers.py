@@ -1,8 +1,7 @@
 """Begins the fields that are evaluated for each object: reads attributes, asks loaders, calls resolvers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import strawberry
@@ -24,24 +23,20 @@ class ResolverInfo:
     variable_values: Any
 
 
-@singledispatch
 def begin_step(step: FieldStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
     """The values of a field, and an awaitable for each that is not there yet. Awaits nothing."""
-    raise NotImplementedError(type(step).__name__)
+    return STEP_STARTERS[type(step)](step, run, objects)
 
 
-@begin_step.register
 def _read_attribute(step: AttributeStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
     return [getattr(each, step.attribute) for each in objects]
 
 
-@begin_step.register
 def _ask_loader(step: LoaderStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
     name, load = step.field_source.key, step.field_source.loader(run.context).load
     return [None if (key := getattr(each, name)) is None else load(key) for each in objects]
 
 
-@begin_step.register
 def _call_resolver(step: ResolverStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
     arguments = run.arguments[step.arguments] if step.arguments is not None else {}
     if step.info is not None:
@@ -57,6 +52,13 @@ def _call_resolver(step: ResolverStep, run: PlanRun, objects: Sequence[Any]) -> 
         close_coroutines(values)
         raise
     return values
+
+
+STEP_STARTERS: dict[type[FieldStep], Callable[[Any, PlanRun, Sequence[Any]], FieldValues]] = {
+    AttributeStep: _read_attribute,
+    LoaderStep: _ask_loader,
+    ResolverStep: _call_resolver,
+}
 
 
 def make_info(step: ResolverStep, run: PlanRun) -> Any:

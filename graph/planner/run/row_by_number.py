@@ -5,7 +5,7 @@ from typing import Any
 
 from graph.errors import NotFound, OperationError
 from graph.planner.ir.row_by_number import RowByNumber
-from graph.planner.run.levels import execute_node
+from graph.planner.run.levels import NODE_EXECUTORS
 from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
@@ -14,7 +14,6 @@ from graph.rules.policy import require, require_all
 from storage.database.compiled_statements import CompiledStatement
 
 
-@execute_node.register
 async def _execute_row_by_number(node: RowByNumber, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises what the policy raises, and NotFound where a project of several has no such row."""
     many = len(objects) > 1
@@ -33,6 +32,9 @@ async def _execute_row_by_number(node: RowByNumber, run: PlanRun, objects: Seque
             answer[node.key] = found[project]
         else:
             run.report(node.position, _not_found(node))
+
+
+NODE_EXECUTORS[RowByNumber] = _execute_row_by_number
 
 
 def row_statement(node: RowByNumber, run: PlanRun, *, many: bool) -> tuple[CompiledStatement, dict[str, Any]]:
