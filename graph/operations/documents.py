@@ -62,13 +62,10 @@ class PreparedOperation:
     document: DocumentNode
     kind: str
     root_field: str | None
+    facts: FieldFacts
     output_format: OutputFormat | None = None
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     is_ad_hoc: bool = False
-
-    @property
-    def facts(self) -> FieldFacts:
-        return ROOT_FIELD_FACTS.get(self.root_field or "", NO_FACTS)
 
     @property
     def schema(self) -> Any:
@@ -122,9 +119,8 @@ def _collect_fragments(node: Any, fragments: Mapping[str, FragmentDefinitionNode
 def make_prepared_operation(document: DocumentNode, operation: OperationDefinitionNode, *, is_ad_hoc: bool = False) -> PreparedOperation:
     root_selections = operation.selection_set.selections
     root_field = root_selections[0].name.value if len(root_selections) == 1 and isinstance(root_selections[0], FieldNode) else None
-    return PreparedOperation(
-        operation.name.value if operation.name else None, document, operation.operation.value, root_field, is_ad_hoc=is_ad_hoc
-    )
+    name, facts = operation.name.value if operation.name else None, ROOT_FIELD_FACTS.get(root_field or "", NO_FACTS)
+    return PreparedOperation(name, document, operation.operation.value, root_field, facts, is_ad_hoc=is_ad_hoc)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,18 +36,21 @@ def execute_node(node: BatchNode, run: PlanRun, objects: Sequence[Any], answers:
 def begin_selection(selection: Selection, run: PlanRun, objects: Sequence[Any], work: PendingWork) -> list[dict[str, Any]]:
     """The answers of objects, which are complete when the work is done."""
     answers = selection.serialize(objects)
-    if selection.is_async:
+    if selection.steps or selection.batch_steps:
         begin_level(run, objects, answers, selection.steps, selection.batch_steps, work)
     return answers
 
 
 async def execute_selection(selection: Selection, run: PlanRun, objects: Sequence[Any]) -> list[dict[str, Any]]:
     """The complete answers of objects."""
-    if selection.steps or len(selection.batch_steps) != 1:
+    if len(selection.steps) + len(selection.batch_steps) != 1:
         return await run_to_completion(lambda work: begin_selection(selection, run, objects, work))
     # Most operations select one field, beside which there is nothing to begin.
     answers = selection.serialize(objects)
-    await execute_node(selection.batch_steps[0], run, objects, answers)
+    if selection.batch_steps:
+        await execute_node(selection.batch_steps[0], run, objects, answers)
+    else:
+        await _execute_step(selection.steps[0], run, objects, answers)
     return answers
 
 
@@ -88,7 +91,16 @@ def begin_level(
 async def _begin_after_pause(step: FieldStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Begins a field of a level that is too large for one turn of the event loop."""
     await run.context.scheduler.pause()
-    values = begin_step(step, run, objects)
+    await _execute_step(step, run, objects, answers)
+
+
+async def _execute_step(step: FieldStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+    """Begins a field beside which nothing else begins, and completes it."""
+    try:
+        values = begin_step(step, run, objects)
+    except OperationError as error:
+        run.report(step.position, error)
+        return
     try:
         await _await_and_complete(step, run, answers, values)
     except BaseException:

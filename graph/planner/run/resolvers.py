@@ -11,7 +11,7 @@ from graph.planner.ir.steps import AttributeStep, FieldPath, FieldStep, FieldVal
 from graph.planner.run.state import PlanRun, close_coroutines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResolverInfo:
     """The part of GraphQLResolveInfo that resolvers read."""
 

@@ -11,7 +11,7 @@ from graph.planner.ir.steps import FieldValues
 from graph.planner.sql.statements import PlanStatements
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlanRun:
     """One run of a plan; `arguments` are those of each field that takes any."""
 
