@@ -1,8 +1,8 @@
 """Starts programs of this project by forking a process that has imported them: importing takes two seconds, a fork some milliseconds.
 
 A program runs as with `python -m MODULE`: with its own arguments, environment, folder and output, and to the normal end of an interpreter.
-Only what is read from the environment during an import, as PYTHON… variables, is that of the tests. tests/forgefront/commands/test_serve.py
-and the tests of promises, which measure how long a start takes, start programs as users do.
+Only what is read from the environment during an import, as PYTHON… variables, is that of the tests. `test_serve.py::test_without_a_demo`
+and the tests of promises, which measure starts, start programs as users do.
 """
 
 import atexit
@@ -33,10 +33,12 @@ NUMBER = struct.Struct("i")
 
 def start_program(*args: object, **settings: Any) -> subprocess.Popen[Any]:
     """Starts `python -m` with these arguments, in the folder of the repository. `settings` are those of `Popen`."""
-    command = [str(each) for each in args]
-    if COUNT_SHARE:
-        return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, **settings)
-    return ForkedProcess(command, cwd=ROOT, **settings)
+    return start_interpreter(*args, **settings) if COUNT_SHARE else ForkedProcess(list(map(str, args)), cwd=ROOT, **settings)
+
+
+def start_interpreter(*args: object, **settings: Any) -> subprocess.Popen[Any]:
+    """As `start_program`, but as users start it."""
+    return subprocess.Popen([sys.executable, "-m", *map(str, args)], cwd=ROOT, **settings)
 
 
 class ForkedProcess(subprocess.Popen[Any]):

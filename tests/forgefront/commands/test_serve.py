@@ -17,6 +17,7 @@ import pytest
 
 from forgefront.demo.demo_folder import is_unfinished
 from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support.fork_server import start_interpreter, start_program
 from tests.support.git_history import git, make_history
 from tests.support.reliability_promises import COUNT_SHARE, promise, scaled_count
 
@@ -24,16 +25,13 @@ KILL_COUNT = scaled_count(20)
 
 
 @contextmanager
-def start_serve(data: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start_serve(
+    data: Path, *options: object, start: Callable[..., subprocess.Popen[str]] = start_program
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and all that it printed before it waited for requests."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(data), "--port", "0", *map(str, options)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-    )
+    command = ("forgefront.cli", "serve", "--data", data, "--port", 0, *options)
+    process = start(*command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     output = ""
     try:
@@ -114,7 +112,7 @@ def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None
 @promise("R3", always=True)
 def test_without_a_demo(tmp_path: Path, isolated_environment: None, figure: Callable[[str], None]) -> None:
     started = time.monotonic()
-    with start_serve(tmp_path / "data") as (process, output):
+    with start_serve(tmp_path / "data", start=start_interpreter) as (process, output):
         base = output.split()[4]
         assert httpx.get(f"{base}/-/readiness", timeout=20).json()["status"] == "ok"
         seconds = time.monotonic() - started

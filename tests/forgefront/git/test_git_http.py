@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from storage.tables import AccessLevel, UserState, Visibility
 from storage.tables.base import rows_of_ids
 from storage.tables.settings import BranchProtection
 from tests.make import DataFactory, token_of
+from tests.support.fork_server import start_program
 from tests.support.git_history import commit_files, make_history
 from tests.support.git_history import git as local
 from tests.support.waiting import wait_until
@@ -762,10 +762,8 @@ async def test_the_memory_of_the_server_does_not_grow_with_the_pack(large: Path,
     source, target = await make.project(owner=owner), await make.project(owner=owner)
     encode_chunk(large, make.services.repositories.path_of(source.id))
     environment = {**os.environ, "FORGEFRONT_DATABASE_URL": f"sqlite:///{tmp_path}/forge.db"}
-    command = [sys.executable, "-m", "forgefront.cli", "serve", "--data", str(tmp_path), "--port", "0"]
-    with subprocess.Popen(  # noqa: ASYNC220 - nothing else waits here
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as server:
+    command = ("forgefront.cli", "serve", "--data", tmp_path, "--port", 0)
+    with start_program(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as server:
         try:
             assert server.stdout is not None
             lines = iter(server.stdout.readline, "")
