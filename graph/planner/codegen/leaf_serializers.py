@@ -36,6 +36,8 @@ def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat
     """Serializes values of a leaf type, in a format. Raises PlanBailout for an unexpected null or value."""
     serialize = serializer_of(kind)
     change_format = None if form is None else format_changer(form, kind)
+    if is_non_null and change_format is None:
+        return serialize
 
     def serialize_leaf(value: Any) -> Any:
         if value is None and not is_non_null:
@@ -102,7 +104,7 @@ def _serialize_bool(value: Any) -> Any:
 def _serialize_date(value: Any) -> Any:
     if type(value) is not date:
         raise PlanBailout
-    return f"{value.year:04}-{value.month:02}-{value.day:02}"
+    return value.isoformat()
 
 
 def serialize_datetime(value: Any) -> str:
