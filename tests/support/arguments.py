@@ -3,7 +3,7 @@
 Ids and names are read from the tables, cursors from the results of whole lists.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,42 +119,60 @@ async def _project_arguments(database: Database, town: EdgeCaseData, project: ta
     })  # fmt: skip
 
 
-async def _collect_cursors(drawn: ArgumentPool, town: EdgeCaseData, graph: Graph) -> None:
-    """Queries whole lists of several objects of each type, in every order, as an administrator."""
-    credential = token_of(town.viewers["admin"])
+@dataclass(frozen=True)
+class ListQuery:
+    """A query of one list of one object, in one order."""
+
+    field_path: str
+    """`Type.field`."""
+    type_name: str
+    order: str
+    text: str
+    """With `ARGUMENTS` in place of the arguments of the page."""
+    goes_backward: bool
+
+    async def edges(self, graph: Graph, credential: str, arguments: str) -> list[dict[str, Any]]:
+        """The edges of a page."""
+        document = parse(self.text.replace("ARGUMENTS", arguments))
+        (operation,) = document.definitions
+        outcome = await graph.run(make_prepared_operation(document, operation), {}, credential, request_id="cursors")  # type: ignore[arg-type]
+        data = (outcome.data or {}).get("node") or outcome.data or {}
+        return (data.get("list") or {}).get("edges") or []
+
+
+def list_queries(ids: Mapping[str, Sequence[str]], fields: str = "cursor") -> Iterator[ListQuery]:
+    """Queries of the lists of two objects of each type and of the root, in every order. `fields` are those of the edges."""
     for kind in list(graphql_schema.type_map.values()):
         if not isinstance(kind, GraphQLObjectType) or kind.name in ("Mutation", "Subscription"):
             continue
-        node_ids = drawn.ids.get(kind.name, [])
+        node_ids = ids.get(kind.name, [])
         field_orders = [
             (name, order) for name, found in kind.fields.items() if _is_connection_field(found) for order in orderings_of(found)
         ]
         for start in (0, len(node_ids) // 2) if kind is not graphql_schema.query_type else (0,):
             for name, order in field_orders:
-                arguments = f"first: 9{f', orderBy: {_order_literal(order)}' if order else ''}"
+                arguments = f"ARGUMENTS{f', orderBy: {_order_literal(order)}' if order else ''}"
                 needed = [
                     argument for argument, each in kind.fields[name].args.items() if str(each.type).endswith("!") and not each.default
                 ]
                 if kind is graphql_schema.query_type:
-                    text = f"{{ list: {name}({', '.join([arguments, *(f'{each}: 1' for each in needed)])}) {{ edges {{ cursor }} }} }}"
+                    text = f"{{ list: {name}({', '.join([arguments, *(f'{each}: 1' for each in needed)])}) {{ edges {{ {fields} }} }} }}"
                 elif start < len(node_ids) and not needed:
-                    selection = f"list: {name}({arguments}) {{ edges {{ cursor }} }}"
+                    selection = f"list: {name}({arguments}) {{ edges {{ {fields} }} }}"
                     text = f'{{ node(id: "{node_ids[start]}") {{ ... on {kind.name} {{ {selection} }} }} }}'
                 else:
                     continue
-                await _read_cursors(
-                    drawn, graph, text, credential, f"{kind.name}.{name}", get_named_type(kind.fields[name].type).name, ordering_key(order)
-                )
+                type_name = get_named_type(kind.fields[name].type).name
+                yield ListQuery(f"{kind.name}.{name}", type_name, ordering_key(order), text, "before" in kind.fields[name].args)
 
 
-async def _read_cursors(drawn: ArgumentPool, graph: Graph, text: str, credential: str, field_path: str, type_name: str, order: str) -> None:
-    document = parse(text)
-    (operation,) = document.definitions
-    outcome = await graph.run(make_prepared_operation(document, operation), {}, credential, request_id="cursors")  # type: ignore[arg-type]
-    data = (outcome.data or {}).get("node") or outcome.data or {}
-    found = [edge["cursor"] for edge in (data.get("list") or {}).get("edges", ())]
-    for key in ((field_path, order), (type_name, order)):
-        drawn.cursors.setdefault(key, []).extend(found)
+async def _collect_cursors(drawn: ArgumentPool, town: EdgeCaseData, graph: Graph) -> None:
+    """Queries lists of several objects of each type as an administrator."""
+    credential = token_of(town.viewers["admin"])
+    for query in list_queries(drawn.ids):
+        found = [edge["cursor"] for edge in await query.edges(graph, credential, "first: 9")]
+        for key in ((query.field_path, query.order), (query.type_name, query.order)):
+            drawn.cursors.setdefault(key, []).extend(found)
 
 
 def _is_connection_field(found: Any) -> bool:

@@ -29,7 +29,7 @@ from rest_v3.routes import EXTRA_ROUTES, ROUTES
 from storage.database.compiled_statements import SqlDialect
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import route_operations
-from tests.support.arguments import ArgumentPool, ProjectArguments, collect_arguments
+from tests.support.arguments import ArgumentPool, ProjectArguments, collect_arguments, list_queries
 from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
 from tests.support.oracle import AnswersDiffer, PlanOracle, compare_pruned, prepare_document, require_valid
 from tests.support.query_generator import ARGUMENT_SOURCES, QueryGenerator, missing_values
@@ -143,6 +143,28 @@ class TestGeneratedArguments:
         document = parse('{ project(path: "0") { upload(secret: "x", name: 1) { name } } }')
         with pytest.raises(GraphQLError, match="String cannot represent a non string value"):
             await compare_pruned(oracle, document, {}, week.ann)
+
+
+class TestCursors:
+    """Plans and graphql-core share the code of cursors, so an error of it is no difference: lists are compared with their pages."""
+
+    async def test_pages_continue_where_the_cursor_is(self, edge_cases: EdgeCaseData, oracle: PlanOracle) -> None:
+        pool = await collect_arguments(edge_cases, oracle.reference_graph, cursors=False)
+        credential, continued = token_of(edge_cases.viewers["admin"]), set()
+        for query in list_queries(pool.ids, "cursor node { __typename }"):
+            whole = await query.edges(oracle.planned_graph, credential, "first: 100")
+            cursors = [edge["cursor"] for edge in whole]
+            assert len(set(cursors)) == len(cursors), query
+            if len(cursors) < 2:
+                continue
+            index = len(cursors) // 2
+            after = await query.edges(oracle.planned_graph, credential, f'first: 100, after: "{cursors[index]}"')
+            assert after == whole[index + 1 :], query
+            if query.goes_backward:
+                before = await query.edges(oracle.planned_graph, credential, f'last: 100, before: "{cursors[index]}"')
+                assert before == whole[:index], query
+            continued.add(query.field_path)
+        assert len(continued) > 20
 
 
 class TestSharedCode:
