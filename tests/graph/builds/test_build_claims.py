@@ -474,7 +474,7 @@ class TestWaiting:
         runner = RunnerCalls(graph, make.runner_token(await make.runner()))
         started = perf_counter()
         assert await runner.claim(waitSeconds=1) is None
-        assert 0.9 < perf_counter() - started < 3
+        assert 0.9 < perf_counter() - started < 15
         waiting = asyncio.create_task(runner.claim(waitSeconds=20))
         await asyncio.sleep(0.1)
         graph.services.runner_queue.close()

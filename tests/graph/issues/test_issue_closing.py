@@ -181,9 +181,10 @@ class TestPattern:
         def min_seconds(text: str) -> float:
             found = []
             for _ in range(3):
-                start = time.perf_counter()
+                # Of this thread alone: other processes do not make it longer.
+                start = time.thread_time()
                 parse_closing_references(text, EXTERNAL_URL)
-                found.append(time.perf_counter() - start)
+                found.append(time.thread_time() - start)
             return min(found)
 
         one = min_seconds(text)
@@ -432,10 +433,10 @@ class TestPushing:
         ada = await make.user("ada")
         project = await make.project(owner=ada)
         many = [commit(number, "See the manual. " * 20) for number in range(10_000)]
-        start = time.perf_counter()
+        start = time.thread_time()
         with statements.assert_at_most(0):
             await closer.push(ada, project, *many)
-        assert time.perf_counter() - start < 5
+        assert time.thread_time() - start < 5
 
     async def test_of_more_than_one_statement_takes(
         self, closer: ClosingScenario, make: DataFactory, monkeypatch: pytest.MonkeyPatch

@@ -377,6 +377,6 @@ class TestReading:
     @pytest.mark.parametrize("piece", ["a", "a/", "/", "#", "#1", "a#", "a/a#", "1#1/", "#1 ", ".", "-/-"])
     def test_runs_in_linear_time(self, piece: str) -> None:
         text = piece * (MAX_SCANNED_CHARACTERS // len(piece) * 10)
-        start = time.perf_counter()
+        start = time.thread_time()
         parse_mentions(text)
-        assert time.perf_counter() - start < 1
+        assert time.thread_time() - start < 1

@@ -330,9 +330,9 @@ def test_expensive_documents_are_rejected_in_milliseconds(name: str) -> None:
     document = limits.parse(expensive_documents()[name])
     took = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.thread_time()
         found = limits.measure(document, SCHEMA).evaluate({})[1]
-        took.append(time.perf_counter() - start)
+        took.append(time.thread_time() - start)
     # A few milliseconds on an idle machine; the rest is room for a busy one.
     assert min(took) < 0.1
     assert bool(found) == (name != "chain")
