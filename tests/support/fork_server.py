@@ -26,7 +26,13 @@ from typing import Any
 from tests.support.reliability_promises import COUNT_SHARE
 
 ROOT = Path(__file__).parents[2]
-PRELOADED_MODULES = ("forgefront.app", "forgefront.commands.runner", "forgefront.commands.serve", "forgefront.server.http_server")
+PRELOADED_MODULES = (
+    "alembic.command",
+    "forgefront.app",
+    "forgefront.commands.runner",
+    "forgefront.commands.serve",
+    "forgefront.server.http_server",
+)
 MAX_REQUEST_BYTES = 200_000
 NUMBER = struct.Struct("i")
 
@@ -105,6 +111,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, _reap)
     for module in PRELOADED_MODULES:
         importlib.import_module(module)
+    _read_operations()
     gc.collect()
     gc.freeze()
     while True:
@@ -126,6 +133,24 @@ def main() -> None:
     for file in files:
         os.close(file)
     _run_program(**json.loads(request))
+
+
+def _read_operations() -> None:
+    """Reads the operations of the product once for all servers: that is most of what creating an application takes."""
+    import ci_v1
+    import rest_v3
+    from forgefront import pages
+    from graph.operations import trusted_documents
+    from graph.operations.documents import prepare
+    from rest_v3.operations import OperationRegistry
+
+    OperationRegistry.read = staticmethod(cache(OperationRegistry.read))  # type: ignore[method-assign]
+    for folder in (rest_v3.OPERATIONS_FOLDER, ci_v1.OPERATIONS_FOLDER):
+        registry = OperationRegistry.read(folder, prepare)
+        for name in registry.names:
+            registry.get(name)
+    for folder in (trusted_documents.DASHBOARDS, pages.OPERATIONS_FOLDER):
+        trusted_documents.read_built_in(folder)
 
 
 def _reap(*_: Any) -> None:
