@@ -64,7 +64,8 @@ def test_scripts_are_all_known() -> None:
 
 
 SELECTION = "python -m tests.support.affected_tests"
-SUITE = "python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder"
+PROCESSES = (len(os.sched_getaffinity(0)) * 3 + 1) // 2
+SUITE = f"python -m pytest --numprocesses {PROCESSES} --dist loadfile --no-loadscope-reorder"
 
 
 class TestTestScript:
@@ -108,7 +109,7 @@ class TestTestScript:
     def test_matches_continuous_integration(self, checkout: Checkout, there: tuple[str, ...], tmp_path: Path) -> None:
         machine = tmp_path / "bin"
         machine.mkdir()
-        for name in ("bash", "basename", "dirname", "env"):
+        for name in ("bash", "basename", "dirname", "env", "nproc"):
             (machine / name).symlink_to(str(shutil.which(name)))
         for name in (*there, "apt-get", "id"):
             (machine / name).write_text(STUB_SCRIPT + ("echo 0\n" if name == "id" else ""))
