@@ -17,6 +17,7 @@ from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
 from storage.database.engine import Database, now
 from storage.git.repositories import Repositories
+from storage.git.repository import Repository
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from storage.objects.uploads import UploadStore, new_secret
@@ -26,6 +27,7 @@ from storage.tables.accounts.users import PRIVATE_TOKEN
 from storage.tables.base import Row
 from storage.tables.builds.commit_statuses import FINISHED
 from tests.support.git_history import make_history
+from tests.support.repositories import EditableRepositories
 
 R = TypeVar("R", bound=Row)
 
@@ -172,11 +174,16 @@ class DataFactory:
         )
         if source is not None:
             self.services.repositories.import_copy(project.id, source, None)
-            project.default_branch = await self.services.repositories.read(project.id, lambda repository: repository.default_branch())
+            project.default_branch = Repository.open(self.services.repositories.path_of(project.id)).default_branch()
             await self.save(project)
         else:
             made = self.empty_repository() if history is None else self.repository_with_history(history)
             shutil.copytree(made, self.services.repositories.path_of(project.id))
+        if source is not None or history is not None:
+            stored = Repository.open(self.services.repositories.path_of(project.id)).stored_refs()
+            await self.save(*(tables.GitRef(project_id=project.id, name=name, oid=oid, peeled_oid=peeled) for name, oid, peeled in stored))
+        if isinstance(self.services.repositories, EditableRepositories):
+            await self.services.repositories.project()
         return project
 
     async def _namespace_of(self, owner: tables.User) -> int:
@@ -189,6 +196,8 @@ class DataFactory:
         """Writes the project's branch heads and commits into the index, as after an import."""
         from graph.rules.git import commit_index
 
+        if isinstance(self.services.repositories, EditableRepositories):
+            await self.services.repositories.take_over()
         await commit_index.index_imported(self.services, project.id)
         return project
 
@@ -382,7 +391,7 @@ def _pairs(members: Any) -> list[tuple[tables.User, int]]:
 
 @pytest.fixture
 async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services]:
-    repositories = Repositories(tmp_path / "repositories")
+    repositories = EditableRepositories(tmp_path / "repositories", database)
     yield Services(
         database,
         repositories,

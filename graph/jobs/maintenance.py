@@ -11,18 +11,16 @@ import structlog
 
 from graph.context import Services
 from graph.rules.builds import runners, traces
-from graph.rules.git import branch_health_job, index_reconciler
-from graph.rules.merge_requests import automatic_merging, merge_request_refresh, merging
+from graph.rules.git import branch_health_job
+from graph.rules.merge_requests import automatic_merging, merge_request_refresh
 from storage.database.engine import is_unavailable
 
 MaintenanceJob = Callable[[Services], Awaitable[None]]
 
 JOBS: tuple[MaintenanceJob, ...] = (
     branch_health_job.refresh_health,
-    merging.repair,
     merge_request_refresh.refresh_unchecked,
     automatic_merging.merge_waiting,
-    index_reconciler.reconcile_drifted,
     traces.join_traces,
     runners.recover_lost_builds,
 )

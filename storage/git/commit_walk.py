@@ -1,4 +1,4 @@
-"""Reads the branch heads of a repository, and the commits that are reachable from them but not indexed yet.
+"""Reads the commits that are reachable from branch heads but not indexed yet.
 
 Two git processes, connected by a pipe, walk and read the commits; only one chunk is in memory, whatever the length of the history. Objects
 that cannot be read raise DamagedRepository or GitCommandError.
@@ -21,20 +21,10 @@ MAX_CHUNK_BYTES = 8 * 1024 * 1024
 """A chunk also ends with the commit that reaches this size."""
 MAX_COMMIT_BYTES = 1024 * 1024
 """Bytes of a commit that are read; the rest is skipped."""
-MAX_BRANCH_NAME_LENGTH = 255
 COUNT_SECONDS = 10.0
 
 _FULL_ID = re.compile(r"[0-9a-f]{40}")
 _BLOCK_BYTES = 64 * 1024
-
-
-def branch_heads(repository: Repository) -> dict[str, str]:
-    """Returns the head commits of the branches, by name without `refs/heads/`.
-
-    Names that are not UTF-8 or longer than MAX_BRANCH_NAME_LENGTH characters, which imports may have, are left out: the index cannot
-    store them.
-    """
-    return {ref.name: ref.oid for ref in repository.branches() if len(ref.name) <= MAX_BRANCH_NAME_LENGTH and "\ufffd" not in ref.name}
 
 
 def walk_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> Generator[list[GitCommit], None, None]:

@@ -15,7 +15,6 @@ from sqlalchemy import make_url
 
 from graph.context import Services
 from storage.database.engine import Database
-from storage.git.repositories import Repositories
 from storage.migrations import upgrade
 from storage.objects.folder_store import FolderStore
 from storage.objects.uploads import UploadStore
@@ -23,6 +22,7 @@ from storage.secrets import Passwords, TokenCipher, load_key
 from tests.make import EXTERNAL_URL, FAST_PASSWORD_HASHER, DataFactory, token_of
 from tests.support.databases import PostgresServer, share_compiled_statements, temporary_server
 from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.repositories import EditableRepositories
 from tests.support.server_process import ServerProcess, run_server
 
 CALLERS = {"anonymous": None, "outsider": "stranger", "developer": "member", "administrator": "admin"}
@@ -111,7 +111,8 @@ def database_factory(kind: str) -> Iterator[Any]:
 
 @asynccontextmanager
 async def open_services(url: str, folder: Path, **settings: Any) -> AsyncIterator[Services]:
-    database, repositories = Database(url), Repositories(folder / "repositories")
+    database = Database(url)
+    repositories = EditableRepositories(folder / "repositories", database)
     share_compiled_statements(database)
     try:
         yield Services(

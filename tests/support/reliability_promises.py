@@ -19,7 +19,7 @@ PROMISES = {
     "R2": "after each kill: integrity check ok, no broken references",
     "R3": "start to first answer at most 3 s empty, 10 s with 100,000 rows and repairs pending",
     "R4": "32 writers x 100 issues: numbers 1 to 3200, no error, p99 below 1 s",
-    "R6": "50 SIGKILLs during merges, 3 seeds: row merged exactly when the target holds the tip, 0 acknowledged lost, fsck clean",
+    "R6": "50 SIGKILLs during merges, pushes, branch moves and reads, 3 seeds: row and ref agree in each answer, 0 lost, fsck clean",
     "R7": "200 rounds of 2 merges and 8 at once: all tips in the target, first-parent history linear, only 405 and 409 otherwise",
     "R8": "a pusher moves the target 20 times a second during merges: 0 pushed commits lost",
     "R10": "32 writers for 60 s: no 'database is locked'; a wait over 5 s ends with 503 and Retry-After",

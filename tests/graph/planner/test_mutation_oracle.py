@@ -17,7 +17,6 @@ from graph.http.responses import serialize_result
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from storage.database.engine import Database
-from storage.git.repositories import Repositories
 from storage.migrations import upgrade
 from storage.objects.folder_store import FolderStore
 from storage.objects.uploads import UploadStore
@@ -27,6 +26,7 @@ from tests.support.arguments import ArgumentPool
 from tests.support.databases import share_compiled_statements
 from tests.support.oracle import FallbackCountingGraph, answers_equal, prepare_document, require_valid
 from tests.support.query_generator import QueryGenerator
+from tests.support.repositories import EditableRepositories
 from tests.support.scenario import Scenario, create_scenario, valid_mutation_input
 from tests.support.week_fixture import NOW
 
@@ -49,7 +49,8 @@ OID = re.compile(rb"[0-9a-f]{40}")
 async def open_scenario(url: str, folder: Path, histories: Path) -> AsyncIterator[Scenario]:
     """A world of its own, made as any other."""
     await asyncio.to_thread(upgrade, url)
-    database, repositories = Database(url), Repositories(folder / "repositories")
+    database = Database(url)
+    repositories = EditableRepositories(folder / "repositories", database)
     share_compiled_statements(database)
     services = Services(
         database,
