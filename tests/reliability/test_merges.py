@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -172,6 +173,32 @@ async def move_branches(client: httpx.AsyncClient, project_id: int, user: tables
                 await client.post("/graphql", json=body, headers={"PRIVATE-TOKEN": token_of(user)})
 
 
+class RepeatedFetcher:
+    """Clones until the server is killed: each clone must be complete, whatever moves meanwhile."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self._address = address
+        self._folder = folder
+        self.clones = 0
+        self.wrong: list[str] = []
+
+    async def run(self, is_killed: asyncio.Event) -> None:
+        while not is_killed.is_set():
+            target = self._folder / f"clone{self.clones}"
+            done = await self._git("clone", "-q", "--bare", self._address, str(target))
+            if is_killed.is_set():
+                break
+            if done.returncode == 0:
+                done = await self._git("-C", str(target), "fsck", "--connectivity-only", "--no-dangling")
+            if done.returncode:
+                self.wrong.append(done.stderr)
+            self.clones += 1
+            await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
+
+    async def _git(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return await asyncio.to_thread(subprocess.run, ["git", *arguments], capture_output=True, text=True, check=False)
+
+
 async def full_path(merges: MergeRequestFactory) -> str:
     namespace = await merges.make.fetch(tables.Namespace, merges.project.namespace_id)
     assert namespace is not None
@@ -194,7 +221,7 @@ async def test_kills(
     chance, log, reader = random.Random(seed), MergeLog(), ConsistentReader(merges, users[0])
     open_ones: list[OpenMergeRequest] = []
     pushed: list[str] = []
-    path = await full_path(merges)
+    clones, path = 0, await full_path(merges)
     for turn in range(KILLS):
         open_ones += [await merges.proposal(f"turn{turn}-{number}") for number in range(AT_ONCE * 3 - len(open_ones))]
         await merges.make.indexed(merges.project)
@@ -202,7 +229,9 @@ async def test_kills(
             async with client_of(server) as client:
                 # The first answers after the kill.
                 await reader.compare(client)
-                pusher = BranchPusher(merges, client, path, users[0])
+                pusher, is_killed = BranchPusher(merges, client, path, users[0]), asyncio.Event()
+                address = server.url.replace("://", f"://me:{token_of(users[0])}@")
+                fetcher = RepeatedFetcher(f"{address}/{path}.git", tmp_path)
 
                 async def work(number: int, wanted: list[OpenMergeRequest], client: httpx.AsyncClient = client) -> None:
                     for proposal in wanted:
@@ -212,11 +241,15 @@ async def test_kills(
                 async with asyncio.TaskGroup() as group:
                     for number in range(AT_ONCE):
                         group.create_task(work(number, open_ones[number::AT_ONCE]))
-                    for task in (reader.run(client), pusher.run(), move_branches(client, merges.project.id, users[1], turn)):
+                    moves = move_branches(client, merges.project.id, users[1], turn)
+                    for task in (reader.run(client), pusher.run(), moves, fetcher.run(is_killed)):
                         group.create_task(task)
                     await asyncio.sleep(chance.uniform(0.05, 1.5))
+                    is_killed.set()
                     server.kill()
                 pushed += pusher.pushed
+                clones += fetcher.clones
+                assert fetcher.wrong == []
         # A git of the killed server, and PostgreSQL at a commit that nobody waits for any more, may still be at work.
         await asyncio.sleep(0.3)
         assert await disagreements(merges) == []
@@ -250,7 +283,8 @@ async def test_kills(
     await git(merges, "fsck", "--full", "--strict", "--no-dangling")
     figure(
         f"{KILLS} kills: {len(log.acknowledged)} merges and {len(pushed)} pushes acknowledged, 0 lost; {merged} merged, each once;"
-        f" {log.unanswered} unanswered; {reader.answers} answers compared, 0 wrong; answers otherwise {dict(log.refusals)}; fsck clean"
+        f" {log.unanswered} unanswered; {reader.answers} answers compared, 0 wrong; {clones} clones, each complete;"
+        f" answers otherwise {dict(log.refusals)}; fsck clean"
     )
     assert set(log.refusals) <= {"NOT_ALLOWED", "CONFLICT", "NOT_MERGEABLE"}
 
