@@ -15,9 +15,11 @@ from graph.operations.loaders import Loader
 from graph.rules.validation import is_storable
 from storage import tables
 from storage.database.engine import DatabaseSession
+from storage.database.sessions import ReadSession
 from storage.git import projection
 from storage.git.projection import RefProjection
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_cache import ABSENT
 from storage.git.repository import Repository, choose_default_branch
 from storage.tables.git import refs
 from storage.tables.projects import projects
@@ -79,13 +81,34 @@ async def in_folder(context: Context, project_id: int, folder: str) -> Mapping[s
 
 def _loader(context: Context) -> Loader[tuple[int, str], str]:
     async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], str]:
-        storable = [key for key in keys if is_storable(key[1])]
-        if not storable:
-            return {}
-        project_ids, names = sorted({key for key, _ in storable}), sorted({name for _, name in storable})
-        return {(owner, name): oid for owner, name, oid in await context.tuples(refs.NAMED, project_ids=project_ids, names=names)}
+        cache, versions = context.services.ref_cache, _known_versions(context, {key for key, _ in keys})
+        found: dict[tuple[int, str], str] = {}
+        missing = []
+        for key in filter(lambda key: is_storable(key[1]), keys):
+            cached = cache.get((key[0], versions[key[0]], key[1])) if key[0] in versions else None
+            if cached is None:
+                missing.append(key)
+            elif cached != ABSENT:
+                found[key] = cached
+        if missing:
+            project_ids, names = sorted({key for key, _ in missing}), sorted({name for _, name in missing})
+            rows = await context.tuples(refs.NAMED, project_ids=project_ids, names=names)
+            found |= {(owner, name): oid for owner, name, oid in rows}
+            for project_id, name in missing:
+                if project_id in versions:
+                    cache.put((project_id, versions[project_id], name), found.get((project_id, name), ABSENT))
+        return found
 
     return context.loader("refs", fetch)
+
+
+def _known_versions(context: Context, project_ids: Iterable[int]) -> dict[int, int]:
+    """The versions of refs of those projects that a query has read. An operation that writes may see versions that are never committed."""
+    if not isinstance(context.session, ReadSession):
+        return {}
+    projects_by_id = context.rows_by_id(tables.Project)
+    rows = [projects_by_id.known(project_id) for project_id in project_ids if projects_by_id.knows(project_id)]
+    return {row.id: row.refs_version for row in rows if row is not None}
 
 
 def forget(context: Context, project_id: int) -> None:
