@@ -6,8 +6,9 @@ from typing import Any, Protocol
 from ci_v1.endpoint import RunnerEndpoint
 from ci_v1.routes import BUILD_DETAILS
 from graph.errors import ForgeError
+from graph.operations.results import is_disk_full
 from rest_v3.endpoints.endpoint import GraphExecutor, RestRequest, RestResponse
-from rest_v3.endpoints.file_uploads import DISK_FULL_ERRNOS, ClientDisconnected, FileUploadForm
+from rest_v3.endpoints.file_uploads import ClientDisconnected, FileUploadForm
 from rest_v3.errors import ErrorResponse, error_response, missing_parameter_message, response_from_user_errors
 from rest_v3.operations import OperationRegistry
 from rest_v3.requests.bodies import MalformedRequestError, parse_pairs
@@ -57,7 +58,7 @@ class RunnerArtifactUploadEndpoint(RunnerEndpoint):
         except ForgeError as error:
             return self._respond_error(self._response_from_error(error))
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if not is_disk_full(error):
                 raise
             return self._respond_error(error_response(507))
 

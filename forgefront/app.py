@@ -5,11 +5,9 @@ import socket
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 import ci_v1
 import rest_v3
@@ -17,13 +15,15 @@ from forgefront import served_documents
 from forgefront.backend import Backend
 from forgefront.config import Config
 from forgefront.endpoints import artifact_uploads, named_queries, upload_downloads
-from forgefront.git_http.endpoint import GitHttpEndpoint
-from forgefront.pages import PagesApp
+from forgefront.endpoints.index import IndexEndpoint
+from forgefront.git_http import endpoint as git_http
+from forgefront.pages import FAVICON_PATH, FILES_PATH, PAGE_PATTERN, PagesApp
 from forgefront.pages.graphiql import ROUTE as GRAPHIQL
 from forgefront.pages.graphiql import GraphiqlApp
 from forgefront.pages.reference import ROUTE as REFERENCE
 from forgefront.pages.reference import ReferenceApp
 from forgefront.server import health
+from forgefront.server.app_router import AppRoute, AppRouter, send_not_found
 from forgefront.server.cors import CorsMiddleware
 from forgefront.server.health import ReadinessEndpoint, create_database_check, create_folder_check
 from forgefront.server.metrics import Metrics
@@ -49,10 +49,23 @@ if TYPE_CHECKING:
 
 GRAPHQL = "/graphql"
 REST_V3 = "/api/v3"
+HEALTH = "/-/health"
+READINESS = "/-/readiness"
+METRICS = "/-/metrics"
 PREFLIGHT = "preflight"
 SWEEP_SECONDS = 3600.0
 REPACK_SECONDS = 600.0
 CACHE_METRICS_SECONDS = 15.0
+INDEX_PATHS = {
+    "graphql": GRAPHQL,
+    "graphiql": GRAPHIQL,
+    "reference": REFERENCE,
+    "rest_v3": REST_V3,
+    "openapi": f"{REST_V3}/openapi.json",
+    "health": HEALTH,
+    "readiness": READINESS,
+}
+"""What the response of "/" lists."""
 
 
 class App(Backend):
@@ -62,40 +75,53 @@ class App(Backend):
         super().__init__(config, clock=clock)
         served_documents.serve_documents(self.graph, config)
         metrics = Metrics(partial(read_backlog, self.database, clock))
-        self._graphql = make_graphql_app(self.graph)
-        self._exact_paths: dict[str, ASGIApp] = {
-            "/": self._index,
-            "/-/health": health.answer_liveness,
-            "/-/readiness": ReadinessEndpoint(
-                {"database": create_database_check(self.database), "repositories": create_folder_check(config.repositories)}
-            ),
-        }
-        if config.metrics:
-            self._exact_paths["/-/metrics"] = metrics
-        self._graphiql = GraphiqlApp(config.base_url)
-        self._reference = ReferenceApp(config.base_url)
-        self._pages = PagesApp(config.base_url)
-        self._named_queries = named_queries.NamedQueriesEndpoint(self.graph)
-        self._uploads_endpoint = upload_downloads.UploadDownloadEndpoint(self.graph, self.uploads)
-        artifact_access = ArtifactAccess(self.graph.services)
-        self._artifacts_endpoint = artifact_uploads.ArtifactUploadEndpoint(artifact_access)
-        self._mounts: dict[str, ASGIApp] = {
-            REST_V3: rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile),
-            ci_v1.BASE: ci_v1.create_app(self.graph, artifact_access, external_url=config.base_url),
-        }
         git_command.set_limits(config.git_limits)
         transport = config.create_transport()
         access = GitAccess(self.graph.services)
-        self._git_endpoint = GitHttpEndpoint(access, transport)
+        artifact_access = ArtifactAccess(self.graph.services)
+        self._git_endpoint = git_http.GitHttpEndpoint(access, transport)
         self._ssh_server = _create_ssh_server(config, access, transport, ssh_listener, metrics) if ssh_listener else None
+        readiness = ReadinessEndpoint(
+            {"database": create_database_check(self.database), "repositories": create_folder_check(config.repositories)}
+        )
+        rest = rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile)
+        runner_api = ci_v1.create_app(self.graph, artifact_access, external_url=config.base_url)
+        queries = named_queries.NamedQueriesEndpoint(self.graph)
+        uploads = upload_downloads.UploadDownloadEndpoint(self.graph, self.uploads)
+        artifacts = artifact_uploads.ArtifactUploadEndpoint(artifact_access)
+        pages = PagesApp(config.base_url)
+        paths = INDEX_PATHS | ({"metrics": METRICS} if config.metrics else {})
+        self._router = AppRouter(
+            (
+                AppRoute(GRAPHQL, make_graphql_app(self.graph), GRAPHQL, is_api=True, takes_websockets=True),
+                AppRoute(f"{REST_V3}/*", rest, is_api=True),
+                AppRoute(f"{ci_v1.BASE}/*", runner_api, is_api=True),
+                AppRoute("/q", queries, is_api=True),
+                AppRoute("/q/", queries, is_api=True),
+                AppRoute(named_queries.PATH_PATTERN, queries, is_api=True),
+                AppRoute(upload_downloads.PATH_PATTERN, uploads, "/:namespace/:project/uploads/:secret/:name", is_api=True),
+                AppRoute(artifact_uploads.PATH_PATTERN, artifacts, "/-/artifacts/:ticket", is_api=True, is_secret=True),
+                AppRoute(git_http.PATH_PATTERN, self._git_endpoint),
+                AppRoute(f"{GRAPHIQL}/*", GraphiqlApp(config.base_url), GRAPHIQL),
+                AppRoute(f"{REFERENCE}/*", ReferenceApp(config.base_url), REFERENCE),
+                AppRoute(HEALTH, health.answer_liveness, HEALTH),
+                AppRoute(READINESS, readiness, READINESS),
+                *([AppRoute(METRICS, metrics, METRICS)] if config.metrics else []),
+                AppRoute("/", IndexEndpoint(config.base_url, paths, pages), "/"),
+                AppRoute(FAVICON_PATH, pages),
+                AppRoute(f"{FILES_PATH}*", pages),
+                AppRoute(PAGE_PATTERN, pages),
+            )
+        )
+        self._routes_by_path = self._router.by_path
         self.graph.services.broadcaster.on_count_change = metrics.set_streams
         with_middleware = RequestMiddleware(self._dispatch, metrics, is_unavailable)
-        self._cors = CorsMiddleware(with_middleware, config.cors_origins, config.base_url, self._is_api_path)
+        self._cors = CorsMiddleware(with_middleware, config.cors_origins, config.base_url, self._router.is_api_path)
         self._deliverer = DeliveryWorker(self.graph.services, on_attempt=metrics.count_delivery)
         self._task_runner = TaskRunner(
             {
                 "deliveries": self._deliverer.run,
-                "upkeep": partial(maintenance.run, self.graph.services),
+                "maintenance": partial(maintenance.run, self.graph.services),
                 "live": partial(self.graph.services.broadcaster.run, self.database),
                 "old events": repeat_every(SWEEP_SECONDS, self._deliverer.sweep),
                 "objects of no build": repeat_every(SWEEP_SECONDS, partial(stored_objects.erase_orphans, self.graph.services)),
@@ -155,82 +181,23 @@ class App(Backend):
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
-        if scope.get("method") == "OPTIONS" and self._cors.is_preflight(scope) and self._is_api_path(path):
-            # The URL of an artifact grants access to it, so the log does not contain it.
-            scope["state"] |= {"route": PREFLIGHT, "secret_path": self._artifacts_endpoint.matches(path)}
+        path = scope["path"]
+        # Most requests are for a single path, /graphql.
+        route = self._routes_by_path.get(path) or self._router.find(path)
+        if route is None or (not route.takes_websockets and scope["type"] == "websocket"):
+            await send_not_found(scope, receive, send)
+            return
+        if route.is_secret:
+            scope["state"]["secret_path"] = True
+        if scope.get("method") == "OPTIONS" and route.is_api and self._cors.is_preflight(scope):
+            scope["state"]["route"] = PREFLIGHT
             await self._cors.answer_preflight(scope, receive, send)
             return
-        if path == GRAPHQL:
-            # The most frequent path is compared first.
-            scope["state"]["route"] = path
-            await self._graphql(scope, receive, send)
-            return
-        for base, mounted in self._mounts.items():
-            if path.startswith(base) and path[len(base) :][:1] in ("", "/"):
-                # As Starlette mounts: the path stays complete, and root_path is the prefix of the mounted application.
-                scope["root_path"] = scope.get("root_path", "") + base
-                await mounted(scope, receive, send)
-                return
-        if scope["type"] == "http" and self._named_queries.matches(path):
-            await self._named_queries(scope, receive, send)
-            return
-        if scope["type"] == "http" and self._uploads_endpoint.matches(path):
-            scope["state"]["route"] = upload_downloads.ROUTE
-            await self._uploads_endpoint(scope, receive, send)
-            return
-        if scope["type"] == "http" and self._artifacts_endpoint.matches(path):
-            scope["state"] |= {"route": artifact_uploads.ROUTE, "secret_path": True}
-            await self._artifacts_endpoint(scope, receive, send)
-            return
-        if self._graphiql.matches(scope):
-            await self._graphiql(scope, receive, send)
-            return
-        if self._reference.matches(scope):
-            await self._reference(scope, receive, send)
-            return
-        handler = self._exact_paths.get(path)
-        if handler is None and self._git_endpoint.matches(scope):
-            await self._git_endpoint(scope, receive, send)
-            return
-        if self._pages.matches(scope):
-            await self._pages(scope, receive, send)
-            return
-        if handler is None:
-            await _not_found(scope, receive, send)
-            return
-        scope["state"]["route"] = path
-        await handler(scope, receive, send)
-
-    def _is_api_path(self, path: str) -> bool:
-        """Whether the path belongs to an API that pages of other origins may call."""
-        return (
-            path == GRAPHQL
-            or any(path.startswith(base) and path[len(base) :][:1] in ("", "/") for base in self._mounts)
-            or self._named_queries.matches(path)
-            or self._uploads_endpoint.matches(path)
-            or self._artifacts_endpoint.matches(path)
-        )
-
-    async def _index(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
-            await _refuse(scope, receive, send, 405, "405 Method Not Allowed", {"Allow": "GET, HEAD"})
-            return
-        base = self.config.base_url
-        urls: dict[str, Any] = {
-            "name": "Forgefront",
-            "version": version("forgefront"),
-            "graphql": f"{base}{GRAPHQL}",
-            "graphiql": f"{base}{GRAPHIQL}",
-            "reference": f"{base}{REFERENCE}",
-            "rest_v3": f"{base}{REST_V3}",
-            "openapi": f"{base}{REST_V3}/openapi.json",
-            "health": f"{base}/-/health",
-            "readiness": f"{base}/-/readiness",
-        }
-        if self.config.metrics:
-            urls["metrics"] = f"{base}/-/metrics"
-        await JSONResponse(urls, headers={"Vary": "Accept"})(scope, receive, send)
+        if route.name:
+            scope["state"]["route"] = route.name
+        if route.mount_path:
+            scope["root_path"] = scope.get("root_path", "") + route.mount_path
+        await route.endpoint(scope, receive, send)
 
 
 def create_app(config: Config, *, ssh_listener: socket.socket | None = None) -> App:
@@ -247,19 +214,6 @@ def _create_ssh_server(
 
     keys = host_keys.load_host_keys(config.data, config.ssh_host_keys)
     return GitSshServer(access, transport, listener, keys, count_command=metrics.count_command, set_connections=metrics.set_ssh_connections)
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    await _refuse(scope, receive, send, 404, "404 Not Found")
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-    if scope["type"] == "websocket":
-        # Closing before accepting rejects the handshake with 403.
-        await receive()
-        await send({"type": "websocket.close", "code": 1000})
-    else:
-        await JSONResponse({"message": message}, status, headers)(scope, receive, send)
 
 
 def _startup_error_message(error: Exception) -> str:

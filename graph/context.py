@@ -178,10 +178,6 @@ class Context:
     scheduler: SliceScheduler = field(default_factory=SliceScheduler)
 
     @property
-    def runner_or_none(self) -> tables.Runner | None:
-        return self.runner_identity_or_none.runner if self.runner_identity_or_none is not None else None
-
-    @property
     def viewer(self) -> tables.User:
         if self.viewer_or_none is None:
             raise Unauthenticated

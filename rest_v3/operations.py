@@ -180,10 +180,6 @@ class OperationRegistry:
         """The operations of the files."""
         return frozenset(self._definitions) - {VIEWER, PROJECT_VISIBLE, GROUP_VISIBLE}
 
-    @property
-    def fragment_names(self) -> frozenset[str]:
-        return frozenset(self._fragments)
-
     def get(self, name: str) -> RouteOperation:
         """The operation, prepared on first use. Raises BadOperationError when no file has it."""
         if name not in self._loaded:
@@ -204,12 +200,6 @@ class OperationRegistry:
                 used[spread] = self._fragments[spread]
                 pending.extend(_collect_spreads(used[spread]))
         return "\n\n".join(map(_source_of, (self._definitions[name], *used.values())))
-
-    def fragments_of(self, name: str) -> frozenset[str]:
-        """The fragments that an operation uses."""
-        return frozenset(
-            definition.name.value for definition in parse(self.source(name)).definitions if isinstance(definition, FragmentDefinitionNode)
-        )
 
 
 def describe_operation(prepared: PreparedOperationProtocol) -> RouteOperation:

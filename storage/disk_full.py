@@ -7,12 +7,13 @@ import sqlite3
 import pygit2
 from sqlalchemy.exc import DBAPIError
 
-DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
+DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""No space left, the quota is used up, or the limit of a file's size is reached."""
 DISK_FULL_SQLSTATE = "53100"
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an operation failed because there is no space left, or the quota is used up: for files, git objects or the database."""
+    """Whether an operation failed because nothing more can be written: to files, git objects or the database."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, OSError):
         return cause.errno in DISK_FULL_ERRNOS

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
+from storage.disk_sync import sync_path
+
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
@@ -160,18 +162,9 @@ def write_once(path: Path, content: bytes) -> None:
             path.hardlink_to(temporary)
         except FileExistsError:
             return
-        _sync_folder(path.parent)
+        sync_path(path.parent)
     finally:
         temporary.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Syncs a folder, so that a new entry of it survives a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _validate_key(key: bytes, source: str) -> bytes:

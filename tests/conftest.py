@@ -1,8 +1,11 @@
-"""The fixtures of the suite live in modules of their own; this names them."""
+"""Loads the fixtures of the suite, which are defined in modules of their own."""
 
+import functools
 import gc
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,21 +26,26 @@ gc.set_threshold(50_000, 5, 400)
 
 SLOW_FILES = (
     "tests/graph/operations/test_hostile.py",
+    "tests/graph/operations/test_planted_data.py",
+    "tests/forgefront/client/test_restarts.py",
+    "tests/forgefront/commands/test_demo.py",
     "tests/rest_v3/endpoint/test_hostile.py",
     "tests/forgefront/pages/test_pages.py",
-    "tests/forgefront/commands/test_demo.py",
     "tests/forgefront/server/test_streams.py",
-    "tests/forgefront/client/test_restarts.py",
+    "tests/forgefront/commands/test_serve.py",
+    "tests/forgefront/server/test_server.py",
+    "tests/graph/operations/test_loop_lag.py",
+    "tests/test_benchmarks.py",
+    "tests/graph/planner/test_cache_sizes.py",
     "tests/forgefront/server/test_worker.py",
     "tests/test_races.py",
     "tests/test_permissions.py",
-    "tests/graph/operations/test_planted_data.py",
-    "tests/test_benchmarks.py",
+    "tests/graph/operations/test_answer_size.py",
     "tests/forgefront/client/test_client.py",
     "tests/forgefront/server/test_app.py",
     "tests/ci_v1/test_hostile.py",
 )
-"""Files of half a minute and more. They come first, so that no process is left alone with one of them at the end (scripts/test)."""
+"""Files of ten seconds and more, the slowest first, so that no process is left alone with one of them at the end (scripts/test)."""
 
 
 PLANNER_VARIABLE = "FORGEFRONT_PLANNER"
@@ -48,12 +56,44 @@ PLAN_AFTER_VARIABLE = "FORGEFRONT_TEST_OFTEN"
 
 def pytest_configure() -> None:
     from graph.operations.execution import Graph
-    from graph.planner import cache
+    from graph.planner import cache as plan_cache
 
     settings: Any = Graph.__init__
     if os.environ.get(PLANNER_VARIABLE) == "off":
         settings.__kwdefaults__["planner"] = False
-    cache.MIN_RUNS_TO_PLAN = int(os.environ.get(PLAN_AFTER_VARIABLE, cache.MIN_RUNS_TO_PLAN))
+    plan_cache.MIN_RUNS_TO_PLAN = int(os.environ.get(PLAN_AFTER_VARIABLE, plan_cache.MIN_RUNS_TO_PLAN))
+
+    @functools.wraps(plan_cache.log_compile_error)
+    def raise_compile_error(*_: Any) -> None:
+        raise
+
+    plan_cache.log_compile_error = raise_compile_error
+    # With rich installed, a logged traceback takes seconds.
+    structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
+    share_prepared_operations()
+    make_password_hashing_fast()
+
+
+def make_password_hashing_fast() -> None:
+    """Applications that tests create hash passwords in microseconds; test_secrets.py tests the real cost."""
+    from storage import secrets
+    from tests.make import FAST_PASSWORD_HASHER
+
+    vars(secrets)["PasswordHasher"] = lambda: FAST_PASSWORD_HASHER
+
+
+def share_prepared_operations() -> None:
+    """Parses and validates the operations of v3 and of runners once a run: that is most of what creating an application takes."""
+    import ci_v1
+    from graph.operations import execution
+
+    prepare_once = cache(execution.prepare)
+
+    def prepare(source: str, name: str) -> execution.PreparedOperation:
+        return replace(prepare_once(source, name), cache={})
+
+    for module in (execution, ci_v1):
+        vars(module)["prepare"] = prepare
 
 
 @pytest.hookimpl(trylast=True)

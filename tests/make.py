@@ -4,6 +4,7 @@ import base64
 import shutil
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -16,8 +17,8 @@ from graph.context import Services
 from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
 from storage.database.engine import Database, now
-from storage.git.repositories import Repositories
 from storage.git.repository import Repository
+from storage.git.repository_import import import_repository
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from storage.objects.uploads import UploadStore, new_secret
@@ -26,6 +27,7 @@ from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, Me
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from storage.tables.base import Row
 from storage.tables.builds.commit_statuses import FINISHED
+from tests.support.databases import share_compiled_statements
 from tests.support.git_history import make_history
 from tests.support.repositories import EditableRepositories
 
@@ -173,7 +175,7 @@ class DataFactory:
             ],
         )
         if source is not None:
-            self.services.repositories.import_copy(project.id, source, None)
+            import_repository(source, self.services.repositories.path_of(project.id))
             project.default_branch = Repository.open(self.services.repositories.path_of(project.id)).default_branch()
             await self.save(project)
         else:
@@ -227,7 +229,7 @@ class DataFactory:
     def empty_repository(self) -> Path:
         """A repository without a commit as the service makes it; made once a run, to be copied."""
         if "" not in self.imports:
-            Repositories(self.folder / "empty").create(1).handle.free()
+            Repository.create(self.folder / "empty" / "1.git").handle.free()
             self.imports[""] = self.folder / "empty" / "1.git"
         return self.imports[""]
 
@@ -237,7 +239,7 @@ class DataFactory:
         if key not in self.imports:
             folder = self.folder / f"history{len(self.imports)}"
             make_history(folder / "source", **history)
-            Repositories(folder).import_copy(1, folder / "source").handle.free()
+            import_repository(folder / "source", folder / "1.git")
             self.imports[key] = folder / "1.git"
         return self.imports[key]
 
@@ -389,23 +391,42 @@ def _pairs(members: Any) -> list[tuple[tables.User, int]]:
     return list(members or [])
 
 
+@contextmanager
+def create_services(database: Database, folder: Path, **settings: Any) -> Iterator[Services]:
+    """The services of one process, with their files in `folder`; closes the repositories afterwards."""
+    repositories = EditableRepositories(folder / "repositories", database)
+    try:
+        yield Services(
+            database,
+            repositories,
+            Passwords(FAST_PASSWORD_HASHER),
+            TokenCipher(load_key(folder, None)),
+            UploadStore(folder / "uploads"),
+            FolderStore(folder / "artifacts"),
+            external_url=EXTERNAL_URL,
+            **settings,
+        )
+    finally:
+        repositories.close()
+
+
+@asynccontextmanager
+async def open_services(url: str, folder: Path, **settings: Any) -> AsyncIterator[Services]:
+    """The services over the migrated database at `url`, which is closed afterwards."""
+    database = Database(url)
+    share_compiled_statements(database)
+    try:
+        with create_services(database, folder, **settings) as services:
+            yield services
+    finally:
+        await database.close()
+
+
 @pytest.fixture
 async def services(database: Database, tmp_path: Path) -> AsyncIterator[Services]:
-    repositories = EditableRepositories(tmp_path / "repositories", database)
-    yield Services(
-        database,
-        repositories,
-        Passwords(FAST_PASSWORD_HASHER),
-        TokenCipher(load_key(tmp_path, None)),
-        UploadStore(tmp_path / "uploads"),
-        FolderStore(tmp_path / "artifacts"),
-        external_url=EXTERNAL_URL,
-        # What tests write into the tables rings no bell.
-        runner_queue=RunnerQueue(cache_seconds=0.0, poll_seconds=0.05),
-    )
-    close = getattr(repositories, "close", None)
-    if close is not None:
-        close()
+    # Rows that tests write into the tables notify no runner.
+    with create_services(database, tmp_path, runner_queue=RunnerQueue(cache_seconds=0.0, poll_seconds=0.05)) as services:
+        yield services
 
 
 @pytest.fixture(scope="session")

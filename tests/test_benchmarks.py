@@ -1,4 +1,4 @@
-"""The race is fair only while both sides answer the same."""
+"""The benchmarks compare sides that give the same answers."""
 
 import copy
 from collections.abc import Iterator
@@ -10,14 +10,11 @@ import httpx
 import pytest
 
 from benchmarks.dataset import build_rows, long_project, project_history, seed
-from benchmarks.harness import budget, comparison, in_process, load, servers, sides
+from benchmarks.harness import answers, budget, comparison, in_process, load, servers, sides
 from benchmarks.harness.load import LoadRequest
-from benchmarks.peers import fastapi_app, fastapi_peer, fastapi_peer_app, floor_app, node_packages, strawberry_app
+from benchmarks.peers import fastapi_app, floor_app, node_packages, strawberry_app
 from benchmarks.reports import chart, table_report
-from benchmarks.suites import cases, claims, goals, growth, memory, pages, processes, questions, random_queries, transfers
-from benchmarks.suites.cases import BenchmarkCase
-from forgefront.app import create_app
-from forgefront.config import Config
+from benchmarks.suites import claims, goals, growth, memory, pages, processes, questions, random_queries, transfers
 from storage.database.engine import driver_url
 from tests.support.databases import PostgresServer
 
@@ -25,7 +22,7 @@ SCALE = 0.04
 
 
 def shrink_data_set(patch: pytest.MonkeyPatch) -> None:
-    """What hangs on each project: enough for every question."""
+    """The rows of each project: enough for every query."""
     patch.setattr(seed, "ISSUES", 30)
     patch.setattr(project_history, "COMMITS", 40)
     patch.setattr(build_rows, "BUILDS", 210)
@@ -34,27 +31,13 @@ def shrink_data_set(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, seed.Dataset]:
-    """A folder with a small database in it, and what is asked of that."""
+    """A folder with a small database, and the queries of it."""
     folder = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as patch:
         shrink_data_set(patch)
         rows = seed.seed(f"sqlite:///{folder / 'forgefront.db'}", SCALE)
         project_history.copy_to_projects(rows.history_projects, folder / "repositories")
         return folder, rows
-
-
-@pytest.mark.parametrize("index", range(6), ids=["list", "one", "post", "graphql", "builds", "merge requests"])
-async def test_both_sides_answer_the_same(index: int, seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, rows = seeded
-    monkeypatch.setattr(fastapi_peer, "EXTERNAL_URL", servers.EXTERNAL_URL)
-    case: BenchmarkCase = cases.create_cases(rows)[index]
-    ours = create_app(Config.load(data=folder, external_url=servers.EXTERNAL_URL))
-    theirs = fastapi_peer_app.create_app(f"sqlite+aiosqlite:///{folder / 'forgefront.db'}")
-    try:
-        async with theirs.router.lifespan_context(theirs):
-            cases.compare_answers(case, await send_request(ours, case.ours), await send_request(theirs, case.peer))
-    finally:
-        await ours.stop()
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +87,7 @@ class TestTable:
         ours = comparison.questions_by_side(rows)["forgefront"]
         with side.start(side, workplace, print) as server:
             theirs = {
-                key: question.content(cases.fetch(server, question.request))
+                key: question.content(answers.fetch(server, question.request))
                 for key, question in comparison.questions_by_side(rows)[name].items()
             }
         async with in_process.service(folder, on_postgresql) as app:
@@ -113,9 +96,9 @@ class TestTable:
 
     def test_another_answer_is_unfair(self) -> None:
         rows = [{"headCommit": {"builds": [{}] * 5}}] * 20
-        with pytest.raises(cases.UnfairError, match="answers otherwise"):
+        with pytest.raises(answers.UnfairError, match="answers otherwise"):
             questions.compare_contents("join", "peer", rows, rows[1:])
-        with pytest.raises(cases.UnfairError, match="not twenty"):
+        with pytest.raises(answers.UnfairError, match="not twenty"):
             questions.compare_contents("join", "peer", rows[1:], rows[1:])
 
     async def test_v3_answers_match_the_graph(self, seeded: tuple[Path, seed.Dataset]) -> None:
@@ -162,7 +145,7 @@ class TestReports:
         return next(side.title for side in sides.SIDES if side.name == name)
 
     def _case(self, speed: float) -> dict[str, Any]:
-        """A server that does nothing else while it is asked."""
+        """A server without other load."""
         return {"per_second": speed, "spread": 0.1, "cpu_ms": 1000 / speed, "database_cpu_ms": 1.0, "p50_ms": 20.0, "p99_ms": 50.0}
 
     def test_goals_are_ratios_on_the_same_database(self, found: dict[str, Any]) -> None:
@@ -281,19 +264,6 @@ def test_the_long_project_is_put_into_a_data_set_once(seeded: tuple[Path, seed.D
     assert [long_project.insert_long_project(url, issues=50) for _ in range(2)] == [True, False]
 
 
-async def test_statements_do_not_grow_with_the_rows(seeded: tuple[Path, seed.Dataset]) -> None:
-    folder, rows = seeded
-    async with in_process.service(folder, f"sqlite:///{folder / 'forgefront.db'}") as ours:
-        found = {
-            name: await in_process.count_statements(ours, operations) for name, operations in cases.statement_count_cases(rows).items()
-        }
-
-    assert len(found) == 3
-    for counts in found.values():
-        one, many = counts.values()
-        assert 0 < one == many
-
-
 def test_claims_find_the_builds_and_polls_find_none(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, rows = seeded
     monkeypatch.setattr(claims, "FEW_PENDING", 40)
@@ -302,13 +272,10 @@ def test_claims_find_the_builds_and_polls_find_none(seeded: tuple[Path, seed.Dat
     url = f"sqlite:///{folder / 'forgefront.db'}"
     with servers.run_service(folder, url, pinned=False) as ours:
         polled = claims.measure_polling(ours, 1.0)
-        claimed = claims.measure_claims(ours, rows, url, 1, 0.001)
+        claimed = claims.measure_claims(ours, rows, url, 1, 400)
 
     assert polled["cores"] >= 0
-    assert [row["case"] for row in claimed] == [
-        "claim, 400 pending against 40: shared runner",
-        "claim, 400 pending against 40: runner of six projects",
-    ]
+    assert [row["case"] for row in claimed] == ["shared runner", "runner of six projects"]
     assert all(row[side]["ms"] > 0 for row in claimed for side in ("many", "few"))
 
 
@@ -320,17 +287,10 @@ async def send_request(app: Any, ask: LoadRequest) -> Any:
     return response.json()
 
 
-def test_an_unlike_answer_is_unfair() -> None:
-    rows = seed.Dataset("token", (1,), ((1, 1),))
-    case = cases.create_cases(rows)[0]
-    with pytest.raises(cases.UnfairError, match="the answers differ"):
-        cases.compare_answers(case, [{"id": 1}], [{"id": 1, "title": "more"}])
-
-
 def test_clone_fetch_and_push_are_done_on_both_sides(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, rows = seeded
     monkeypatch.setattr(transfers, "COMMITS_PER_PUSH", 3)
-    made = transfers.Transfers(rows, folder, 0.01)
+    made = transfers.Transfers(rows, folder, 100)
     with (
         servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours,
         made.sides(ours, pinned=False) as sides,

@@ -1,4 +1,4 @@
-"""The suite's own tools: a test must not see what another one left, and a statement must be counted once."""
+"""The suite's own tools: tests are isolated from each other, and each statement is counted once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""README and docs: what they link, name and number exists; what the code cites is in docs/."""
+"""README and docs: linked files, named symbols and cited numbers exist."""
 
 import re
 import subprocess

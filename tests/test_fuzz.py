@@ -1,8 +1,6 @@
-"""The fuzzing itself: what it makes up follows from a seed, and what it finds is told with the command that repeats it."""
+"""The fuzzer: its input follows from a seed, and a finding has the command that reproduces it."""
 
 import random
-import subprocess
-import zlib
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -11,10 +9,9 @@ import pytest
 import yaml
 
 from tests.fuzz import __main__ as program
-from tests.fuzz import packs
 from tests.fuzz.findings import FuzzPart
 from tests.fuzz.hostile_parts import forge_cursor, multipart_body, yaml_text
-from tests.support.git_history import git
+from tests.support.hostile_packs import MEGABYTE, random_pack
 
 
 def part(**changed: Any) -> FuzzPart:
@@ -23,7 +20,12 @@ def part(**changed: Any) -> FuzzPart:
 
 class TestSeeds:
     @pytest.mark.parametrize(
-        "make", [packs.hostile_pack, lambda seed: yaml_text(random.Random(seed)), lambda seed: multipart_body(random.Random(seed))]
+        "make",
+        [
+            lambda seed: random_pack(seed, max_bytes=MEGABYTE),
+            lambda seed: yaml_text(random.Random(seed)),
+            lambda seed: multipart_body(random.Random(seed)),
+        ],
     )
     def test_the_same_seed_makes_the_same(self, make: Any) -> None:
         made = [make(seed) for seed in range(60)]
@@ -51,8 +53,11 @@ class TestFindings:
         assert capsys.readouterr().err.count(only.command) == 1
 
     def test_end_a_run_with_1(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        async def fuzz(kind: str, names: Any, seed: int, seconds: float) -> Any:
+        folders: list[Path] = []
+
+        async def fuzz(kind: str, names: Any, seed: int, seconds: float, histories: Path) -> Any:
             assert (names, seed, seconds) == (["ci"], 3, 60)
+            folders.append(histories)
             found = part(name="ci", database=kind)
             if kind == "postgresql":
                 found.report("a hang", "")
@@ -60,6 +65,8 @@ class TestFindings:
 
         monkeypatch.setattr(program, "_fuzz", fuzz)
         assert program.main(["--minutes", "2", "--seed", "3", "--only", "ci"]) == 1
+        # Repositories that the first database made are copied for the second one.
+        assert len(folders) == 2 and folders[0] == folders[1]
         assert program.main(["--minutes", "1", "--seed", "3", "--only", "ci", "--database", "sqlite"]) == 0
         output = capsys.readouterr().err
         assert "--seed 3, 2 minutes for ci on sqlite and postgresql" in output
@@ -67,24 +74,6 @@ class TestFindings:
 
     def test_an_unknown_part_is_no_run(self) -> None:
         assert program.main(["--only", "nonsense"]) == 2
-
-
-class TestPacks:
-    def test_a_valid_pack_is_accepted(self, tmp_path: Path) -> None:
-        """Else what is spoiled of it would be refused for another reason."""
-        git(tmp_path, "init", "--bare", "--quiet", ".")
-        entries, oid = packs.valid_entries()
-        subprocess.run(
-            ["git", "-C", tmp_path, "index-pack", "--stdin", "--strict"], input=packs.pack(entries), check=True, capture_output=True
-        )
-        assert git(tmp_path, "cat-file", "-t", oid) == "commit"
-
-    def test_a_delta_bomb_is_small_and_becomes_large(self, tmp_path: Path) -> None:
-        """The first of its deltas says by itself how large it becomes."""
-        delta = packs.copy_delta(2**20, 256)
-        assert len(delta) < 2**12
-        assert packs.encode_length(2**28) in delta
-        assert len(zlib.compress(b"\0" * 2**20)) < 2**11
 
 
 def test_files_of_jobs_are_yaml_more_often_than_not() -> None:

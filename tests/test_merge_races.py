@@ -1,4 +1,4 @@
-"""Merges and pushes at the same moment: no commit is ever lost, whoever comes second (R7, R8), at the size of a suite.
+"""Concurrent merges and pushes lose no commit (R7, R8), at the size of a suite.
 
 The same against a served process that is killed stands in tests/reliability.
 """
@@ -138,7 +138,7 @@ async def test_concurrent_pushes_are_not_lost(merges: MergeRequestFactory, user:
     await pusher
     assert set(outcomes) <= {"merged", "Conflict"}
     assert [await merges.contains(oid) for oid in pushed] == [True] * len(pushed)
-    # How many get in between depends on the machine; who does not is told so.
+    # How many succeed depends on the machine; the others get an error.
     assert await assert_consistent(merges, start, proposals) == outcomes.count("merged")
 
 

@@ -75,8 +75,6 @@ ALLOWED_NAMES = {
     "largest_object": "public: FORGEFRONT_LARGEST_OBJECT",
     "largest_push": "public: FORGEFRONT_LARGEST_PUSH",
     "largest_trace": "public: FORGEFRONT_LARGEST_TRACE",
-    "told_health": "column of branches",
-    "told_oid": "column of branches",
 }
 """Names that keep a word of the list, with the reason."""
 

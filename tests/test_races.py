@@ -1,4 +1,4 @@
-"""Callers at the same moment, through the whole service (docs/promises.md R4, R5, R19, R21, R22), at the size of a suite.
+"""Concurrent callers through the whole service (docs/promises.md R4, R5, R19, R21, R22), at the size of a suite.
 
 Equal creates by one caller stand with their noun in tests/rest_v3: labels, milestones, groups, members, e-mails, keys, users.
 The same at full size, against a served process that is killed, stands in tests/reliability.
@@ -83,7 +83,7 @@ async def run_concurrently(calls: list[Awaitable[httpx.Response]]) -> tuple[Coun
 
 
 class TestDuplicateCreates:
-    """One of them wins, whoever asks (R5)."""
+    """One of equal requests wins (R5)."""
 
     async def test_email_of_many_users(self, service: RaceClient, make: DataFactory) -> None:
         users = [await make.user() for _ in range(AT_ONCE)]
@@ -175,7 +175,7 @@ class TestNumbers:
 
 
 class TestDeletes:
-    """What is gone is gone, however many ask at once (R21)."""
+    """Deletes are idempotent, also concurrent ones (R21)."""
 
     @pytest.mark.parametrize("noun", ["keys", "emails"])
     async def test_of_a_user(self, service: RaceClient, make: DataFactory, noun: str) -> None:

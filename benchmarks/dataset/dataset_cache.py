@@ -55,6 +55,16 @@ class DatasetCache:
         self._log = log
 
     @contextmanager
+    def open(self, database: str) -> Iterator[tuple[str, PostgresServer | None]]:
+        """The URL of the data set on this database, and the server if it is PostgreSQL."""
+        if database == "sqlite":
+            with self.sqlite() as url:
+                yield url, None
+        else:
+            with self.postgresql() as server:
+                yield server.url, server
+
+    @contextmanager
     def sqlite(self) -> Iterator[str]:
         """The URL of the database. The notes that a run posts stay in it: some thousand beside 300,000."""
         folder = self.folder / "sqlite"

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.git.repositories import Repositories
+from storage.git.repository_import import import_repository
 
 COMMITS = 1_000
 BRANCH = "change"
@@ -63,7 +64,7 @@ def copy_to_projects(projects: Iterable[int], repositories: Path) -> None:
     source = repositories / "source"
     create_repository(source)
     for project in projects:
-        store.import_copy(project, source)
+        import_repository(source, store.path_of(project))
     shutil.rmtree(source)
     store.close()
 

@@ -50,8 +50,6 @@ class Dataset:
     issues: tuple[tuple[int, int], ...]
     history_projects: tuple[int, ...] = ()
     pending_projects: tuple[int, ...] = ()
-    changed_merge_request: tuple[int, int] = (0, 0)
-    """(project, merge request) of one that changes fifty files; the one before it changes one."""
 
 
 def token_of(user_id: int) -> str:
@@ -80,7 +78,7 @@ def describe_dataset(scale: float = 1.0) -> Dataset:
     listed_projects = tuple(own_projects[:20])
     every = max(ISSUES // 10, 1)
     issues = tuple((project, (project - 1) * ISSUES + 1 + index) for project in listed_projects for index in range(0, ISSUES, every))
-    # The first two and the last one have other histories: `commit_histories.py` and `suites/transfers.py`.
+    # The last one has another history (`suites/transfers.py`).
     history_projects = listed_projects[2:-1]
     others = tuple(sorted(set(range(1, projects + 1)) - set(listed_projects)))
     return Dataset(
@@ -89,7 +87,6 @@ def describe_dataset(scale: float = 1.0) -> Dataset:
         issues,
         history_projects,
         others,
-        (history_projects[0], history_projects[0] * build_rows.MERGE_REQUESTS),
     )
 
 

@@ -10,13 +10,13 @@ from typing import Any
 from benchmarks.dataset.dataset_cache import DatasetCache, PostgresServer
 from benchmarks.dataset.seed import Dataset
 from benchmarks.harness import load
+from benchmarks.harness.answers import UnfairError, fetch
 from benchmarks.harness.budget import RoundPlan, stretch_round
 from benchmarks.harness.runs import Progress
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.harness.sides import SIDES, UNSUPPORTED_QUESTIONS, BenchmarkSide, SideEnvironment
 from benchmarks.peers import node_packages
 from benchmarks.suites import questions
-from benchmarks.suites.cases import UnfairError, fetch
 from benchmarks.suites.questions import Question
 
 OURS = "forgefront"
@@ -68,10 +68,7 @@ class Comparison:
         """A row for each side that works on this database."""
         missing: dict[str, str] = {}
         with ExitStack() as stack:
-            postgres: PostgresServer | None = None
-            if database == "postgresql":
-                postgres = stack.enter_context(dataset.postgresql())
-            url = postgres.url if postgres is not None else stack.enter_context(dataset.sqlite())
+            url, postgres = stack.enter_context(dataset.open(database))
             environment = SideEnvironment(dataset.folder / database, url, dataset.folder / database, self.cache, self.pinned)
             running: dict[str, RunningSide] = {}
             for side in self.sides_of(database):

@@ -1,7 +1,7 @@
 """The service in this process, asked without a network."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from benchmarks.harness.load import LoadRequest
 from forgefront import logs
 from forgefront.app import App, create_app
 from forgefront.config import Config
-from tests.support.statements import StatementRecorder
 
 
 def discard_logs() -> None:
@@ -58,14 +57,3 @@ async def call(app: Any, request: LoadRequest, number: int) -> int:
 
     await app(scope, receive, send)
     return status
-
-
-async def count_statements(app: App, requests: Mapping[str, LoadRequest]) -> dict[str, int]:
-    """How many SQL statements each of these questions takes, when it is not the first of its kind."""
-    found = {}
-    for name, request in requests.items():
-        assert await call(app, request, 0) == request.status
-        with StatementRecorder(app.database.engine.sync_engine).record() as statements:
-            await call(app, request, 0)
-        found[name] = len(statements)
-    return found

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,10 +45,11 @@ class Progress:
         self.log(f"  [{self._done:3}/{self._total}] {what:62} {figures:34} about {remaining / 60:.1f} min left")
 
 
-def parser_of(command: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    """With the options that all commands have."""
+def parser_of(command: str, description: str, epilog: str = "", *, keeps_data: bool = True) -> argparse.ArgumentParser:
+    """With the options that all commands have. `keeps_data`: the data set can be used again after the command."""
     parser = argparse.ArgumentParser(prog=f"scripts/bench {command}", description=description, epilog=epilog)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data set there, and use it again when it fits")
+    if keeps_data:
+        parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data set there, and use it again when it fits")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure of every round there")
     parser.add_argument(
         "--save",
@@ -60,15 +62,13 @@ def parser_of(command: str, description: str, epilog: str = "") -> argparse.Argu
 
 @contextmanager
 def folder_of(data: Path | None) -> Iterator[Path]:
-    """Where the data set lies: what `--data` says, or a folder that goes afterwards."""
+    """The folder of the data set: the one of `--data`, or a temporary one."""
     if data is not None:
         data.mkdir(parents=True, exist_ok=True)
         yield data
         return
-    from benchmarks.__main__ import temporary_folder
-
-    with temporary_folder() as folder:
-        yield folder
+    with tempfile.TemporaryDirectory(prefix="forgefront-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def require_wrk() -> None:

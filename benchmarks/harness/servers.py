@@ -1,4 +1,4 @@
-"""The processes that are measured: the service as `forgefront serve` runs it, and the peer under uvicorn, one process each."""
+"""The processes that are measured: the service as `forgefront serve` runs it, `git http-backend`, and servers of any other command."""
 
 import os
 import shutil
@@ -13,14 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.peers import fastapi_peer
-from benchmarks.peers.engine import DATABASE_URL_VARIABLE
-from storage.database.engine import driver_url
-
 ROOT = Path(__file__).parents[2]
 SERVER_CORE, OTHER_CORE = 0, 1
 EXTERNAL_URL = "http://forge.example"
-"""In the links of both sides' answers."""
+"""In the links of the service's answers."""
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -95,29 +91,6 @@ def run_service(data: Path, database_url: str, *, pinned: bool, workers: int = 1
     port = free_port()
     with run_server("ours", [*command, "--port", str(port)], environment, port, "/-/health", data / "serve.log", pinned=pinned) as server:
         yield replace(server, includes_children=workers > 1)
-
-
-@contextmanager
-def run_peer(data: Path, database_url: str, *, pinned: bool) -> Iterator[MeasuredServer]:
-    """The peer, with uvicorn's access log on, as it is by default."""
-    port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "--factory",
-        "benchmarks.peers.fastapi_peer_app:create_app",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    environment = {
-        DATABASE_URL_VARIABLE: driver_url(database_url).render_as_string(hide_password=False),
-        fastapi_peer.EXTERNAL_URL_VARIABLE: EXTERNAL_URL,
-    }
-    with run_server("peer", command, environment, port, "/openapi.json", data / "peer.log", pinned=pinned) as server:
-        yield server
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """FastAPI + SQLModel: a session, the caller and the project as dependencies, relations by `selectinload`, response models.
 
-Tables and dependencies are those of the other comparisons' peer (`fastapi_peer.py`, `fastapi_peer_builds.py`); the answers are those of
-the table. Run it with `uvicorn --factory benchmarks.peers.fastapi_app:create_app`.
+Run it with `uvicorn --factory benchmarks.peers.fastapi_app:create_app`.
 """
 
 from collections.abc import AsyncIterator
@@ -9,8 +8,9 @@ from contextlib import asynccontextmanager
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, HTTPException
-from pydantic import Field, field_validator
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
+from fastapi.security import APIKeyHeader
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 from sqlalchemy.ext.asyncio import async_sessionmaker
 from sqlalchemy.orm import selectinload
@@ -18,26 +18,32 @@ from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from benchmarks.peers.engine import create_engine
-from benchmarks.peers.fastapi_peer import (
-    WITH_RELATIONS,
+from benchmarks.peers.sqlmodel_tables import (
+    Build,
+    CheckStatus,
+    Commit,
     Issue,
     IssueState,
     Label,
+    MergeRequest,
+    MergeRequestState,
     Note,
-    NoteIn,
-    Out,
-    ProjectDep,
-    SessionDep,
+    Project,
     State,
-    UserDep,
+    User,
+    find_caller,
+    find_project,
 )
-from benchmarks.peers.fastapi_peer_builds import Build, CheckStatus, Commit, MergeRequest, MergeRequestState
 
 Id = Annotated[int, Field(validation_alias="id", serialization_alias="databaseId")]
 
 
 def camel(name: str) -> Any:
     return Field(serialization_alias=to_camel(name))
+
+
+class Out(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
 
 
 class UserOut(Out):
@@ -109,6 +115,39 @@ class NoteOut(Out):
     created_at: Annotated[datetime, camel("created_at")]
     author: UserOut
 
+
+class NoteIn(BaseModel):
+    body: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+
+
+async def get_session(request: Request) -> AsyncIterator[AsyncSession]:
+    async with request.app.state.sessions() as session:
+        yield session
+
+
+SessionDep = Annotated[AsyncSession, Depends(get_session)]
+header = APIKeyHeader(name="PRIVATE-TOKEN", auto_error=False)
+
+
+async def get_user(session: SessionDep, token: Annotated[str | None, Depends(header)]) -> User:
+    user = await find_caller(session, token)
+    if user is None:
+        raise HTTPException(401, "401 Unauthorized")
+    return user
+
+
+UserDep = Annotated[User, Depends(get_user)]
+
+
+async def get_project(project_id: int, session: SessionDep, user: UserDep) -> Project:
+    project = await find_project(session, project_id, user)
+    if project is None:
+        raise HTTPException(404, "404 Project Not Found")
+    return project
+
+
+ProjectDep = Annotated[Project, Depends(get_project)]
+WITH_RELATIONS = (selectinload(Issue.author), selectinload(Issue.assignee), selectinload(Issue.milestone), selectinload(Issue.labels))  # type: ignore[arg-type]
 
 router = APIRouter()
 

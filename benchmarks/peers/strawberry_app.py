@@ -4,7 +4,6 @@ It looks the caller up by the digest of the token, and shows a private project t
 Run it with `uvicorn --factory benchmarks.peers.strawberry_app:create_app`.
 """
 
-import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date, datetime
@@ -22,14 +21,14 @@ from strawberry.asgi import GraphQL
 from strawberry.extensions import ParserCache, ValidationCache
 from strawberry.types import Info as StrawberryInfo
 
-from benchmarks.peers import fastapi_peer, fastapi_peer_builds
+from benchmarks.peers import sqlmodel_tables
 from benchmarks.peers.engine import create_engine
 from benchmarks.peers.strawberry_loaders import Loaders
 
-UserState = strawberry.enum(fastapi_peer.State, name="UserState")
-IssueState = strawberry.enum(fastapi_peer.IssueState)
-MergeRequestState = strawberry.enum(fastapi_peer_builds.MergeRequestState)
-BuildStatus = strawberry.enum(fastapi_peer_builds.CheckStatus, name="BuildStatus")
+UserState = strawberry.enum(sqlmodel_tables.State, name="UserState")
+IssueState = strawberry.enum(sqlmodel_tables.IssueState)
+MergeRequestState = strawberry.enum(sqlmodel_tables.MergeRequestState)
+BuildStatus = strawberry.enum(sqlmodel_tables.CheckStatus, name="BuildStatus")
 
 Sessions = async_sessionmaker[AsyncSession]
 
@@ -37,7 +36,7 @@ Sessions = async_sessionmaker[AsyncSession]
 class Context(dict[str, Any]):
     """What a request's resolvers share."""
 
-    user: fastapi_peer.User
+    user: sqlmodel_tables.User
     sessions: Sessions
     loaders: Loaders
 
@@ -53,7 +52,7 @@ class User:
     state: UserState
 
     @classmethod
-    def of(cls, row: fastapi_peer.User) -> "User":
+    def of(cls, row: sqlmodel_tables.User) -> "User":
         return cls(database_id=row.id or 0, username=row.username, name=row.name, state=row.state)
 
 
@@ -66,13 +65,13 @@ class Milestone:
     due_date: date | None
 
     @classmethod
-    def of(cls, row: fastapi_peer.Milestone) -> "Milestone":
+    def of(cls, row: sqlmodel_tables.Milestone) -> "Milestone":
         return cls(database_id=row.id or 0, iid=row.iid, title=row.title, state=row.state.upper(), due_date=row.due_date)
 
 
 @strawberry.type
 class Issue:
-    row: strawberry.Private[fastapi_peer.Issue]
+    row: strawberry.Private[sqlmodel_tables.Issue]
     database_id: int
     iid: int
     title: str
@@ -82,7 +81,7 @@ class Issue:
     updated_at: datetime
 
     @classmethod
-    def of(cls, row: fastapi_peer.Issue) -> "Issue":
+    def of(cls, row: sqlmodel_tables.Issue) -> "Issue":
         return cls(
             row=row,
             database_id=row.id or 0,
@@ -128,7 +127,7 @@ class Build:
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, row: fastapi_peer_builds.Build) -> "Build":
+    def of(cls, row: sqlmodel_tables.Build) -> "Build":
         return cls(
             database_id=row.id or 0,
             name=row.name,
@@ -160,7 +159,7 @@ class Commit:
 
 @strawberry.type
 class MergeRequest:
-    row: strawberry.Private[fastapi_peer_builds.MergeRequest]
+    row: strawberry.Private[sqlmodel_tables.MergeRequest]
     database_id: int
     iid: int
     title: str
@@ -170,7 +169,7 @@ class MergeRequest:
     created_at: datetime
 
     @classmethod
-    def of(cls, row: fastapi_peer_builds.MergeRequest) -> "MergeRequest":
+    def of(cls, row: sqlmodel_tables.MergeRequest) -> "MergeRequest":
         return cls(
             row=row,
             database_id=row.id or 0,
@@ -203,12 +202,12 @@ class MergeRequestConnection:
 
 @strawberry.type
 class Project:
-    row: strawberry.Private[fastapi_peer.Project]
+    row: strawberry.Private[sqlmodel_tables.Project]
 
     @strawberry.field
     async def issues(self, info: Info, first: int = 20) -> IssueConnection:
-        newest = select(fastapi_peer.Issue).where(fastapi_peer.Issue.project_id == self.row.id)
-        ordered = newest.order_by(col(fastapi_peer.Issue.created_at).desc(), col(fastapi_peer.Issue.id).desc()).limit(first)
+        newest = select(sqlmodel_tables.Issue).where(sqlmodel_tables.Issue.project_id == self.row.id)
+        ordered = newest.order_by(col(sqlmodel_tables.Issue.created_at).desc(), col(sqlmodel_tables.Issue.id).desc()).limit(first)
         async with info.context.sessions() as session:
             rows = (await session.exec(ordered)).all()
         return IssueConnection(nodes=[Issue.of(row) for row in rows])
@@ -220,7 +219,7 @@ class Project:
 
     @strawberry.field
     async def merge_requests(self, info: Info, first: int = 20) -> MergeRequestConnection:
-        table = fastapi_peer_builds.MergeRequest
+        table = sqlmodel_tables.MergeRequest
         newest = select(table).where(table.project_id == self.row.id)
         async with info.context.sessions() as session:
             rows = (await session.exec(newest.order_by(col(table.created_at).desc(), col(table.id).desc()).limit(first))).all()
@@ -229,7 +228,7 @@ class Project:
 
 @strawberry.type
 class Note:
-    row: strawberry.Private[fastapi_peer.Note]
+    row: strawberry.Private[sqlmodel_tables.Note]
     database_id: int
     body: str
     created_at: datetime
@@ -239,22 +238,19 @@ class Note:
         return User.of(await info.context.loaders.users.load(self.row.author_id))
 
 
-async def _issue(context: Context, project: fastapi_peer.Project, issue_id: int) -> fastapi_peer.Issue | None:
+async def _issue(context: Context, project: sqlmodel_tables.Project, issue_id: int) -> sqlmodel_tables.Issue | None:
     async with context.sessions() as session:
         return (
             await session.exec(
-                select(fastapi_peer.Issue).where(fastapi_peer.Issue.id == issue_id, fastapi_peer.Issue.project_id == project.id)
+                select(sqlmodel_tables.Issue).where(sqlmodel_tables.Issue.id == issue_id, sqlmodel_tables.Issue.project_id == project.id)
             )
         ).first()
 
 
-async def _project(context: Context, path: str) -> fastapi_peer.Project | None:
+async def _project(context: Context, path: str) -> sqlmodel_tables.Project | None:
     """By its id; None where the caller may not see it."""
     async with context.sessions() as session:
-        try:
-            return await fastapi_peer.get_project(int(path), session, context.user)
-        except fastapi_peer.HTTPException:
-            return None
+        return await sqlmodel_tables.find_project(session, int(path), context.user)
 
 
 @strawberry.type
@@ -285,7 +281,7 @@ class Mutation:
         issue = await _issue(info.context, project, input.issue_database_id) if project is not None else None
         if project is None or issue is None:
             return None
-        row = fastapi_peer.Note(project_id=project.id or 0, issue_id=issue.id, author_id=info.context.user.id or 0, body=input.body)
+        row = sqlmodel_tables.Note(project_id=project.id or 0, issue_id=issue.id, author_id=info.context.user.id or 0, body=input.body)
         async with info.context.sessions() as session:
             session.add(row)
             await session.commit()
@@ -305,13 +301,6 @@ class PeerGraphQL(GraphQL[Context, None]):
         return context
 
 
-async def find_caller(sessions: Sessions, token: str | None) -> fastapi_peer.User | None:
-    digest = hashlib.sha256((token or "").encode()).hexdigest()
-    async with sessions() as session:
-        user = (await session.exec(select(fastapi_peer.User).join(fastapi_peer.Token).where(fastapi_peer.Token.digest == digest))).first()
-    return user if user is not None and user.state is fastapi_peer.State.ACTIVE else None
-
-
 def create_app(database_url: str | None = None) -> Starlette:
     """The application; without a URL it takes the one of PEER_DATABASE_URL."""
     engine = create_engine(database_url)
@@ -321,11 +310,12 @@ def create_app(database_url: str | None = None) -> Starlette:
     graphql_app.sessions = sessions
 
     class SignedIn:
-        """The door behind the look-up of the caller."""
+        """The endpoint, for callers with a valid token."""
 
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             request = Request(scope)
-            user = await find_caller(sessions, request.headers.get("private-token"))
+            async with sessions() as session:
+                user = await sqlmodel_tables.find_caller(session, request.headers.get("private-token"))
             if user is None:
                 await Response(status_code=401)(scope, receive, send)
                 return

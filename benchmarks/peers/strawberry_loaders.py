@@ -8,8 +8,7 @@ from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 from strawberry.dataloader import DataLoader
 
-from benchmarks.peers.fastapi_peer import IssueLabel, Label, Milestone, User
-from benchmarks.peers.fastapi_peer_builds import Build, Commit
+from benchmarks.peers.sqlmodel_tables import Build, Commit, IssueLabel, Label, Milestone, User
 
 
 def _in_projects(project_column: Any, column: Any, keys: Iterable[tuple[int, str]]) -> ColumnElement[bool]:

@@ -1,12 +1,14 @@
-"""Runners: what it costs to claim a build with few and with many pending ones, and what runners cost that wait for a build in vain.
+"""`scripts/bench runners`: what claiming a build costs with few and with many pending ones, and what waiting runners cost.
 
-Half of the pending builds, the oldest ones, stand in queues of tags that the runners do not have.
+Half of the pending builds, the oldest ones, have tags that no runner has.
 """
 
+import argparse
 import asyncio
 import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,11 @@ from sqlmodel import col
 
 from benchmarks.dataset.build_rows import RUNNERS, TAGS, runner_token
 from benchmarks.dataset.bulk_insert import insert_rows
+from benchmarks.dataset.dataset_cache import DatasetCache
 from benchmarks.dataset.seed import START, Dataset
+from benchmarks.harness import runs, servers
 from benchmarks.harness.load import BadAnswersError, LoadRequest
+from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.sequential import SequentialRun, run_sequentially, summarize_runs
 from benchmarks.harness.servers import MeasuredServer
 from forgefront.runner.forge_client import CLAIM_WAIT_SECONDS, OPERATIONS_FILE, ForgeClient
@@ -27,7 +32,7 @@ from storage.database.engine import Database
 from storage.secrets import digest_token
 from storage.tables import CheckStatus, RunWhen
 
-FEW_PENDING, MANY_PENDING = 100, 100_000
+FEW_PENDING = 100
 CLAIMS = 20
 """Of one round; those who may be claimed are some more, of each runner."""
 PROJECTS = 12
@@ -42,6 +47,60 @@ WARMUP_SECONDS = 3.0
 GOAL_CORES = 0.1
 GOAL_RATIO = 1.3
 """Noise: claiming is to cost the same."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _options(arguments)
+    pinned = runs.reserve_core()
+    before = os.getloadavg()[0]
+    progress = runs.Progress()
+    results = []
+    for database in options.database:
+        with runs.folder_of(None) as folder:
+            dataset = DatasetCache(folder, options.scale, progress.log)
+            with (
+                dataset.open(database) as (url, _),
+                servers.run_service(dataset.folder / database, url, pinned=pinned) as ours,
+            ):
+                progress.log(f"{database}: runners")
+                # Polling comes first, while no build is pending.
+                rows = [measure_polling(ours), *measure_claims(ours, dataset.data, url, options.rounds, options.pending)]
+                results += [{"database": database, **row} for row in rows]
+    found = {
+        "machine": runs.machine(pinned, before),
+        "run": {"scale": options.scale, "rounds": options.rounds, "claims": CLAIMS, "pending": options.pending},
+        "results": results,
+    }
+    runs.write_results("runners", found, render_report(found), options)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = runs.parser_of(
+        "runners",
+        "Measures the service while runners wait for a build and there is none, and the time to claim one of few and one of many builds.",
+        keeps_data=False,
+    )
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
+    parser.add_argument("--rounds", type=int, default=5, help=f"of {CLAIMS} claims each (default: 5)")
+    parser.add_argument("--pending", type=int, default=100_000, help="number of pending builds (default: 100000)")
+    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    return parser.parse_args(arguments)
+
+
+def render_report(found: dict[str, Any]) -> str:
+    """Of what `--json` writes."""
+    run = found["run"]
+    claims = [["claim, ms (CPU ms)", f"{FEW_PENDING} pending", f"{run['pending']:,} pending", "times", "goal"]]
+    polls = [["waiting", "cores", "goal"]]
+    for row in found["results"]:
+        title = f"{row['case']}, {NAMES[row['database']]}"
+        if "cores" in row:
+            polls.append([title, f"{row['cores']:.3f}", f"{row['goal']}"])
+        else:
+            cells = [f"{row[key]['ms']:.1f} ({row[key]['cpu_ms']:.1f})" for key in ("few", "many")]
+            claims.append([title, *cells, f"{row['times_ms']:.2f} ({row['times_cpu']:.2f})", f"{row['goal']}"])
+    setup = f"Scale {run['scale']:g}; {run['rounds']} rounds of {run['claims']} claims."
+    return f"{runs.render_table(claims)}\n\n{runs.render_table(polls)}\n\n{setup} {runs.describe_machine(found)}"
 
 
 @dataclass(frozen=True)
@@ -125,9 +184,8 @@ class PendingBuilds:
         asyncio.run(self._run(update(build).where(claimed).values(**waits)))
 
 
-def measure_claims(ours: MeasuredServer, data: Dataset, url: str, rounds: int, scale: float) -> list[dict[str, Any]]:
-    """A row for each kind of runner: claiming with many pending builds, and with few."""
-    many = max(int(MANY_PENDING * scale), 10 * FEW_PENDING)
+def measure_claims(ours: MeasuredServer, data: Dataset, url: str, rounds: int, many: int) -> list[dict[str, Any]]:
+    """A row for each kind of runner: claiming with `many` pending builds, and with few."""
     queues = PendingBuilds(url, data.pending_projects[:PROJECTS])
     queues.create_project_runner()
     runners = {"shared runner": _claim_request(runner_token(1)), "runner of six projects": _claim_request(runner_token(PROJECT_RUNNER))}
@@ -146,7 +204,7 @@ def measure_claims(ours: MeasuredServer, data: Dataset, url: str, rounds: int, s
     for name in runners:
         found = {key: summarize_runs(walks[name, count]).row() for key, count in (("many", many), ("few", FEW_PENDING))}
         times = {f"times_{part.removesuffix('_ms')}": round(found["many"][part] / found["few"][part], 2) for part in ("ms", "cpu_ms")}
-        rows.append({"case": f"claim, {many:,} pending against {FEW_PENDING}: {name}", **found, **times, "goal": GOAL_RATIO})
+        rows.append({"case": name, **found, **times, "goal": GOAL_RATIO})
     return rows
 
 

@@ -70,7 +70,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _measure(dataset: DatasetCache, database: str, options: argparse.Namespace, pinned: bool, progress: runs.Progress) -> dict[str, Any]:
     with ExitStack() as stack:
-        url = stack.enter_context(dataset.postgresql()).url if database == "postgresql" else stack.enter_context(dataset.sqlite())
+        url, _ = stack.enter_context(dataset.open(database))
         server = stack.enter_context(servers.run_service(dataset.folder / database, url, pinned=pinned))
         samples: list[dict[str, Any]] = []
         began = time.monotonic()

@@ -13,12 +13,13 @@ from benchmarks.dataset import long_project
 from benchmarks.dataset.dataset_cache import DatasetCache, PostgresServer
 from benchmarks.dataset.seed import Dataset
 from benchmarks.harness import load, runs, servers
+from benchmarks.harness.answers import UnfairError, fetch
 from benchmarks.harness.comparison import MeasuredRound, format_figures, measure_round, summarize_rounds
 from benchmarks.harness.load import LoadRequest
 from benchmarks.harness.runs import BOTH
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.suites import questions
-from benchmarks.suites.cases import V3, UnfairError, fetch
+from benchmarks.suites.questions import V3
 
 PAGE_ROWS, FAR_PAGE = 20, 500
 """Rows of a page, and the number of the far one."""
@@ -88,8 +89,7 @@ def _measure(
     dataset: DatasetCache, database: str, options: argparse.Namespace, pinned: bool, progress: runs.Progress
 ) -> list[dict[str, Any]]:
     with ExitStack() as stack:
-        postgres: PostgresServer | None = stack.enter_context(dataset.postgresql()) if database == "postgresql" else None
-        url = postgres.url if postgres is not None else stack.enter_context(dataset.sqlite())
+        url, postgres = stack.enter_context(dataset.open(database))
         if long_project.insert_long_project(url):
             progress.log(f"{database}: put a project of {long_project.ISSUES:,} issues into the data set")
         server = stack.enter_context(servers.run_service(dataset.folder / database, url, pinned=pinned))

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.dataset.seed import Dataset
+from benchmarks.harness.answers import UnfairError
 from benchmarks.harness.load import LoadRequest
-from benchmarks.suites.cases import V3, UnfairError
 
+V3 = "/api/v3"
 BODY = "A note that the benchmark wrote, of a usual length for a note."
 
 _USER = "fragment user on User { databaseId username name state }"

@@ -1,28 +1,80 @@
-"""Clone, fetch and push with the real git program: the service against plain `git http-backend`, on the same repository."""
+"""`scripts/bench git`: clone, fetch and push with the real git program, of the service and of plain `git http-backend`."""
 
+import argparse
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from benchmarks.dataset.dataset_cache import DatasetCache
 from benchmarks.dataset.seed import Dataset, path_of
-from benchmarks.harness import servers
+from benchmarks.harness import runs, servers
+from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.servers import MeasuredServer
 from storage.git.repositories import Repositories
+from storage.git.repository_import import import_repository
 from tests.support.git_history import make_history
 
-HISTORY_COMMITS = 10_000
 COMMITS_PER_PUSH = 100
 """Commits of one push."""
 MAX_TIME_RATIO, MAX_TIME_RATIO_OF_A_COMMIT = 1.2, 1.5
 """How many times the peer's time ours may take; a push of one commit has hardly any work for git itself."""
 _PERSON = "C O Mitter <committer@example.org>"
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _options(arguments)
+    pinned = runs.reserve_core()
+    before = os.getloadavg()[0]
+    progress = runs.Progress()
+    results = []
+    for database in options.database:
+        with runs.folder_of(None) as folder:
+            dataset = DatasetCache(folder, options.scale, progress.log)
+            with dataset.open(database) as (url, _):
+                transfers = Transfers(dataset.data, dataset.folder / database, options.commits)
+                with (
+                    servers.run_service(dataset.folder / database, url, pinned=pinned) as ours,
+                    transfers.sides(ours, pinned=pinned) as sides,
+                ):
+                    progress.log(f"{database}: clone, fetch and push")
+                    rows = compare_transfers(transfers, sides, options.rounds)
+                results += [{"database": database, **row} for row in rows]
+    found = {
+        "machine": runs.machine(pinned, before),
+        "run": {"scale": options.scale, "rounds": options.rounds},
+        "results": results,
+    }
+    runs.write_results("git", found, render_report(found), options)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = runs.parser_of(
+        "git",
+        "Measures clone, fetch and push with the git program: the service and git http-backend alternate on the same repository.",
+        keeps_data=False,
+    )
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
+    parser.add_argument("--rounds", type=int, default=5, help="of a clone, four fetches and four pushes (default: 5)")
+    parser.add_argument("--commits", type=int, default=10_000, help="of the repository (default: 10000)")
+    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    return parser.parse_args(arguments)
+
+
+def render_report(found: dict[str, Any]) -> str:
+    """Of what `--json` writes."""
+    lines = [["client ms (CPU ms of the server)", "Forgefront", "git http-backend", "times", "goal"]]
+    for row in found["results"]:
+        cells = [f"{row[key]['ms']:.0f} ({row[key]['cpu_ms']:.0f})" for key in ("ours", "peer")]
+        ratio = f"{row['times_ms']:.2f} ({row['times_cpu']:.2f})"
+        lines.append([f"{row['case']}, {NAMES[row['database']]}", *cells, ratio, f"{row['goal']}"])
+    return f"{runs.render_table(lines)}\n\n{found['run']['rounds']} rounds. {runs.describe_machine(found)}"
 
 
 @dataclass(frozen=True)
@@ -73,18 +125,19 @@ class TransferCase:
 class Transfers:
     """The repository on both sides, and clients that are behind it or ahead of it."""
 
-    def __init__(self, data: Dataset, folder: Path, scale: float) -> None:
-        """To be made before the servers start; `folder` is the service's."""
+    def __init__(self, data: Dataset, folder: Path, commits: int) -> None:
+        """Constructed before the servers start; `folder` is the service's."""
         self._data = data
         self._folder = folder / "transfers"
         self._folder.mkdir()
-        self.commits = max(int(HISTORY_COMMITS * scale), 100)
+        self.commits = commits
         self._pushes = 0
         self._project = data.projects[-1]
         source = self._folder / "source.git"
         make_history(source, commits=self.commits)
         store = Repositories(folder / "repositories")
-        repository = store.import_copy(self._project, source).path
+        repository = store.path_of(self._project)
+        import_repository(source, repository)
         store.close()
         shutil.copytree(repository, self._folder / "peer" / "repository.git")
         _git(self._folder / "peer" / "repository.git", "config", "http.receivepack", "true")

@@ -3,7 +3,6 @@
 `createArtifactUpload` returns the URL. The body is streamed to the object store; the build has the artifact when it is complete.
 """
 
-import errno
 import re
 from collections.abc import AsyncIterator
 
@@ -13,10 +12,9 @@ from starlette.types import Receive, Scope, Send
 from graph.artifact_access import ArtifactAccess
 from graph.errors import ForgeError, TooLarge
 from rest_v3.errors import STATUS_BY_CODE, standard_message
+from storage.disk_full import is_disk_full
 
 PATH_PATTERN = re.compile(r"/-/artifacts/([A-Za-z0-9_=-]{1,8192})")
-ROUTE = "/-/artifacts/:ticket"
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _UploadDisconnected(Exception):
@@ -24,14 +22,10 @@ class _UploadDisconnected(Exception):
 
 
 class ArtifactUploadEndpoint:
-    """Serves the paths that `matches` accepts."""
+    """Serves the paths of PATH_PATTERN."""
 
     def __init__(self, access: ArtifactAccess) -> None:
         self._access = access
-
-    @staticmethod
-    def matches(path: str) -> bool:
-        return PATH_PATTERN.fullmatch(path) is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = await self._receive(scope, receive)
@@ -42,7 +36,7 @@ class ArtifactUploadEndpoint:
         if scope["method"] != "PUT":
             return JSONResponse({"message": standard_message(405)}, 405, {"Allow": "PUT"})
         match = PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
+        assert match is not None, "the path was not checked with PATH_PATTERN"  # noqa: S101
         state = scope.setdefault("state", {})
         request_id = state.get("request_id", "")
         try:
@@ -57,7 +51,7 @@ class ArtifactUploadEndpoint:
         except ForgeError as error:
             return _error_response(error)
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if not is_disk_full(error):
                 raise
             return JSONResponse({"message": standard_message(507)}, 507)
         return JSONResponse({"filename": stored.filename, "size": stored.size}, 201)

@@ -21,7 +21,6 @@ Responses have an ETag of their bytes, and `If-None-Match` returns 304 when noth
 """
 
 import asyncio
-import base64
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -30,6 +29,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from forgefront.basic_credentials import read_basic_password
 from forgefront.endpoints.csv_tables import CsvTables
 from forgefront.endpoints.named_query_index import PAGE_CSP, describe_query, render_index
 from forgefront.endpoints.query_variables import parse_variables
@@ -46,7 +46,6 @@ from rest_v3.errors import STATUS_BY_CODE
 from rest_v3.operations import describe_operation
 
 PATH_PATTERN = re.compile(r"/q/([A-Za-z_][A-Za-z0-9_]*)\.(json|csv)")
-INDEX_PATHS = ("/q", "/q/")
 INDEX_ROUTE = "/q"
 CHALLENGE = 'Basic realm="Forgefront questions", charset="UTF-8"'
 ROUTES = {"json": "/q/:name.json", "csv": "/q/:name.csv"}
@@ -72,22 +71,18 @@ class _NamedQuery:
 
 
 class NamedQueriesEndpoint:
-    """Serves the paths that `matches` accepts. The set of queries is fixed at construction."""
+    """Serves the paths of PATH_PATTERN; any other is the index. The set of queries is fixed at construction."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._queries = {str(document.name): _NamedQuery(document) for document in graph.trusted_documents.queries()}
         self._index: tuple[bytes, bytes] | None = None
 
-    @staticmethod
-    def matches(path: str) -> bool:
-        return PATH_PATTERN.fullmatch(path) is not None or path in INDEX_PATHS
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = PATH_PATTERN.fullmatch(scope["path"])
         state = scope.setdefault("state", {})
         headers = headers_of(scope)
-        credential = credential_of(headers) or _read_password(headers)
+        credential = credential_of(headers) or read_basic_password(headers.get("authorization", ""))
         try:
             if found is None:
                 state["route"] = INDEX_ROUTE
@@ -190,17 +185,6 @@ class NamedQueriesEndpoint:
         if document is None:
             raise GraphqlRequestError(404, "404 Not Found")
         raise GraphqlRequestError(404, f"404 Not Found - {name} is a {document.kind}: send it to /graphql")
-
-
-def _read_password(headers: Mapping[str, str]) -> str | None:
-    """The password of Basic credentials."""
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2] or None
-    except ValueError:
-        return None
 
 
 def _may_challenge_for_password(headers: Mapping[str, str]) -> bool:

@@ -18,7 +18,6 @@ from rest_v3.requests.credentials import read_credential
 from storage.objects.uploads import UploadStore
 
 PATH_PATTERN = re.compile(r"/([^/]+/[^/]+)/uploads/([0-9a-f]{32})/([A-Za-z0-9._+-]{1,255})")
-ROUTE = "/:namespace/:project/uploads/:secret/:name"
 CHUNK_BYTES = 2**18
 """Bytes."""
 
@@ -33,19 +32,15 @@ UPLOAD_OPERATION = prepare(
 
 
 class UploadDownloadEndpoint:
-    """Serves the paths that `matches` accepts."""
+    """Serves the paths of PATH_PATTERN."""
 
     def __init__(self, graph: Graph, uploads: UploadStore) -> None:
         self._graph = graph
         self._uploads = uploads
 
-    @staticmethod
-    def matches(path: str) -> bool:
-        return PATH_PATTERN.fullmatch(path) is not None
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match = PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
+        assert match is not None, "the path was not checked with PATH_PATTERN"  # noqa: S101
         path, secret, name = match.groups()
         if scope["method"] not in ("GET", "HEAD"):
             await JSONResponse({"message": standard_message(405)}, 405, {"Allow": "GET, HEAD"})(scope, receive, send)

@@ -4,9 +4,6 @@ The graph authorizes, the transport runs git, and this module does the HTTP. Err
 """
 
 import asyncio
-import base64
-import binascii
-import errno
 import re
 import zlib
 from collections.abc import AsyncIterator
@@ -18,18 +15,21 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from forgefront.basic_credentials import read_basic_password
 from graph.errors import Code, Forbidden, OperationError
 from graph.git_access import GitAccess, RepositoryGrant
 from graph.operations.disconnects import wait_disconnected
+from storage.disk_full import is_disk_full
+from storage.git.protocol.process_supervision import BLOCK_BYTES
 from storage.git.protocol.push import ClientStream, InvalidPush, PushDecision, RefCommand
-from storage.git.protocol.transport import BLOCK_BYTES, GitService, Transport, TransportBusy, TransportTimeout
+from storage.git.protocol.transport import GitService, Transport, TransportBusy, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
 
 MAX_FETCH_BYTES = 64 * 1024 * 1024
 """Maximum size of a fetch request, uncompressed, in bytes."""
 RETRY_SECONDS = 5
 
-_PATH_PATTERN = re.compile(r"/([^/]+/[^/]+?)(\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)")
+PATH_PATTERN = re.compile(r"/([^/]+/[^/]+?)(\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)")
 _NO_CACHE_HEADERS = {
     "Cache-Control": "no-cache, max-age=0, must-revalidate",
     "Pragma": "no-cache",
@@ -59,17 +59,12 @@ class GitHttpRefusal(Exception):
 
 
 class GitHttpEndpoint:
-    """The endpoint of git over HTTP. It serves the requests that `matches` accepts."""
+    """The endpoint of git over HTTP. It serves the paths of PATH_PATTERN."""
 
     def __init__(self, access: GitAccess, transport: Transport) -> None:
         self._access = access
         self._transport = transport
         self._pushes: set[asyncio.Task[None]] = set()
-
-    @staticmethod
-    def matches(scope: Scope) -> bool:
-        """Whether the path is one of git's."""
-        return scope["type"] == "http" and _PATH_PATTERN.fullmatch(scope["path"]) is not None
 
     async def close(self) -> None:
         """Waits until completely received pushes are processed and recorded."""
@@ -77,8 +72,8 @@ class GitHttpEndpoint:
             await asyncio.wait(self._pushes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        match = _PATH_PATTERN.fullmatch(scope["path"])
-        assert match is not None, "the path was not checked with `matches`"  # noqa: S101
+        match = PATH_PATTERN.fullmatch(scope["path"])
+        assert match is not None, "the path was not checked with PATH_PATTERN"  # noqa: S101
         project, has_suffix, git_path = match.groups()
         scope["state"]["route"] = "/:namespace/:project.git/" + ("objects" if git_path.startswith("objects/") else git_path)
         streamed = _StreamedResponse(send)
@@ -263,14 +258,7 @@ def _read_credential(headers: Headers) -> str | None:
     """The private token of a request, if any (docs/decisions.md 3); the user name beside it is ignored."""
     if token := headers.get("private-token"):
         return token
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        password = base64.b64decode(value.strip(), validate=True).decode("utf-8", "replace").partition(":")[2]
-    except (binascii.Error, ValueError):
-        return None
-    return password or None
+    return read_basic_password(headers.get("authorization", ""))
 
 
 def _git_protocol_header(scope: Scope) -> str:
@@ -299,8 +287,8 @@ def refusal_of(error: Exception) -> GitHttpRefusal | None:
             return GitHttpRefusal(503, "This took too long.")
         case GitCommandError():
             log.error("git failed", error=str(error))
-            return GitHttpRefusal(500, "The repository cannot be read now; the log of the service has the reason.")
-        case OSError() if error.errno == errno.ENOSPC:
+            return GitHttpRefusal(500, "The repository cannot be read; the server log contains the details.")
+        case OSError() if is_disk_full(error):
             return GitHttpRefusal(507, "The disk of the service is full; nothing was changed.")
     return None
 

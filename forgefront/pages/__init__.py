@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.types import Receive, Scope, Send
 
 from forgefront.pages.static_folder import INDEX, StaticFolder
+from forgefront.server.app_router import send_not_found
 from graph.rules.validation import RESERVED_PATHS
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -28,7 +29,7 @@ CONTENT_SECURITY_POLICY = (
 """The content security policy: only the pages' own files and GraphQL load, nothing inline runs, and no string is parsed as HTML."""
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
-_PAGE_PATTERN = re.compile(
+PAGE_PATTERN = re.compile(
     rf"/|/-/sign_in|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?|/commits?/[0-9a-f]{{7,64}}|/(?:milestones|snippets)/\d+)?/?"
 )
@@ -36,7 +37,7 @@ _PAGE_PREFIXES = frozenset({"u", "groups"})
 
 
 class PagesApp:
-    """The app of the pages. It serves the requests that `matches` accepts.
+    """The app of the pages and their files. What a browser does not request as a page is not found.
 
     `base_url` is the address of the service for browsers, which may have a path.
     """
@@ -47,29 +48,24 @@ class PagesApp:
         )
         self._operations = StaticFolder(OPERATIONS_FOLDER, base_path=f"{FILES_PATH}operations/", policy=CONTENT_SECURITY_POLICY)
 
-    def matches(self, scope: Scope) -> bool:
-        """Whether a request is for a file of the pages, or by a browser for a page."""
-        if scope["type"] != "http":
-            return False
-        path: str = scope["path"]
-        if path == FAVICON_PATH or self._files.matches(path):
-            return True
-        return scope["method"] in ("GET", "HEAD") and is_page(path) and prefers_html(_accept_header(scope))
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        is_file = path == FAVICON_PATH or self._files.matches(path)
+        if not is_file and not (scope["method"] in ("GET", "HEAD") and is_page(path) and accepts_page(scope)):
+            await send_not_found(scope, receive, send)
+            return
         scope["state"]["route"] = ROUTE
-        path = scope["path"]
-        if self._files.matches(path):
-            await (self._operations if self._operations.matches(path) else self._files)(scope, receive, send)
-        elif path == FAVICON_PATH:
+        if path == FAVICON_PATH:
             await self._files.send("icon.svg", scope, receive, send)
+        elif is_file:
+            await (self._operations if self._operations.matches(path) else self._files)(scope, receive, send)
         else:
             await self._files.send(INDEX, scope, receive, send, vary="accept")
 
 
 def is_page(path: str) -> bool:
     """Whether the path is that of a page: "/", "/demo/tools", "/demo/tools/issues/3", "/groups/demo", "/u/dev"."""
-    if _PAGE_PATTERN.fullmatch(path) is None:
+    if PAGE_PATTERN.fullmatch(path) is None:
         return False
     first = path.split("/")[1].lower()
     return first in _PAGE_PREFIXES or first not in RESERVED_PATHS
@@ -86,5 +82,6 @@ def prefers_html(accept: str) -> bool:
     return quality["text/html"] > 0 and quality["text/html"] >= quality["application/json"]
 
 
-def _accept_header(scope: Scope) -> str:
-    return ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept")
+def accepts_page(scope: Scope) -> bool:
+    """Whether a request prefers HTML, as those of browsers do."""
+    return prefers_html(",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"))

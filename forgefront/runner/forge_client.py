@@ -29,7 +29,7 @@ class RequestRejected(Exception):
 
 
 class BuildRevoked(Exception):
-    """The build is not this runner's any more: it was canceled, or assigned to another one."""
+    """The build was canceled, or assigned to another runner."""
 
 
 class ServiceUnreachable(Exception):
@@ -132,14 +132,14 @@ class ForgeClient:
             answer = response.json()
             errors, data = answer.get("errors") or [], answer.get("data")
         except (ValueError, AttributeError):
-            raise RequestRejected(f"There is no forge at {self._http.base_url}: it responds with {response.status_code}.") from None
+            raise RequestRejected(f"{self._http.base_url} is not a Forgefront service: it responds with {response.status_code}.") from None
         if errors:
             code, message = errors[0].get("extensions", {}).get("code"), errors[0].get("message", "")
             if code in ("UNAUTHENTICATED", "NOT_FOUND", "FORBIDDEN") and token != self._token:
-                raise BuildRevoked("The build is not this runner's any more.")
+                raise BuildRevoked("The build is no longer assigned to this runner.")
             if code == "UNAUTHENTICATED":
                 raise RequestRejected("The service does not know this token.")
-            raise RequestRejected(f"The service refused: {message}")
+            raise RequestRejected(f"The service rejected the request: {message}")
         ((_, payload),) = data.items()
         for error in payload["userErrors"]:
             if error["code"] in ("CONFLICT", "NOT_ALLOWED"):

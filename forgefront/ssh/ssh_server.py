@@ -351,7 +351,7 @@ def _explain_error(error: Exception) -> tuple[str, str]:
     rejection = refusal_of(error)
     if rejection is None:
         log.error("failed", exc_info=error)
-        return "failed", "ERROR: Internal error; the log of the service has the reason."
+        return "failed", "ERROR: Internal error; the server log contains the details."
     return "failed" if rejection.status >= 500 else "refused", f"ERROR: {rejection.message}"
 
 

@@ -159,13 +159,6 @@ class DeliveryWorker:
         if may_enable_hooks:
             self._outbox.record_hook_change()
 
-    async def wait_idle(self) -> None:
-        """Waits until no attempt is running and all finished ones are recorded."""
-        while self._running or self._finished:
-            if self._running:
-                await asyncio.wait(self._running)
-            await self.run_once()
-
     async def close(self) -> None:
         """Waits briefly for running attempts, cancels the others, and releases their claims, so that other processes can take them."""
         if not self._has_claimed:

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 
 import strawberry
-from graphql import GraphQLResolveInfo
 
 from graph.context import Context, StaticSettings
 from graph.fields.connections import KeysetListing, Order, OrderDirection, Window, filter_pages
 from graph.rules import lookup
 from graph.rules.policy import Action, require, require_all
 
-ResolveInfo = GraphQLResolveInfo[Any]
 C = TypeVar("C", bound=type)
 
 
@@ -44,7 +42,6 @@ class NamesOf:
     """A field that is a list of names, read for all rows of a level by one statement: `statement(ids)` selects (row id, name)."""
 
     statement: Callable[[list[int]], Any]
-    pick: Callable[[Any], Any] | None = None
 
 
 class ConstantValue(NamedTuple):
@@ -72,7 +69,6 @@ class IndexedBy:
     properties: Mapping[str, tuple[str, ...]]
     policy_columns: tuple[str, ...]
     offset_columns: Mapping[str, str]
-    serialize: Callable[[Any, int], str]
     incomplete_if: Mapping[str, Callable[[Any], Any]]
 
 
@@ -179,9 +175,9 @@ def to_one(key: Any, *, description: str, **settings: Any) -> Any:
     return strawberry.field(description=description, metadata={"declared": ToOne(key.key, target)}, **settings)
 
 
-def names_of(statement: Callable[[list[int]], Any], pick: Callable[[Any], Any] | None = None, *, description: str) -> Any:
+def names_of(statement: Callable[[list[int]], Any], *, description: str) -> Any:
     """Declares a list of names from an association table: `statement(ids)` selects (row id, value) in the order of the list."""
-    return strawberry.field(description=description, metadata={"declared": NamesOf(statement, pick)})
+    return strawberry.field(description=description, metadata={"declared": NamesOf(statement)})
 
 
 def to_many(
@@ -315,17 +311,13 @@ def connection_field(
     return strawberry.field(resolver=resolver, description=description, metadata={"declared": declared, "pages": resolve})
 
 
-def set_signature(
-    function: Any, leading: dict[str, Any], arguments: dict[str, tuple[Any, Any]], returns: Any = inspect.Signature.empty
-) -> None:
+def set_signature(function: Any, leading: dict[str, Any], arguments: dict[str, tuple[Any, Any]]) -> None:
     """Sets the signature of a function from which strawberry reads the field's arguments."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in leading.items()]
     parameters += [inspect.Parameter(name, keyword, annotation=kind, default=default) for name, (kind, default) in arguments.items()]
-    function.__signature__ = inspect.Signature(parameters, return_annotation=returns)
+    function.__signature__ = inspect.Signature(parameters)
     function.__annotations__ = {**leading, **{name: kind for name, (kind, _) in arguments.items()}}
-    if returns is not inspect.Signature.empty:
-        function.__annotations__["return"] = returns
 
 
 def filter_listing(listing: KeysetListing, arguments: dict[str, Any]) -> KeysetListing:

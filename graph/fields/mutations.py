@@ -14,6 +14,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from graph.context import Context, Info
 from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
 from graph.fields.declarations import ENTITIES, global_id
+from graph.fields.metadata import facts
 from graph.operations.transaction import commit, run_after_commit, switch_to_reader
 from storage.database.engine import is_unique_violation
 
@@ -22,8 +23,6 @@ ErrorCode = strawberry.enum(Code, name="ErrorCode", description="All error codes
 
 DELETED_ID = ("deleted_id", strawberry.ID, "Global ID of the deleted object, for client caches; null if nothing was deleted.")
 """The additional payload field of mutations that delete."""
-DELETE_PREFIXES = ("delete_", "remove_", "unregister_")
-"""Prefixes of the names of mutations that delete the row that they return."""
 
 
 @strawberry.type(name="UserError", description="A reason why a mutation failed.")
@@ -42,15 +41,19 @@ def mutation(
     entity_description: str,
     conflict: UserError | None = None,
     second_field: tuple[str, Any, str] | None = None,
+    deletes: bool = False,
+    anonymous: bool = False,
+    runner: bool = False,
+    extra_wait_seconds: float = 0.0,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
     """Makes a mutation from `async def verb_noun(info, input) -> row`. `conflict` is the error for a violated unique constraint.
 
-    `second_field` is the name, type and description of a second field of the payload; the function then returns a pair. For a mutation
-    that deletes, the second field is `DELETED_ID`, the id of the returned row, unless `second_field` is passed.
+    `second_field` is the name, type and description of a second field of the payload; the function then returns a pair. `deletes`: the
+    returned row was deleted, and the second field is its id (`DELETED_ID`). The rest are `FieldFacts`.
     """
 
     def decorate(function: Callable[..., Awaitable[Any]]) -> Any:
-        extra_field = DELETED_ID if second_field is None and function.__name__.startswith(DELETE_PREFIXES) else second_field
+        extra_field = DELETED_ID if deletes else second_field
         payload = _make_payload_type(function.__name__, [(entity, returns, entity_description), *([extra_field] if extra_field else [])])
         extra_name = extra_field[0] if extra_field else None
 
@@ -58,7 +61,7 @@ def mutation(
             context: Context = info.context
             try:
                 row = await function(info, input)
-                if extra_field is not second_field:
+                if deletes:
                     row = row, global_id(ENTITIES[type(row)].name, row.id)
                 await commit(context)
             except UserError as error:
@@ -83,7 +86,8 @@ def mutation(
             "input": Annotated[kind, strawberry.argument(description="Input of the mutation.")],
             "return": payload,
         }
-        return strawberry.mutation(resolver=resolver, description=description)
+        metadata = facts(anonymous=anonymous, runner=runner, extra_wait_seconds=extra_wait_seconds)
+        return strawberry.mutation(resolver=resolver, description=description, metadata=metadata)
 
     return decorate
 

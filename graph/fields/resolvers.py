@@ -1,6 +1,6 @@
 """Attaches resolvers to the declared fields (`graph/fields/declarations.py`) of a finished schema."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from strawberry.types.arguments import convert_arguments
 
 from graph.context import Context
 from graph.fields.declarations import ENTITIES, ByNumber, Column, GlobalIdField, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.metadata import metadata_of
 from graph.operations.loaders import Loader
 
 ResolveInfo = GraphQLResolveInfo[Any]
@@ -90,11 +91,6 @@ SOURCE_EXTENSION = "field_source"
 """Name of the extension of fields with their source, and of types whose objects are rows."""
 
 
-def metadata_of(field: Any) -> Mapping[str, Any]:
-    """Returns the metadata of the declaration of a finished schema's field."""
-    return getattr(field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF), "metadata", {})
-
-
 def declaration_of(field: Any) -> Column | ToOne | NamesOf | ToMany | ByNumber | ProjectLookup | GlobalIdField | None:
     """Returns the declaration of a finished schema's field; None for a field with its own resolver."""
     return metadata_of(field).get("declared")
@@ -131,7 +127,7 @@ def _names_of_source(declared: NamesOf) -> LoaderSource:
         async def fetch(ids: list[int]) -> dict[int, list[Any]]:
             found: dict[int, list[Any]] = {key: [] for key in ids}
             for key, value in await context.tuples(declared.statement(ids)):
-                found[key].append(declared.pick(value) if declared.pick else value)
+                found[key].append(value)
             return found
 
         return context.loader(declared, fetch)

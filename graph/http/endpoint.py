@@ -37,21 +37,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from graph.errors import Code
 from graph.http import sse, websocket
+from graph.http.bodies import read_body
 from graph.http.json_pieces import dump_json
 from graph.http.requests import (
     GraphqlRequest,
     GraphqlRequestError,
+    body_too_large_error,
     credential_of,
     headers_of,
     parse_json,
     parse_request,
     parse_url_request,
-    read_body,
     resolve_document,
 )
 from graph.http.responses import is_request_error, rate_headers, raw_rate_headers, serialize_error, serialize_result
 from graph.http.sse import EVENT_STREAM
 from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.operations import limits
 from graph.operations.disconnects import RECEIVE
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
@@ -90,7 +92,6 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
             await websocket.serve_websocket(graph, scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        state["route"] = "/graphql"
         request_id: str = state.get("request_id") or state.setdefault("request_id", uuid.uuid4().hex)
         if scope["method"] == "OPTIONS":
             await _send(send, 204, b"", {"allow": METHODS})
@@ -217,7 +218,9 @@ async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, st
         return parse_url_request(scope["query_string"])
     if scope["method"] != "POST":
         raise GraphqlRequestError(405, "Send operations with POST; queries can also be sent with GET.", allow=METHODS)
-    body = await read_body(receive, headers)
+    body = await read_body(receive, headers.get("content-length"), limits.MAX_BODY_BYTES, body_too_large_error)
+    if body is None:
+        raise ClientDisconnect
     content_type = headers.get("content-type", "")
     if content_type != PLAIN_JSON and not _is_json(content_type):
         raise GraphqlRequestError(415, f"Send the operation as {PLAIN_JSON} in UTF-8.", accept_post=PLAIN_JSON)

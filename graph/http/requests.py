@@ -7,8 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import orjson
-from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope
+from starlette.types import Scope
 
 from graph.errors import Code
 from graph.operations import limits
@@ -64,27 +63,7 @@ def credential_of(headers: Mapping[str, str]) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
-    """Reads the whole body. Raises GraphqlRequestError as soon as its Content-Length or its size exceeds the limit."""
-    announced = headers.get("content-length", "")
-    if announced.isascii() and announced.isdigit() and (len(announced) > 12 or int(announced) > limits.MAX_BODY_BYTES):
-        raise _body_too_large_error()
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limits.MAX_BODY_BYTES:
-            raise _body_too_large_error()
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _body_too_large_error() -> GraphqlRequestError:
+def body_too_large_error() -> GraphqlRequestError:
     message = f"The body exceeds the limit of {limits.MAX_BODY_BYTES:,} bytes. Send less at once; files have separate endpoints."
     return GraphqlRequestError(413, message, Code.LIMIT_EXCEEDED, connection="close")
 

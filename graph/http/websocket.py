@@ -53,8 +53,6 @@ class SocketClosed(Exception):
 
 async def serve_websocket(graph: Graph, scope: Scope, receive: Receive, send: Send) -> None:
     """Serves one socket from its handshake to its end."""
-    state = scope.setdefault("state", {})
-    state["route"] = "/graphql"
     if SUBPROTOCOL not in scope.get("subprotocols", ()):
         # Closed before it is accepted, so the server rejects the handshake with 403.
         await send({"type": "websocket.close", "code": 4406})
@@ -67,7 +65,7 @@ class _WebSocketConnection:
         self._graph = graph
         self._receive = receive
         self._send = send
-        self._state: dict[str, Any] = scope["state"]
+        self._state: dict[str, Any] = scope.setdefault("state", {})
         self._headers = headers_of(scope)
         self._request_id = str(self._state.get("request_id", ""))
         self._credential: str | None = None

@@ -199,11 +199,6 @@ class ChangeBroadcaster:
         return self._log_reader.watermark or 0
 
     @property
-    def open_streams(self) -> int:
-        """Number of open streams and sockets."""
-        return len(self._open_slots)
-
-    @property
     def is_closed(self) -> bool:
         return self._is_closed
 

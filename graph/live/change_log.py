@@ -37,8 +37,8 @@ class LoggedChange:
     project_id: int
     subject_id: int | None
     ref: str
-    was: str | None
-    became: str
+    old_state: str | None
+    new_state: str
     at: datetime
     default_branch: str | None
     read_at: float = field(default_factory=monotonic, compare=False)

@@ -23,10 +23,10 @@ from graph.live.change_log import LoggedChange
 from graph.operations import execution
 from graph.operations.answer_size import limit_answer
 from graph.operations.documents import PreparedOperation
+from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.loaders import Loader
 from graph.operations.results import OperationResult, make_graphql_error_entry
-from graph.operations.row_executor import execute_document
 from graph.operations.token_cache import find_viewer
 from graph.operations.transaction import session_for
 from graph.rules.accounts import viewer_contexts

@@ -29,9 +29,9 @@ from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
 from graph.operations import execution
 from graph.operations.documents import AllowedOperation, PreparedOperation, find_variable_error
 from graph.operations.execution import Graph, authenticate
+from graph.operations.executor import is_awaitable
 from graph.operations.rate_limits import RateUsage
 from graph.operations.results import OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
-from graph.operations.row_executor import is_awaitable
 from graph.operations.transaction import session_for
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 

@@ -1,10 +1,9 @@
 """The static cost of an operation: the maximum of rows that it may read, by the page sizes that it requests.
 
-Rows are the objects in a result: an item of a page or list, and a `Node` reached through a field. A page has the
-size of `first` or `last` (or else the argument's default, or DEFAULT_PAGE_SIZE); a list with an argument `ids` has their number; any other
-list counts as ASSUMED_LIST_SIZE. A few expensive fields have an EXTRA_COST. Other value objects (counts, quantiles, page info) and
-pages of which only `totalCount` is selected cost nothing. Repeated selections are counted repeatedly, even if execution merges
-them.
+Rows are the objects in a result: an item of a page or list, and a `Node` reached through a field. A page has the size of `first` or `last`
+(or else the argument's default, or DEFAULT_PAGE_SIZE); a list with an argument `ids` has their number; any other list counts as
+ASSUMED_LIST_SIZE. A few expensive fields cost `extra_rows` more (`FieldFacts`). Other value objects (counts, quantiles, page info) and
+pages of which only `totalCount` is selected cost nothing. Repeated selections are counted repeatedly, even if execution merges them.
 
 `projects(first: 50) { nodes { owner { name } issues(first: 10) { nodes { title } } } }` costs 50 projects, 50 owners and
 500 issues: 600 rows.
@@ -35,6 +34,7 @@ from graphql.language import (
 )
 
 from graph.errors import LimitExceeded
+from graph.fields.metadata import facts_of
 from graph.planner.coerce.arguments import DeclaredVariable
 
 MAX_ROWS = 10_000
@@ -45,8 +45,6 @@ ASSUMED_LIST_SIZE = 10
 """Assumed size of a list without arguments (the labels of an issue, the entries of a diff)."""
 MAX_CACHED_SIZES = 32
 """Maximum of combinations of page sizes for which an operation caches its cost."""
-EXTRA_COST = {"Project.compare": 500}
-"""Additional cost of fields, in rows: each starts processes that walk a history."""
 
 
 def limit_exceeded_error(message: str, node: Node | None = None) -> GraphQLError:
@@ -280,7 +278,7 @@ class RowCost:
         else:
             # The item of an edge is counted with the edge.
             per: Literal["node", "value"] = "node" if _is_node(named) and not parent.name.endswith("Edge") else "value"
-            part = _CostNode(per, label, extra_cost=EXTRA_COST.get(label, 0))
+            part = _CostNode(per, label, extra_cost=facts_of(field_definition).extra_rows)
         part.is_reducible = "first" in field_definition.args
         if part.kind in ("connection", "page", "list"):
             self._sized_nodes.append((part, node))

@@ -22,6 +22,7 @@ from graphql import (
 )
 
 from graph.errors import Code
+from graph.fields.metadata import NO_FACTS, FieldFacts, facts_by_root_field
 from graph.operations import limits
 from graph.operations.document_cache import DocumentCache, DocumentKey, drop_tokens
 from graph.operations.list_lengths import find_long_list, find_long_list_errors
@@ -31,8 +32,7 @@ from graph.operations.results import ErrorEntry, make_graphql_error_entry
 from graph.rules.validation import is_storable
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
-ANONYMOUS_FIELDS = frozenset({"signIn", "signUp", "registerRunner", "unregisterRunner", "frontPage"})
-"""Root fields that need no viewer, if the operation has no other."""
+ROOT_FIELD_FACTS = facts_by_root_field(SCHEMA)
 NOT_STORABLE_MESSAGE = "A string contains characters that cannot be stored."
 OPERATION_NAME_REQUIRED = "The document has several operations; send `operationName` to select one."
 UNKNOWN_OPERATION_NAME = "The document has no operation with this name."
@@ -51,10 +51,11 @@ class InvalidOperation(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreparedOperation:
-    """A parsed and validated operation. `allows_anonymous`: it needs no viewer. `schema` is the schema it was validated against.
+    """A parsed and validated operation. `schema` is the schema it was validated against.
 
-    `root_field` is its root field, if it has exactly one. `output_format` is the format of its result, if it is not the schema's. `cache`
-    has data with the lifetime of the operation, such as its plans. `is_ad_hoc`: a client sent the document, which may never be sent again.
+    `root_field` is its root field, if it has exactly one; `facts` are those of this field. `output_format` is the format of its result, if
+    it is not the schema's. `cache` has data with the lifetime of the operation, such as its plans. `is_ad_hoc`: a client sent the document,
+    which may never be sent again.
     """
 
     name: str | None
@@ -66,8 +67,8 @@ class PreparedOperation:
     is_ad_hoc: bool = False
 
     @property
-    def allows_anonymous(self) -> bool:
-        return self.root_field in ANONYMOUS_FIELDS
+    def facts(self) -> FieldFacts:
+        return ROOT_FIELD_FACTS.get(self.root_field or "", NO_FACTS)
 
     @property
     def schema(self) -> Any:
@@ -218,7 +219,7 @@ def is_anonymous_document(query: str, operation_name: str | None) -> bool:
     except GraphQLError:
         return False
     matching = _matching_operations(document, operation_name)
-    return len(matching) == 1 and make_prepared_operation(document, matching[0]).allows_anonymous
+    return len(matching) == 1 and make_prepared_operation(document, matching[0]).facts.anonymous
 
 
 def _parse_operation(query: str, operation_name: str | None) -> ParsedOperation | list[ErrorEntry]:

@@ -24,19 +24,18 @@ from graph.operations.documents import (
     is_anonymous_document,
     prepare,
 )
+from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
-from graph.operations.row_executor import execute_document
 from graph.operations.token_cache import find_viewer
 from graph.operations.transaction import close_session, session_for, undo_effects
 from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
 from graph.planner.cache import plan_cache_of
-from graph.planner.errors import PlanBailout
+from graph.planner.errors import PlanBailout, PlanResult
 from graph.planner.mutation_replay import replay
-from graph.planner.resolve.compiler import OperationPlan
+from graph.planner.plan import OperationPlan
 from graph.rules.builds import runner_tokens
-from graph.rules.builds.runners import MAX_WAIT_SECONDS
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
@@ -45,10 +44,6 @@ from storage.objects.uploads import PartialFile
 from storage.secrets import digest_token
 from storage.tables.accounts import users
 
-RUNNER_FIELDS = frozenset({"claimBuild", "updateBuild", "appendBuildTrace", "createArtifactUpload", "deleteArtifact", "job", "jobArtifact"})
-"""Root fields that runners may select, if the operation has no other; a runner is not authenticated for any other operation."""
-EXTRA_WAIT_SECONDS = {"claimBuild": float(MAX_WAIT_SECONDS)}
-"""Root fields that may wait for an event, and for how many seconds beyond the time limit of an operation."""
 OPERATION_TIMEOUT_SECONDS = 10.0
 """Default time limit of an operation."""
 TIMEOUT_MESSAGE = "The operation exceeded the time limit of {:.0f} s. Request smaller pages, fewer nested lists, or a shorter time range."
@@ -100,11 +95,9 @@ class Graph:
         """Runs a prepared operation, without cost limits but with permission checks. `seconds` None: no time limit."""
         return await self._run_in_time(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
 
-    async def run_as_admin(
-        self, admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any], *, request_id: str = "operator"
-    ) -> OperationResult:
+    async def run_as_admin(self, admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any]) -> OperationResult:
         """Runs a prepared operation for the operator, without time limit, with the permissions of the user that they act as."""
-        return await self._run_in_time(prepared, variables, admin, request_id, None)
+        return await self._run_in_time(prepared, variables, admin, "operator", None)
 
     async def run_document(
         self,
@@ -176,9 +169,7 @@ class Graph:
         try:
             with deadline:
                 is_anonymous = (
-                    cached.prepared.allows_anonymous
-                    if isinstance(cached, ParsedOperation)
-                    else is_anonymous_document(query, operation_name)
+                    cached.prepared.facts.anonymous if isinstance(cached, ParsedOperation) else is_anonymous_document(query, operation_name)
                 )
                 if not is_anonymous and not await self._is_known_caller(credential):
                     raise Unauthenticated
@@ -214,7 +205,7 @@ class Graph:
             return OperationResult(None, [ErrorEntry(Code.BAD_REQUEST, SUBSCRIPTION_TRANSPORT_MESSAGE)], is_subscription=True)
         if (variable_error := find_variable_error(variables)) is not None:
             return OperationResult(None, [variable_error])
-        deadline = self._deadlines.within(None if seconds is None else seconds + EXTRA_WAIT_SECONDS.get(prepared.root_field or "", 0.0))
+        deadline = self._deadlines.within(None if seconds is None else seconds + prepared.facts.extra_wait_seconds)
         operation_error: OperationError
         try:
             with deadline:
@@ -344,7 +335,7 @@ class Graph:
             async with session_for(services.database, writing=False) as session:
                 return await user_of_admin(session, credential), None
         if credential is not None and runner_tokens.is_token(credential):
-            if prepared.root_field in RUNNER_FIELDS:
+            if prepared.facts.runner:
                 async with session_for(services.database, writing=False) as session:
                     runner_identity = await runner_tokens.authenticate(session, credential)
                 if runner_identity is not None:
@@ -357,7 +348,7 @@ class Graph:
             viewer = token_cache.find_cached(services.database, token_digest, moment) or await token_cache.find(
                 services.database, token_digest, moment
             )
-        if viewer is None and not prepared.allows_anonymous:
+        if viewer is None and not prepared.facts.anonymous:
             raise Unauthenticated
         if viewer is not None and quote is not None:
             services.rate_limiter.charge(viewer.id, quote, moment)
@@ -367,11 +358,12 @@ class Graph:
         middleware = [replay] if context.mutation_result is not None else None
         return await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, middleware=middleware)
 
-    async def _result_of_plan(self, data: dict[str, Any], prepared: PreparedOperation, context: Context) -> OperationResult:
+    async def _result_of_plan(self, found: PlanResult, prepared: PreparedOperation, context: Context) -> OperationResult:
         viewer = context.viewer_or_none
         viewer_id = viewer.id if viewer is not None else None
+        errors = [make_error_entry(each.error, list(each.position.path)) for each in found.errors]
         result = OperationResult(
-            data, [], viewer_id, context.files, rate_usage=context.rate_usage, is_formatted=prepared.output_format is not None
+            found.data, errors, viewer_id, context.files, rate_usage=context.rate_usage, is_formatted=prepared.output_format is not None
         )
         return result if is_surely_small(prepared, context) else await limit_answer(result, prepared, context)
 

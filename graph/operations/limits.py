@@ -2,11 +2,11 @@
 
 An operation is checked before it is validated and before it runs, only from its source, the schema and the variables:
 
-    document = parse(source)                                syntax, tokens and nesting; raises GraphQLError
-    errors = check(document, schema, name, variables)       everything else; an empty list means that the operation may run
+    document = parse(source)                       syntax, tokens and nesting; raises GraphQLError
+    measured = measure(document, schema, name)     everything that does not depend on variables; cached with the document
+    rows, errors = measured.evaluate(variables)    without errors the operation may run
 
-`measure` is the part of `check` that does not depend on variables, for callers that cache parsed documents. Errors are
-GraphQLErrors like those of validation, with LimitExceeded as the original error.
+Errors are GraphQLErrors like those of validation, with LimitExceeded as the original error.
 
 Each definition is walked once, fragments before the definitions that spread them, and the counts of a fragment are reused
 wherever it is spread. So the time is linear in the length of the source although everything is counted as if all fragments
@@ -83,16 +83,6 @@ def parse(source: str) -> DocumentNode:
         raise
 
 
-def check(
-    document: DocumentNode,
-    schema: GraphQLSchema,
-    operation_name: str | None = None,
-    variables: Mapping[str, Any] | None = None,
-) -> list[GraphQLError]:
-    """Returns an error for each limit that the named (or only) operation of the document exceeds."""
-    return measure(document, schema, operation_name).find_errors(variables or {})
-
-
 def measure(
     document: DocumentNode, schema: GraphQLSchema, operation_name: str | None = None, *, trusted: bool = False
 ) -> "MeasuredOperation":
@@ -145,11 +135,8 @@ class MeasuredOperation:
         self._errors = errors
         self._rows = rows
 
-    def find_errors(self, variables: Mapping[str, Any]) -> list[GraphQLError]:
-        return self.evaluate(variables)[1]
-
     def evaluate(self, variables: Mapping[str, Any]) -> tuple[int, list[GraphQLError]]:
-        """Returns the static cost in rows and the errors."""
+        """Returns the static cost in rows, and an error for each limit that the operation exceeds."""
         rows, errors = self._rows.evaluate(variables) if self._rows else (0, [])
         return rows, [*self._errors, *errors] if self._errors else errors
 

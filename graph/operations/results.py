@@ -13,7 +13,7 @@ from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import RateUsage
 from storage.database.engine import is_unavailable
 from storage.database.text_budget import TextLimitExceeded
-from storage.disk_full import is_disk_full
+from storage.disk_full import is_disk_full as is_disk_full
 
 ANSWER_TOO_LARGE_MESSAGE = (
     f"The answer exceeds the limit of {MAX_ANSWER_BYTES // 2**20} MiB. Request fewer rows, or leave out long fields such as `description`."

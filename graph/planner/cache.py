@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from weakref import ref
 
+import structlog
 from graphql import FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, VariableNode
 from sqlalchemy import Dialect
 
 from graph.context import StaticSettings
 from graph.operations.documents import PreparedOperation
 from graph.planner.coerce.arguments import OperationVariables, VariableValues
+from graph.planner.compiler import CompileTarget, compile_operation
 from graph.planner.errors import Unplannable
-from graph.planner.resolve.compiler import OperationPlan, PlanCompiler
+from graph.planner.plan import OperationPlan
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from graph.schema import schema
 from storage.caches import CacheBounds, LruCache
@@ -24,6 +26,8 @@ PREPARED_PLAN_CACHE_BOUNDS = CacheBounds("prepared plans", max_entries=2_000, ma
 """Operations that were prepared at the start."""
 MIN_RUNS_TO_PLAN = 2
 """An operation that a caller sent is planned when it runs the second time, because most are sent once."""
+
+log = structlog.get_logger("planner")
 
 
 class PlanCache:
@@ -38,6 +42,7 @@ class PlanCache:
         self._plans: dict[tuple[Any, ...], OperationPlan | None] = {}
         self._run_count = 0
         self.cache_key = ref(self, _remove_collected)
+        hash(self.cache_key)  # A reference that was not hashed before its object was freed has no hash.
         self._variables: OperationVariables | Literal[False] | None = None
 
     def find(self, variables: Mapping[str, Any], dialect: Dialect, fixed: StaticSettings) -> tuple[OperationPlan, Any] | None:
@@ -80,25 +85,29 @@ class PlanCache:
     def _read_variables(self) -> OperationVariables | Literal[False]:
         try:
             return OperationVariables(SCHEMA, self._operation.variable_definitions or ())
-        except (GraphQLError, TypeError):
+        except GraphQLError:
             return False
 
     def _try_to_compile(self, directive_values: dict[str, Any], dialect: Dialect, settings: StaticSettings) -> OperationPlan | None:
         try:
             return self.compile(directive_values, dialect, settings)
-        except (Unplannable, GraphQLError, TypeError):
-            # graphql-core reports what is wrong with an argument.
+        except Unplannable:
+            return None
+        except Exception:
+            log_compile_error(self._prepared)
             return None
 
     def compile(self, directive_values: dict[str, Any], dialect: Dialect, settings: StaticSettings) -> OperationPlan:
-        """A new plan, which is not cached.
-
-        Raises Unplannable, and GraphQLError and TypeError for wrong arguments.
-        """
+        """A new plan, which is not cached. Raises Unplannable."""
         fragments = {node.name.value: node for node in self._prepared.document.definitions if isinstance(node, FragmentDefinitionNode)}
         output_format = self._prepared.output_format
-        compiler = PlanCompiler(SCHEMA, schema.schema_converter, fragments, directive_values, dialect, settings, output_format)
-        return compiler.plan(self._operation)
+        target = CompileTarget(SCHEMA, schema.schema_converter, dialect, settings, output_format)
+        return compile_operation(self._operation, fragments, directive_values, target)
+
+
+def log_compile_error(prepared: PreparedOperation) -> None:
+    """Logs the current exception, a defect of the planner: graphql-core executes the operation. In tests it is raised."""
+    log.exception("plan compilation failed", operation=prepared.name)
 
 
 def plan_size(plan: OperationPlan | None) -> int:

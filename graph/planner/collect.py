@@ -4,37 +4,46 @@ Fields with the same response key are merged, in the order of their first occurr
 an operation whose directives use variables has a plan for each combination of their values.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from graphql import (
     BooleanValueNode,
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
+    GraphQLField,
     GraphQLInterfaceType,
+    GraphQLList,
+    GraphQLNonNull,
     GraphQLObjectType,
+    GraphQLOutputType,
     GraphQLSchema,
     GraphQLUnionType,
     InlineFragmentNode,
     SelectionNode,
     SelectionSetNode,
     VariableNode,
+    get_named_type,
 )
 
-from graph.planner.errors import Unplannable
-
-ResponsePath = tuple[str, ...]
-"""The response keys from the root of the operation to a field, without list indexes."""
+from graph.planner.errors import ErrorPosition, ResponsePath, Unplannable
 
 
 class CollectedField(NamedTuple):
-    """A selected field, merged from all nodes of its response key. `field` is None for `__typename`."""
+    """A selected field, merged from all nodes of its response key. `field` is None for `__typename`.
+
+    `children` are the fields selected of it, by the name of each type that its objects may have.
+    """
 
     key: str
     nodes: list[FieldNode]
-    field: Any
+    field: GraphQLField | None
     response_path: ResponsePath
+    children: Mapping[str, Sequence["CollectedField"]] = MappingProxyType({})
+    error_position: ErrorPosition | None = None
+    """None below a list, where the path of a field has indexes."""
 
     @property
     def name(self) -> str:
@@ -42,9 +51,10 @@ class CollectedField(NamedTuple):
         return self.nodes[0].name.value
 
     @property
-    def selection_sets(self) -> list[SelectionSetNode]:
-        """The selection sets of all merged nodes."""
-        return selection_sets(self.nodes)
+    def definition(self) -> GraphQLField:
+        """The definition of a field that is not `__typename`."""
+        assert self.field is not None  # noqa: S101 - as above
+        return self.field
 
 
 class FieldCollector:
@@ -59,22 +69,51 @@ class FieldCollector:
         self._schema = schema
         self._fragments = fragments
         self._directive_values = directive_values
+        self.field_count = 0
+        """The collected fields, from which the size of a plan is estimated."""
+        self._null_paths: dict[ResponsePath, ResponsePath | None] = {(): ()}
+        """For the path of an object, the position that becomes null with the object; None at and below a list."""
 
     def collect(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode], response_path: ResponsePath) -> list[CollectedField]:
-        """The fields selected of a type, in response order.
+        """The fields selected of a type and all fields below them, in response order.
 
         `response_path` is the path of the sets' parent field. Raises Unplannable.
         """
         collected: list[CollectedField] = []
-        for key, nodes in self.group_by_response_key(kind, sets).items():
+        for key, nodes in self._group_by_response_key(kind, sets).items():
             name = nodes[0].name.value
             field = kind.fields.get(name)
             if field is None and name != "__typename":
                 raise Unplannable(name)
-            collected.append(CollectedField(key, nodes, field, (*response_path, key)))
+            path = (*response_path, key)
+            self.field_count += 1
+            position = self._error_position(field, response_path, path)
+            children = {} if field is None else self._collect_children(field, nodes, path)
+            collected.append(CollectedField(key, nodes, field, path, children, position))
         return collected
 
-    def group_by_response_key(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> dict[str, list[FieldNode]]:
+    def _error_position(self, field: GraphQLField | None, parent_path: ResponsePath, path: ResponsePath) -> ErrorPosition | None:
+        null_path = self._null_paths.get(parent_path)
+        if field is None or null_path is None:
+            return None
+        kind: GraphQLOutputType = field.type
+        if isinstance(kind, GraphQLNonNull):
+            kind = kind.of_type
+        else:
+            null_path = path
+        self._null_paths[path] = None if isinstance(kind, GraphQLList) else null_path
+        return ErrorPosition(path, null_path)
+
+    def _collect_children(self, field: GraphQLField, nodes: Sequence[FieldNode], path: ResponsePath) -> dict[str, list[CollectedField]]:
+        kind = get_named_type(field.type)
+        sets = [node.selection_set for node in nodes if node.selection_set is not None]
+        if isinstance(kind, GraphQLObjectType):
+            return {kind.name: self.collect(kind, sets, path)}
+        if isinstance(kind, GraphQLInterfaceType | GraphQLUnionType):
+            return {each.name: self.collect(each, sets, path) for each in self._schema.get_possible_types(kind)}
+        return {}
+
+    def _group_by_response_key(self, kind: GraphQLObjectType, sets: Iterable[SelectionSetNode]) -> dict[str, list[FieldNode]]:
         """The field nodes that apply to a type, by response key."""
         fields: dict[str, list[FieldNode]] = {}
         visited_fragments: set[str] = set()
@@ -126,8 +165,3 @@ class FieldCollector:
             if flag is (name == "skip"):
                 return False
         return True
-
-
-def selection_sets(nodes: Iterable[FieldNode]) -> list[SelectionSetNode]:
-    """The selection sets of field nodes, without those of leaves."""
-    return [node.selection_set for node in nodes if node.selection_set is not None]

@@ -14,22 +14,30 @@ from graphql import GraphQLError
 from sqlalchemy import Dialect
 
 from graph.context import Context, Services, StaticSettings
-from graph.errors import OperationError
+from graph.errors import NotFound, OperationError
 from graph.fields.declarations import ByNumber, ProjectLookup, ToMany, ToOne
-from graph.fields.resolvers import declaration_of, metadata_of
+from graph.fields.metadata import metadata_of
+from graph.fields.resolvers import declaration_of
 from graph.operations.documents import PreparedOperation
-from graph.operations.row_executor import is_awaitable
+from graph.operations.executor import is_awaitable
 from graph.planner.cache import plan_cache_of
-from graph.planner.errors import PlanBailout, Unplannable
+from graph.planner.errors import PlanBailout, Unplannable, WrongArguments
 from graph.planner.ir.completers import AbstractCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.connection_step import ConnectionStep, EdgesSelection
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
-from graph.planner.ir.selection import BatchStep, Selection
-from graph.planner.ir.steps import AttributeStep, LoaderStep, PlanRun, ResolverStep
-from graph.planner.resolve.compiler import OperationPlan
+from graph.planner.ir.selection import DeferredField, Selection
+from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, FieldValues, LoaderStep, ResolverStep
+from graph.planner.plan import OperationPlan
+from graph.planner.run.connections import page_statements
+from graph.planner.run.levels import execute_node
+from graph.planner.run.project_root import prepare_project_statement
+from graph.planner.run.relations import relations_statement
+from graph.planner.run.resolvers import begin_step
+from graph.planner.run.row_by_number import row_statement
+from graph.planner.run.state import PlanRun
 from storage import tables
 from storage.database.compiled_statements import CompiledStatement
 from storage.database.engine import DatabaseSession
@@ -78,7 +86,7 @@ class ExplainedNode:
 class Explanation:
     """`unplanned` says why graphql-core executes the whole operation; `nodes` is empty then.
 
-    `stopped` says why a run bailed out.
+    `stopped` says why a run bailed out, or its first error.
     """
 
     nodes: list[ExplainedNode] = field(default_factory=list)
@@ -122,9 +130,11 @@ async def analyze(
     explanation = Explanation(explained.nodes)
     start = perf_counter()
     try:
-        await plan.run(context, values)
+        result = await plan.run(context, values)
+        if result.errors:
+            explanation.stopped = str(result.errors[0].error)
     except (PlanBailout, OperationError, GraphQLError) as error:
-        explanation.stopped = str(error) or "a null in a non-null position, or a row that does not exist"
+        explanation.stopped = str(error) or "a null in a non-null position"
     finally:
         explanation.milliseconds = _milliseconds_since(start)
         recorder.stop()
@@ -148,15 +158,15 @@ def _compile(
         raise ExplainError("the variables do not fit the operation: give each required one, in its type")
     try:
         return plans.compile(plans.directive_values(values), dialect, settings), values
+    except WrongArguments as error:
+        return f"graphql-core reports what is wrong with the arguments: {error}"
     except Unplannable as error:
         return f"graphql-core executes what plans do not know: {error}"
-    except (GraphQLError, TypeError) as error:
-        return f"graphql-core reports what is wrong with the arguments: {error}"
 
 
 def _start_run(plan: OperationPlan, context: Context, values: Any) -> PlanRun:
     try:
-        return PlanRun(context, values, plan.fragments, [each.evaluate(values) for each in plan.arguments])
+        return plan.start_run(context, values)
     except (OperationError, GraphQLError) as error:
         raise ExplainError(str(error)) from error
 
@@ -165,10 +175,10 @@ def _explain_plan(plan: OperationPlan, run: PlanRun) -> "_PlanWalk":
     walk = _PlanWalk(run)
     try:
         walk.nodes += walk.selection_nodes(plan.root, is_list=False)
+    except (PlanBailout, NotFound) as error:
+        raise ExplainError("a project, a number or an id is missing or malformed, so there is no statement to explain") from error
     except OperationError as error:
         raise ExplainError(str(error)) from error
-    except PlanBailout as error:
-        raise ExplainError("a project, a number or an id is missing or malformed, so graphql-core executes the operation") from error
     return walk
 
 
@@ -230,16 +240,16 @@ class _PlanWalk:
         elif isinstance(completer, SubfieldCompleter):
             self._add_completed(node, completer.objects, is_list=is_list)
         elif isinstance(completer, ObjectCompleter):
-            node.columns += completer.selection.column_keys
+            node.columns += _column_keys(completer.selection)
             node.children += self.selection_nodes(completer.selection, is_list=is_list)
         elif isinstance(completer, AbstractCompleter):
             for name, selection in completer.selections.items():
                 children = self.selection_nodes(selection, is_list=is_list)
-                node.children.append(ExplainedNode("", "on type", name, list(selection.column_keys), children=children))
+                node.children.append(ExplainedNode("", "on type", name, _column_keys(selection), children=children))
 
     def _batch_node(self, step: Any, *, is_list: bool) -> ExplainedNode:
         if isinstance(step, ProjectRoot):
-            node = ExplainedNode(step.key, "project root", columns=list(step.selection.column_keys))
+            node = ExplainedNode(step.key, "project root", columns=_column_keys(step.selection))
             node.statements.append(self._project_statement(step))
             node.children += self.selection_nodes(step.selection, is_list=is_list)
             self.selections.append(step)
@@ -250,17 +260,17 @@ class _PlanWalk:
             return node
         if isinstance(step, ConnectionStep):
             node = ExplainedNode(step.key, "pages of several parents" if is_list else "page")
-            node.statements += [_statement(*each) for each in step.statements_for(self._run, is_list=is_list)]
+            node.statements += [_statement(*each) for each in page_statements(step, self._run, many=is_list)]
             self._add_connection(node, step)
             return node
         if isinstance(step, RowByNumber):
             node = ExplainedNode(step.key, "row by number")
-            node.statements.append(_statement(*step.statement_for(self._run, is_list=is_list)))
+            node.statements.append(_statement(*row_statement(step, self._run, many=is_list)))
             self._add_view(node, step.view, is_list=is_list)
             return node
         if isinstance(step, Relations):
             node = ExplainedNode(", ".join(sorted(step.keys)), "relations of objects")
-            node.statements.append(_statement(step.get_statement(), {}))
+            node.statements.append(_statement(relations_statement(step, self._run), {}))
             self._add_view(node, step.view, is_list=is_list)
             return node
         assert isinstance(step, BatchStep)  # noqa: S101 - there are no others
@@ -269,7 +279,9 @@ class _PlanWalk:
         return node
 
     def _project_statement(self, step: ProjectRoot) -> ExplainedStatement:
-        prepared = step.prepare_statement(self._run)
+        prepared = prepare_project_statement(step, self._run)
+        if prepared is None:
+            raise PlanBailout
         return _statement(prepared.statement.statement, {**prepared.values, "user_id": "<viewer id>"})
 
     def _add_connection(self, node: ExplainedNode, step: ConnectionStep) -> None:
@@ -298,6 +310,10 @@ class _PlanWalk:
                 self._add_view(child, part.view, is_list=is_list)
                 node.children.append(child)
         node.children += self.selection_nodes(view, is_list=is_list)
+
+
+def _column_keys(selection: Selection) -> list[str]:
+    return [part.key for part in selection.parts if not isinstance(part, DeferredField)]
 
 
 def _field_name(step: ResolverStep) -> str:
@@ -339,58 +355,66 @@ def _milliseconds_since(start: float) -> float:
 
 def _measure_steps(selection: Any, by_step: Mapping[int, ExplainedNode]) -> None:
     if isinstance(selection, ProjectRoot):
-        selection.other_batch_steps = [_MeasuredBatchStep(each, by_step[id(each)]) for each in selection.other_batch_steps]
+        selection.other_batch_steps[:] = [_measured_node(each, by_step) for each in selection.other_batch_steps]
         return
-    selection.steps[:] = [_MeasuredStep(each, by_step[id(each)]) for each in selection.steps]
-    selection.batch_steps[:] = [_MeasuredBatchStep(each, by_step[id(each)]) for each in selection.batch_steps]
+    selection.steps[:] = [_MeasuredStep(each.key, each.completer, each.position, each, by_step[id(each)]) for each in selection.steps]
+    selection.batch_steps[:] = [_measured_node(each, by_step) for each in selection.batch_steps]
 
 
-class _MeasuredBatchStep:
-    """Runs a batch step and adds its objects and time to its node."""
-
-    def __init__(self, step: Any, node: ExplainedNode) -> None:
-        self.key = getattr(step, "key", node.key)
-        self._step = step
-        self._node = node
-
-    async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        node, start = self._node, perf_counter()
-        node.values = (node.values or 0) + len(objects)
-        token = _CURRENT_NODE.set(node)
-        try:
-            await self._step.execute(run, objects, answers)
-        finally:
-            _CURRENT_NODE.reset(token)
-            node.milliseconds = round((node.milliseconds or 0) + _milliseconds_since(start), 3)
+def _measured_node(node: Any, by_step: Mapping[int, ExplainedNode]) -> "_MeasuredNode":
+    explained = by_step[id(node)]
+    return _MeasuredNode(getattr(node, "key", explained.key), node, explained)
 
 
-class _MeasuredStep:
-    """Begins a field and adds its objects and time to its node."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeasuredNode(BatchNode):
+    """Runs a node and adds its objects and time to the explained one."""
 
-    def __init__(self, step: Any, node: ExplainedNode) -> None:
-        self.key = step.key
-        self.completer = step.completer
-        self._step = step
-        self._node = node
+    key: str
+    node: BatchNode
+    explained: ExplainedNode
 
-    def begin(self, run: PlanRun, objects: Sequence[Any]) -> list[Any]:
-        node, start = self._node, perf_counter()
-        node.values = (node.values or 0) + len(objects)
-        token = _CURRENT_NODE.set(node)
-        try:
-            values = self._step.begin(run, objects)
-        finally:
-            _CURRENT_NODE.reset(token)
-        node.milliseconds = max(node.milliseconds or 0, _milliseconds_since(start))
-        return [self._measure(value, start) if is_awaitable(value) else value for value in values]
 
-    async def _measure(self, value: Awaitable[Any], start: float) -> Any:
-        token = _CURRENT_NODE.set(self._node)
-        try:
-            return await value
-        finally:
-            _CURRENT_NODE.reset(token)
-            self._node.milliseconds = max(self._node.milliseconds or 0, _milliseconds_since(start))
+@execute_node.register
+async def _execute_measured(measured: _MeasuredNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+    explained, start = measured.explained, perf_counter()
+    explained.values = (explained.values or 0) + len(objects)
+    token = _CURRENT_NODE.set(explained)
+    try:
+        await execute_node(measured.node, run, objects, answers)
+    finally:
+        _CURRENT_NODE.reset(token)
+        explained.milliseconds = round((explained.milliseconds or 0) + _milliseconds_since(start), 3)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeasuredStep(FieldStep):
+    """Begins a field and adds its objects and time to the explained node."""
+
+    step: FieldStep
+    explained: ExplainedNode
+
+
+@begin_step.register
+def _begin_measured(measured: _MeasuredStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
+    explained, start = measured.explained, perf_counter()
+    explained.values = (explained.values or 0) + len(objects)
+    token = _CURRENT_NODE.set(explained)
+    try:
+        values = begin_step(measured.step, run, objects)
+    finally:
+        _CURRENT_NODE.reset(token)
+    explained.milliseconds = max(explained.milliseconds or 0, _milliseconds_since(start))
+    return [_measure(value, explained, start) if is_awaitable(value) else value for value in values]
+
+
+async def _measure(value: Awaitable[Any], explained: ExplainedNode, start: float) -> Any:
+    token = _CURRENT_NODE.set(explained)
+    try:
+        return await value
+    finally:
+        _CURRENT_NODE.reset(token)
+        explained.milliseconds = max(explained.milliseconds or 0, _milliseconds_since(start))
 
 
 class _StatementRecorder:

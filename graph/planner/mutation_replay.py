@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from graph.context import Context
-from graph.operations.row_executor import is_awaitable
+from graph.operations.executor import is_awaitable
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,3 +154,14 @@ def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
     if problems:
         raise UserErrors(problems)
     return columns
+
+
+async def update_settings(context: Context, values: dict[str, Any]) -> tables.Settings:
+    """Change the settings by the values of `UpdateSettingsInput` that were sent. Raises UserErrors."""
+    columns = validate_columns(values)
+    row = await lock_settings(context)
+    for key, value in columns.items():
+        setattr(row, key, value)
+    row.updated_at = context.now()
+    await context.session.flush()
+    return row

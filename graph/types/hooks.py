@@ -8,17 +8,14 @@ from sqlmodel import col
 from strawberry.scalars import JSON
 
 from graph.context import Info
-from graph.errors import NotFound
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import Node, column, connection_field, entity, filter_listing, make_window, parse_global_id, to_many, to_one
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.events import hooks
 from graph.rules.policy import Action, require
-from graph.types.inputs import get_or, is_set, optional
+from graph.types.inputs import get_or, is_set, optional, sent_values
 from storage import tables
-from storage.database.engine import DatabaseSession
-from storage.tables.events import hooks as statements
 
 DeliveryState = strawberry.enum(tables.DeliveryState, description="State of a delivery.")
 
@@ -115,15 +112,7 @@ class HookQueries:
     @strawberry.field(description="System hook by v3 ID. Administrators only.")
     async def hook(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> Hook:
         await require(info.context, Action.ADMIN_HOOKS)
-        return await _get_hook(info.context.session, database_id)  # type: ignore[return-value]
-
-
-async def _get_hook(session: DatabaseSession, hook_id: int | None) -> tables.Hook:
-    """The hook with this id. Raises NotFound."""
-    found: tables.Hook | None = await session.scalar(statements.by_id(hook_id or 0))
-    if found is None:
-        raise NotFound("Hook")
-    return found
+        return await hooks.get_hook(info.context.session, database_id)  # type: ignore[return-value]
 
 
 def _parse_database_id(input: Any, type_name: str) -> int | None:
@@ -164,26 +153,8 @@ class RedeliverHookInput:
 
 @mutation(entity="hook", returns=Hook, entity_description="The created hook.", description="Creates a system hook. Administrators only.")
 async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
-    context = info.context
-    await require(context, Action.ADMIN_HOOKS)
-    target = await hooks.validate_url(context, input.url)
-    cipher, moment = context.services.cipher, context.now()
-    secret = get_or(input.secret, None)
-    hook = tables.Hook(
-        url=target.url,
-        sealed_credentials=cipher.encrypt(target.credentials) if target.credentials is not None else None,
-        sealed_secret=cipher.encrypt(hooks.validate_secret(secret)) if secret is not None else None,
-        push_events=get_or(input.push_events, True),
-        tag_push_events=get_or(input.tag_push_events, False),
-        issues_events=get_or(input.issues_events, False),
-        merge_requests_events=get_or(input.merge_requests_events, False),
-        note_events=get_or(input.note_events, False),
-        enable_ssl_verification=get_or(input.enable_ssl_verification, True),
-        created_at=moment,
-        updated_at=moment,
-    )
-    context.after_commit.append(context.services.outbox.record_hook_change)
-    return context.add_deferred(hook)
+    await require(info.context, Action.ADMIN_HOOKS)
+    return await hooks.create_hook(info.context, sent_values(input))
 
 
 @mutation(
@@ -194,23 +165,21 @@ async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
     " only.",
 )
 async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
-    context = info.context
-    await require(context, Action.ADMIN_HOOKS)
-    # In a separate session, because the operation's transaction must not begin before the receiver has responded.
-    async with context.services.database.read_session() as session:
-        hook = await _get_hook(session, _parse_database_id(input, "Hook"))
-    return await hooks.send_test(context, hook)
+    await require(info.context, Action.ADMIN_HOOKS)
+    return await hooks.send_test(info.context, _parse_database_id(input, "Hook"))
 
 
-@mutation(entity="hook", returns=Hook, entity_description="The deleted hook.", description="Deletes a system hook. Administrators only.")
+@mutation(
+    entity="hook",
+    returns=Hook,
+    deletes=True,
+    entity_description="The deleted hook.",
+    description="Deletes a system hook. Administrators only.",
+)
 async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
-    context = info.context
-    await require(context, Action.ADMIN_HOOKS)
-    hook = await _get_hook(context.session, _parse_database_id(input, "Hook"))
-    if await context.value(statements.remove(hook.id)) is None:
-        raise NotFound("Hook")
-    context.loaders.clear()
-    return hook
+    await require(info.context, Action.ADMIN_HOOKS)
+    hook = await hooks.get_hook(info.context.session, _parse_database_id(input, "Hook"))
+    return await hooks.delete_hook(info.context, hook)
 
 
 @mutation(
@@ -220,13 +189,8 @@ async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     description="Sends a delivery again, with up to ten attempts; to a disabled hook, once. Administrators only.",
 )
 async def redeliver_hook(info: Info, input: RedeliverHookInput) -> tables.Delivery:
-    context = info.context
-    await require(context, Action.ADMIN_HOOKS)
-    delivery = await context.rows_by_id(tables.Delivery).get(_parse_database_id(input, "Delivery") or 0)
-    if delivery is None:
-        raise NotFound("Delivery")
-    hooks.redeliver(context, delivery)
-    return delivery
+    await require(info.context, Action.ADMIN_HOOKS)
+    return await hooks.redeliver(info.context, _parse_database_id(input, "Delivery"))
 
 
 @strawberry.type

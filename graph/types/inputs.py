@@ -1,5 +1,6 @@
 """Shared input types: references to objects, and the distinction of omitted from null fields."""
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -30,6 +31,11 @@ def is_set(value: Any) -> bool:
 def get_or(value: Any, default: Any) -> Any:
     """The value sent, or the default if it was omitted or is null."""
     return default if value is strawberry.UNSET or value is None else value
+
+
+def sent_values(input: Any) -> dict[str, Any]:
+    """The fields of an input that were sent, nulls included, by their Python names; what rules of mutations take."""
+    return {each.name: value for each in dataclasses.fields(input) if is_set(value := getattr(input, each.name))}
 
 
 @strawberry.input(description="A time range; the end is exclusive.")

@@ -8,8 +8,6 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.errors import Invalid, NotFound
-from graph.events import object_payloads
-from graph.events.publisher import publish
 from graph.fields.connections import Connection, Order
 from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
 from graph.fields.mutations import mutation
@@ -17,7 +15,7 @@ from graph.rules import lookup
 from graph.rules.notes import notes, system_notes
 from graph.rules.policy import Action, can, load_project_of, require
 from graph.types.accounts.users import User
-from graph.types.inputs import NumberedResourceInput, ProjectResourceInput, find_in_project, get_or, optional
+from graph.types.inputs import NumberedResourceInput, ProjectResourceInput, find_in_project, optional, sent_values
 from storage import tables
 from storage.tables.issues import notes as statements
 
@@ -289,41 +287,18 @@ async def _find_parent(context: Context, input: CreateNoteInput) -> tuple[notes.
     description="Creates a note on an issue, a merge request or a snippet.",
 )
 async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
-    context = info.context
-    kind, parent = await _find_parent(context, input)
-    await require(context, Action.CREATE_NOTE, parent)
-    moment = context.now()
-    note = tables.Note.new(
-        project_id=parent.project_id,
-        author_id=context.viewer.id,
-        created_at=moment,
-        updated_at=moment,
-        **{kind.foreign_key: parent.id},
-        **await notes.build_body_columns(context, parent.project_id, input.body),
-    )
-    await notes.apply_vote(context, note)
-    context.add_deferred(note)
-    await notes.record_mentions(context, note, parent)
-    await publish(context, object_payloads.NoteWritten, note)
-    return note
+    kind, parent = await _find_parent(info.context, input)
+    await require(info.context, Action.CREATE_NOTE, parent)
+    return await notes.create_note(info.context, kind, parent, input.body)
 
 
 @mutation(entity="note", returns=Note, entity_description="The updated note.", description="Updates a note.")
 async def update_note(info: Info, input: UpdateNoteInput) -> tables.Note:
-    context = info.context
-    _, note = await find_in_project(context, tables.Note, input)
-    for kind in notes.NOTEABLES:
-        noteable_id = get_or(getattr(input, f"{kind.noun}_database_id"), None)
-        if noteable_id is not None and getattr(note, kind.foreign_key) != noteable_id:
-            raise NotFound("Note")
-    await notes.require_visible(context, note)
-    await require(context, Action.UPDATE_NOTE, note)
-    text = notes.validate_body(input.body)
-    if not notes.is_immutable(note):
-        await notes.update_body(context, note, text)
-        note.updated_at = context.now()
-        await notes.record_mentions(context, note, await notes.load_parent(context, note))
-    return note
+    _, note = await find_in_project(info.context, tables.Note, input)
+    notes.require_parent(note, sent_values(input))
+    await notes.require_visible(info.context, note)
+    await require(info.context, Action.UPDATE_NOTE, note)
+    return await notes.update_note(info.context, note, input.body)
 
 
 @strawberry.type

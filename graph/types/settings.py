@@ -7,11 +7,12 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.declarations import column
+from graph.fields.metadata import facts
 from graph.fields.mutations import mutation
 from graph.rules import settings
 from graph.rules.policy import Action, require
 from graph.types.builds.runner_registration import SettingsRunnerRegistrationFields
-from graph.types.inputs import is_set, optional
+from graph.types.inputs import optional, sent_values
 from graph.types.visibility import Visibility
 from storage import tables
 
@@ -119,7 +120,8 @@ class SettingsQueries:
         return await settings.load_settings(info.context)  # type: ignore[return-value]
 
     @strawberry.field(
-        description="Settings for users who are not signed in. Available without credentials if it is the only field of the query."
+        description="Settings for users who are not signed in. Available without credentials if it is the only field of the query.",
+        metadata=facts(anonymous=True),
     )
     async def front_page(self, info: Info) -> FrontPage:
         return await settings.load_settings(info.context)  # type: ignore[return-value]
@@ -156,15 +158,8 @@ class UpdateSettingsInput:
     description="Updates the settings of the instance. Administrators only. If a value is invalid, nothing is changed.",
 )
 async def update_settings(info: Info, input: UpdateSettingsInput) -> tables.Settings:
-    context = info.context
-    await require(context, Action.ADMIN_SETTINGS)
-    changes = settings.validate_columns({key: value for key in UpdateSettingsInput.__annotations__ if is_set(value := getattr(input, key))})
-    row = await settings.lock_settings(context)
-    for key, value in changes.items():
-        setattr(row, key, value)
-    row.updated_at = context.now()
-    await context.session.flush()
-    return row
+    await require(info.context, Action.ADMIN_SETTINGS)
+    return await settings.update_settings(info.context, sent_values(input))
 
 
 @strawberry.type

@@ -42,7 +42,6 @@ ID_SCHEMA: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
 NULL_SCHEMA: Schema = {"type": "null"}
 
 FIELD_MESSAGES_SCHEMA: Schema = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
-VALUE_MESSAGES_SCHEMA: Schema = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/FieldMessages"}}
 
 
 def error_schemas(*, by_value: bool) -> dict[str, Schema]:

@@ -4,17 +4,16 @@ Fields before the file are read first, since the credential may be among them; t
 is stored for an unauthorized caller, and memory use does not grow with the file.
 """
 
-import errno
 from collections.abc import AsyncIterator
 from typing import Any
 
+from graph.operations.results import is_disk_full
 from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, IncomingFile, RestRequest, RestResponse
 from rest_v3.errors import ErrorResponse, error_response
 from rest_v3.operations import OperationRegistry
 from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, MalformedRequestError, MultipartForm, Receive, parse_body, parse_pairs, read_body
 from rest_v3.route import InvalidRouteError, Route
 
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk is full, the quota is exhausted, or the file exceeds its limit (docs/promises.md R11)."""
 
 
@@ -41,7 +40,7 @@ class FileUploadEndpoint(Endpoint):
         except ClientDisconnected:
             return None
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if not is_disk_full(error):
                 raise
             return self._respond_error(error_response(507))
 

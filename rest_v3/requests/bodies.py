@@ -13,6 +13,7 @@ import orjson
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
+from graph.http import bodies
 from rest_v3.errors import ErrorResponse, error_response
 
 MAX_FORM_BODY_BYTES = 2**20
@@ -108,25 +109,8 @@ def _unquote(part: bytes) -> str:
 
 
 async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = MAX_FORM_BODY_BYTES) -> bytes | None:
-    """The body; None when the client disconnected. Counts the bytes instead of trusting Content-Length.
-
-    Raises MalformedRequestError (413) for more than `max_bytes` bytes.
-    """
-    if declared is not None and declared.isdigit() and int(declared[:12]) > max_bytes:
-        raise MalformedRequestError(error_response(413))
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > max_bytes:
-            raise MalformedRequestError(error_response(413))
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    """The body; None when the client disconnected. Raises MalformedRequestError (413) for more than `max_bytes` bytes."""
+    return await bodies.read_body(receive, declared, max_bytes, lambda: MalformedRequestError(error_response(413)))
 
 
 def parse_body(body: bytes, content_type: bytes, accepted: AcceptedNames) -> dict[str, Any]:

@@ -110,10 +110,9 @@ def text(
     aliases: tuple[str, ...] = (),
     default: Value = NOT_SENT,
     blank_clears: bool = False,
-    null_clears: bool = False,
     description: str = "",
 ) -> RouteParameter:
-    """A string. With `blank_clears` a blank is sent as "", with `null_clears` a JSON null is sent as null."""
+    """A string. With `blank_clears` a blank is sent as ""."""
     return RouteParameter(
         name=name,
         kind="text",
@@ -122,7 +121,6 @@ def text(
         aliases=aliases,
         default=default,
         blank_value="" if blank_clears else NOT_SENT,
-        null_value=None if null_clears else NOT_SENT,
         description=description,
     )
 
@@ -131,10 +129,7 @@ def integer(
     name: str,
     *,
     required: bool = False,
-    aliases: tuple[str, ...] = (),
-    default: Value = NOT_SENT,
     blank_clears: bool = False,
-    null_clears: bool = False,
     lenient: bool = False,
     meanings: Mapping[int, Value] | None = None,
     allowed: tuple[Value, ...] = (),
@@ -161,10 +156,7 @@ def integer(
         kind="integer",
         read=read,
         is_required=required,
-        aliases=aliases,
-        default=default,
         blank_value=None if blank_clears else NOT_SENT,
-        null_value=None if null_clears else NOT_SENT,
         is_lenient=lenient,
         invalid_message=invalid_message,
         allowed_numbers=_allowed_numbers(meanings, allowed),
@@ -175,7 +167,6 @@ def integer(
 def integers(
     name: str,
     *,
-    aliases: tuple[str, ...] = (),
     blank_clears: bool = False,
     null_clears: bool = False,
     meanings: Mapping[int, Value] | None = None,
@@ -196,7 +187,6 @@ def integers(
         name=name,
         kind="integers",
         read=read,
-        aliases=aliases,
         blank_value=[] if blank_clears else NOT_SENT,
         null_value=None if null_clears else NOT_SENT,
         allowed_numbers=_allowed_numbers(meanings, allowed),
@@ -207,7 +197,6 @@ def integers(
 def boolean(
     name: str,
     *,
-    required: bool = False,
     aliases: tuple[str, ...] = (),
     default: Value = NOT_SENT,
     strict: bool = False,
@@ -215,46 +204,36 @@ def boolean(
 ) -> RouteParameter:
     """True or false. With `strict`, other words are invalid, for parameters where a typo would disable something."""
     read = read_strict_boolean if strict else read_boolean
-    return RouteParameter(
-        name=name, kind="boolean", read=read, is_required=required, aliases=aliases, default=default, description=description
-    )
+    return RouteParameter(name=name, kind="boolean", read=read, aliases=aliases, default=default, description=description)
 
 
 def names(
     name: str,
     *,
-    required: bool = False,
-    aliases: tuple[str, ...] = (),
     blank_clears: bool = False,
     null_clears: bool = False,
     description: str = "",
 ) -> RouteParameter:
-    """Names separated by commas and trimmed. With `blank_clears` a blank is sent as an empty list (`labels=`)."""
+    """Names separated by commas and trimmed. With `blank_clears` a blank is an empty list (`labels=`); with `null_clears` null is null."""
     return RouteParameter(
         name=name,
         kind="names",
         read=read_names,
-        is_required=required,
-        aliases=aliases,
         blank_value=[] if blank_clears else NOT_SENT,
         null_value=None if null_clears else NOT_SENT,
         description=description,
     )
 
 
-def date(name: str, *, aliases: tuple[str, ...] = (), blank_clears: bool = False, description: str = "") -> RouteParameter:
+def date(name: str, *, description: str = "") -> RouteParameter:
     """A calendar day, YYYY-MM-DD. A time after it is dropped: clients send back what they once parsed."""
-    return RouteParameter(
-        name=name, kind="date", read=read_date, aliases=aliases, blank_value=None if blank_clears else NOT_SENT, description=description
-    )
+    return RouteParameter(name=name, kind="date", read=read_date, description=description)
 
 
 def choice(
     name: str,
     *words: str,
     required: bool = False,
-    aliases: tuple[str, ...] = (),
-    default: Value = NOT_SENT,
     lenient: bool = False,
     means: Mapping[str, Value] | None = None,
     invalid_message: str | Mapping[str, list[str]] | None = None,
@@ -264,7 +243,7 @@ def choice(
 
     A list filter is `lenient`: an unknown word counts as not sent.
     """
-    meanings = _word_meanings(words, means)
+    meanings: dict[str, Value] = {**{word: word for word in words}, **(means or {})}
 
     def read(raw: Value) -> Value:
         return read_word(raw, meanings)
@@ -274,8 +253,6 @@ def choice(
         kind="choice",
         read=read,
         is_required=required,
-        aliases=aliases,
-        default=default,
         is_lenient=lenient,
         invalid_message=invalid_message,
         allowed_words=tuple(meanings),
@@ -286,14 +263,11 @@ def choice(
 def choices(
     name: str,
     *words: str,
-    aliases: tuple[str, ...] = (),
-    lenient: bool = False,
-    means: Mapping[str, Value] | None = None,
     invalid_message: str | None = None,
     description: str = "",
 ) -> RouteParameter:
     """Any of several words, as one word or a list (the `scope` of builds)."""
-    meanings = _word_meanings(words, means)
+    meanings: dict[str, Value] = {word: word for word in words}
 
     def read(raw: Value) -> Value:
         return check_list_length(list(dict.fromkeys(read_word(part, meanings) for part in to_list(raw))))
@@ -302,8 +276,6 @@ def choices(
         name=name,
         kind="choices",
         read=read,
-        aliases=aliases,
-        is_lenient=lenient,
         invalid_message=invalid_message,
         allowed_words=tuple(meanings),
         description=description,
@@ -320,7 +292,3 @@ def _allowed_numbers(meanings: Mapping[int, Value] | None, allowed: tuple[Value,
     if not allowed:
         return ()
     return tuple(number for number in (meanings or dict.fromkeys(allowed)) if (meanings or {}).get(number, number) in allowed)
-
-
-def _word_meanings(words: tuple[str, ...], meanings: Mapping[str, Value] | None) -> dict[str, Value]:
-    return {**{word: word for word in words}, **(meanings or {})}

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pygit2.enums import ObjectType
 
-from storage.git.diff import FileDiff, diff_between
 from storage.git.repository import GitCommit, Repository
 from storage.git.subprocesses import git_command
 from storage.git.trees import EMPTY_TREE
@@ -121,14 +120,6 @@ def ahead_behind(repository: Repository, start: str, end: str) -> tuple[int, int
     output = git_command.run(repository.path, "rev-list", "--count", "--left-right", f"{start}...{end}", "--", seconds=WALK_SECONDS)
     behind, ahead = output.split()
     return int(ahead), int(behind)
-
-
-def merge_changes(repository: Repository, target: str, source: str) -> list[FileDiff]:
-    """Returns the diff from the merge base of `target` and `source` to `source`, limited as `diff_of_commit`.
-
-    For unrelated histories it is the diff of the empty tree and `source`.
-    """
-    return diff_between(repository, merge_base(repository, target, source), source)
 
 
 def diff_stat(repository: Repository, start: str | None, end: str) -> DiffTotals:

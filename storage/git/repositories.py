@@ -33,15 +33,6 @@ class Repositories:
             raise ValueError(f"{project_id} is not a project id")
         return self.root / f"{project_id:d}.git"
 
-    def create(self, project_id: int, default_branch: str = "master") -> Repository:
-        """Creates an empty repository, synced to disk when this returns. Raises FileExistsError."""
-        return Repository.create(self.path_of(project_id), default_branch)
-
-    def import_copy(self, project_id: int, source: Path, progress: ProgressCallback | None = None) -> Repository:
-        """Copies the local repository `source`, synced to disk when this returns. Raises as `import_repository`."""
-        import_repository(source, self.path_of(project_id), progress)
-        return Repository.open(self.path_of(project_id))
-
     def stage(self, source: Path | None, default_branch: str = "master", progress: ProgressCallback | None = None) -> Path:
         """Creates a repository that belongs to no project yet: a copy of `source`, or an empty one.
 

@@ -17,6 +17,7 @@ from typing import Self
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
+from storage.disk_sync import sync_path
 from storage.git.cancellation import check_cancelled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
 
@@ -312,8 +313,8 @@ def create_atomically(path: Path) -> Iterator[Path]:
         yield folder
         for parent, _, files in os.walk(folder, topdown=False):
             for name in files:
-                _fsync(Path(parent, name))
-            _fsync(Path(parent))
+                sync_path(Path(parent, name))
+            sync_path(Path(parent))
         move_into_place(folder, path)
     except OSError as error:
         if path.exists() and folder.exists():
@@ -327,12 +328,12 @@ def create_atomically(path: Path) -> Iterator[Path]:
 def move_into_place(folder: Path, path: Path) -> None:
     """Renames a folder to `path`, synced to disk when this returns."""
     folder.rename(path)
-    _fsync(path.parent)
+    sync_path(path.parent)
 
 
 def sync_packs(path: Path) -> None:
     """Syncs the names of the packs of the repository at `path` to disk. Git syncs only their contents."""
-    _fsync(path / "objects" / "pack")
+    sync_path(path / "objects" / "pack")
 
 
 def _target_oid(ref: pygit2.Reference) -> str | None:
@@ -340,14 +341,6 @@ def _target_oid(ref: pygit2.Reference) -> str | None:
         return str(ref.resolve().target)
     except KeyError:  # a symbolic ref to a branch that does not exist
         return None
-
-
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def choose_default_branch(head: str | None, names: Collection[str]) -> str | None:

@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from storage.disk_sync import sync_path
 from storage.objects.object_store import KEY_PATTERN, READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, ObjectTooLarge, validate_key
-from storage.objects.uploads import INCOMING_PREFIX, PartialFile, sync_folder
+from storage.objects.uploads import INCOMING_PREFIX, PartialFile
 
 LIST_PAGE_SIZE = 500
 
@@ -83,9 +84,9 @@ class FolderStore(ObjectStore):
         is_new_folder = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._incoming_path(key).rename(target)
-        sync_folder(target.parent)
+        sync_path(target.parent)
         if is_new_folder:
-            sync_folder(self.root)
+            sync_path(self.root)
 
     async def _discard(self, incoming: PartialFile, rename_task: "asyncio.Future[None] | None", target: Path) -> None:
         # Cancelling the caller does not cancel the thread that renames.

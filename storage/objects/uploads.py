@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from storage.disk_sync import sync_path
+
 INCOMING_PREFIX = ".incoming-"
 REMOVED_PREFIX = ".removed-"
 WRITE_BUFFER_BYTES = 2**18
@@ -115,9 +117,9 @@ class UploadStore:
         is_new_folder = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._incoming_path(ticket).rename(target)
-        sync_folder(target.parent)
+        sync_path(target.parent)
         if is_new_folder:
-            sync_folder(self.root)
+            sync_path(self.root)
 
     def open(self, project_id: int, secret: str) -> BinaryIO:
         """Opens a file for reading. Raises FileNotFoundError."""
@@ -175,12 +177,3 @@ class UploadStore:
         if not SECRET_PATTERN.fullmatch(secret):
             raise ValueError("an upload's secret must be 32 hex digits")
         return self.root / f"{project_id:d}" / secret
-
-
-def sync_folder(folder: Path) -> None:
-    """Syncs a folder, so that new entries of it survive a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

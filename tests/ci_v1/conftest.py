@@ -1,4 +1,4 @@
-"""The protocol over the graph of the suite, and a runner of the time that speaks it."""
+"""Fixtures of the runner protocol: its application over the graph of the suite, and a runner of 2016."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How a runner of the time sends what a build left, and fetches what others did."""
+"""Upload and download of artifacts by a runner of 2016."""
 
 from dataclasses import replace
 from typing import Any

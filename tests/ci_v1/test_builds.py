@@ -1,4 +1,4 @@
-"""How a runner of the time takes a build, and says how it goes on."""
+"""Claims and updates of builds by a runner of 2016."""
 
 from typing import Any
 

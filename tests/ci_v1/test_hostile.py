@@ -1,4 +1,4 @@
-"""No row breaks, or changes anything, whatever is sent to it; every body is JSON."""
+"""Hostile requests to every route: none fails with 5xx or changes data, and every body is JSON."""
 
 import json
 from collections.abc import AsyncIterator, Callable

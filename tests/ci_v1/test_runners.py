@@ -1,4 +1,4 @@
-"""How a runner of the time comes and goes."""
+"""Registration and removal of a runner of 2016."""
 
 from typing import Any
 

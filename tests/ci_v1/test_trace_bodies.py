@@ -1,4 +1,4 @@
-"""PUT /builds/:id takes a trace of any bytes and any length, so that every build ends."""
+"""PUT /builds/:id accepts a trace of any bytes and any length, so that every build finishes."""
 
 import asyncio
 import json

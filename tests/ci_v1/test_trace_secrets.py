@@ -1,4 +1,4 @@
-"""Secrets of builds are nowhere to be found in what is stored of a trace (docs/promises.md R30)."""
+"""Secrets of builds do not occur in stored traces (docs/promises.md R30)."""
 
 import base64
 from pathlib import Path

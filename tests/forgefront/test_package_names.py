@@ -1,4 +1,4 @@
-"""A foreign package named `storage` or `graph` is found at import, with a message that says what to do."""
+"""A foreign package named `storage` or `graph` is detected at import, with a message that says what to do."""
 
 import os
 import shutil

@@ -1,1 +1,1 @@
-"""Fuzzing: parts that send made-up requests to a server, or to two graphs, until their time is over (`python -m tests.fuzz --help`)."""
+"""Fuzzing: generates requests to a server, or to two graphs, for a given time (`python -m tests.fuzz --help`)."""

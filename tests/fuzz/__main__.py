@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --minutes 10`: fuzzes the service, shares the minutes among its parts, and ends with 1 where something was found.
+"""`python -m tests.fuzz --minutes 10` fuzzes the service; divides the time among its parts; exits with 1 if it found something.
 
 The seed is printed at the start and with each finding, beside the command that repeats it: a part that is run with the seed of a finding
 begins with what found it.
@@ -10,6 +10,7 @@ import random
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from time import monotonic
 
 from tests.fuzz.differential_parts import fuzz_mutations, fuzz_queries
@@ -37,8 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     seconds = options.minutes * 60 / len(kinds)
     findings: list[Finding] = []
-    for kind in kinds:
-        findings += asyncio.run(_fuzz(kind, names, seed, seconds))
+    # Histories are made once a process, so their folder serves both databases.
+    with temporary_folder("histories") as histories:
+        for kind in kinds:
+            findings += asyncio.run(_fuzz(kind, names, seed, seconds, histories))
     print_summary(findings)
     return 1 if findings else 0
 
@@ -52,10 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _fuzz(kind: str, names: Sequence[str], seed: int, seconds: float) -> list[Finding]:
+async def _fuzz(kind: str, names: Sequence[str], seed: int, seconds: float, histories: Path) -> list[Finding]:
     findings: list[Finding] = []
     whole = sum(WEIGHTS[name] for name in names)
-    with database_factory(kind) as create, temporary_folder("histories") as histories:
+    with database_factory(kind) as create:
         for name in names:
             # Each part has a world of its own, so that it finds the same when it is run alone.
             if name in SERVER_PARTS:

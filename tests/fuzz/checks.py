@@ -1,4 +1,4 @@
-"""What schemathesis loads for the fuzzing (SCHEMATHESIS_HOOKS): a check of each answer, and things that really are there.
+"""Hooks for schemathesis (SCHEMATHESIS_HOOKS): a check of each answer, and ids of existing objects.
 
 Made-up ids and paths are nobody's, so that nearly every answer would be 404. Three of four are replaced by what the server has, which
 follows from the value that was made up, so that the same seed asks the same.
@@ -71,7 +71,7 @@ def closed_shape(context: Any, response: Any, case: Any) -> None:
     text = response.text
     assert response.status_code < 500, f"{response.status_code}: {text[:300]}"
     leaked = [word for word in WORDS if word in text]
-    assert not leaked, f"the answer tells of {leaked}"
+    assert not leaked, f"the answer reveals {leaked}"
     if "graphql" not in response.request.url:
         return
     body = json.loads(text)

@@ -1,4 +1,4 @@
-"""Plans against plain execution: made-up queries as five kinds of viewers, and what mutations give in two equal worlds."""
+"""Plans compared with plain execution: generated queries of five kinds of viewers, and mutations on two equal databases."""
 
 import gc
 from pathlib import Path
@@ -9,9 +9,9 @@ from graph.fields.declarations import ENTITIES
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from tests.fuzz.findings import FuzzPart
-from tests.fuzz.instance import open_services, temporary_folder
+from tests.fuzz.instance import temporary_folder
 from tests.graph.planner.test_mutation_oracle import EXCLUDED_FIELDS, EXCLUDED_MUTATIONS, normalized_result
-from tests.make import DataFactory, token_of
+from tests.make import DataFactory, open_services, token_of
 from tests.support.arguments import ArgumentPool, collect_arguments
 from tests.support.edge_case_data import create_edge_cases
 from tests.support.oracle import (
@@ -33,12 +33,12 @@ VIEWERS = ("owner", "member", "guest", "stranger", "admin")
 async def fuzz_queries(part: FuzzPart, url: str, histories: Path) -> None:
     with temporary_folder("queries") as folder:
         async with open_services(url, folder, clock=lambda: NOW) as services:
-            town = await create_edge_cases(DataFactory(services, histories), folder / "town.git")
+            data = await create_edge_cases(DataFactory(services, histories), folder / "edge_cases.git")
             oracle = PlanOracle(services)
-            generator = QueryGenerator(graphql_schema, await collect_arguments(town, oracle.reference_graph))
+            generator = QueryGenerator(graphql_schema, await collect_arguments(data, oracle.reference_graph))
             for seed in part.seeds():
                 text, variables = generator.query(seed)
-                viewer = town.viewers[VIEWERS[seed % len(VIEWERS)]]
+                viewer = data.viewers[VIEWERS[seed % len(VIEWERS)]]
                 try:
                     await compare_pruned(oracle, require_valid(parse(text)), variables, viewer)
                 except AnswersDiffer as error:

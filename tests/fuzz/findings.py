@@ -1,4 +1,4 @@
-"""What a run found, with the command that repeats it."""
+"""Findings of a run, each with the command that reproduces it."""
 
 import sys
 from collections.abc import Callable

@@ -13,13 +13,15 @@ from graphql import GraphQLObjectType, get_named_type
 from graph.schema import graphql_schema
 from tests.fuzz.findings import FuzzPart
 from tests.fuzz.instance import CALLERS, DEADLINE_SECONDS, HANG_SECONDS, FuzzServer
-from tests.fuzz.packs import hostile_pack, receive_pack_body
 from tests.fuzz.schemathesis_parts import title_of_log_line
 from tests.rest_v3.support.response_shapes import check_error
 from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS
+from tests.support.hostile_packs import MEGABYTE, push_command, random_pack
 
 GRAPH_CODES = {"BAD_REQUEST", "NOT_FOUND", "FORBIDDEN", "UNAUTHENTICATED", "LIMIT_EXCEEDED"}
 PUSH_SECONDS = 60.0
+MAX_PACK_BYTES = 64 * MEGABYTE
+"""To which an object may unpack. Larger ones take seconds to make; tests/storage/git/test_hostile_packs.py has them."""
 
 
 async def fuzz_packs(part: FuzzPart, instance: FuzzServer) -> None:
@@ -28,13 +30,13 @@ async def fuzz_packs(part: FuzzPart, instance: FuzzServer) -> None:
     path = f"/acme/{project.path}.git/git-receive-pack"
     async with instance.client() as client:
         for seed in part.seeds():
-            name, data, oid = hostile_pack(seed)
-            body = receive_pack_body(data, oid, f"refs/heads/fuzz{seed}")
+            pack = random_pack(seed, max_bytes=MAX_PACK_BYTES)
+            body = push_command(pack, f"refs/heads/fuzz{seed}") + pack.data
             headers = {"Content-Type": "application/x-git-receive-pack-request", **instance.headers("developer")}
-            response = await send(part, seed, f"a push ({name})", client, "POST", path, content=body, headers=headers, timeout=PUSH_SECONDS)
+            response = await send(part, seed, "a hostile push", client, "POST", path, content=body, headers=headers, timeout=PUSH_SECONDS)
             if response is not None and response.status_code >= 500:
-                part.report(f"a push ({name}) answers {response.status_code}", response.text[:500], seed)
-            report_faults(part, instance, seed, f"a push ({name})")
+                part.report(f"a hostile push answers {response.status_code}", f"{pack.name}: {response.text[:500]}", seed)
+            report_faults(part, instance, seed, "a hostile push")
         response = await client.get(f"/acme/{project.path}.git/info/refs?service=git-upload-pack", headers=instance.headers("developer"))
         if response.status_code != 200:
             part.report("the repository cannot be read after the pushes", response.text[:500])

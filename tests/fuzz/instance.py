@@ -1,4 +1,4 @@
-"""A server under attack: `forgefront serve` in a process of its own, over a database full of things, and callers of four kinds."""
+"""The server under test: `forgefront serve` in its own process, over a filled database, and callers of four kinds."""
 
 import asyncio
 import json
@@ -13,23 +13,17 @@ from typing import Any
 import httpx
 from sqlalchemy import make_url
 
-from graph.context import Services
-from storage.database.engine import Database
 from storage.migrations import upgrade
-from storage.objects.folder_store import FolderStore
-from storage.objects.uploads import UploadStore
-from storage.secrets import Passwords, TokenCipher, load_key
-from tests.make import EXTERNAL_URL, FAST_PASSWORD_HASHER, DataFactory, token_of
-from tests.support.databases import PostgresServer, share_compiled_statements, temporary_server
+from tests.make import DataFactory, open_services, token_of
+from tests.support.databases import PostgresServer, temporary_server
 from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
-from tests.support.repositories import EditableRepositories
 from tests.support.server_process import ServerProcess, run_server
 
 CALLERS = {"anonymous": None, "outsider": "stranger", "developer": "member", "administrator": "admin"}
-"""The four kinds of callers, and what the town calls them."""
+"""The four kinds of callers, and the names of their viewers in the edge-case data."""
 DEADLINE_SECONDS = 10.0
 HANG_SECONDS = DEADLINE_SECONDS + 3
-"""An answer that takes longer than this has passed the deadline of the service."""
+"""A response that takes longer has exceeded the deadline of the service."""
 
 
 @dataclass
@@ -51,7 +45,7 @@ class FuzzServer:
         return httpx.AsyncClient(base_url=self.server.url, timeout=HANG_SECONDS)
 
     def read_faults(self) -> list[str]:
-        """What the log tells of since this was last asked: tracebacks, and lines of level error or worse."""
+        """New tracebacks in the log, and new lines of level error or worse, since the last call."""
         text = self.server.log.read_text(errors="replace")
         fresh, self._log_position = text[self._log_position :], len(text)
         found = []
@@ -83,7 +77,7 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def database_factory(kind: str) -> Iterator[Any]:
-    """A function that makes databases of a kind, migrated, and gives their URLs."""
+    """A function that creates a migrated database of a kind and returns its URL."""
     with temporary_folder(kind) as folder:
         if kind == "sqlite":
             numbers = iter(range(1_000_000))
@@ -110,33 +104,12 @@ def database_factory(kind: str) -> Iterator[Any]:
 
 
 @asynccontextmanager
-async def open_services(url: str, folder: Path, **settings: Any) -> AsyncIterator[Services]:
-    database = Database(url)
-    repositories = EditableRepositories(folder / "repositories", database)
-    share_compiled_statements(database)
-    try:
-        yield Services(
-            database,
-            repositories,
-            Passwords(FAST_PASSWORD_HASHER),
-            TokenCipher(load_key(folder, None)),
-            UploadStore(folder / "uploads"),
-            FolderStore(folder / "artifacts"),
-            external_url=EXTERNAL_URL,
-            **settings,
-        )
-    finally:
-        repositories.close()
-        await database.close()
-
-
-@asynccontextmanager
 async def run_fuzz_server(url: str, histories: Path) -> AsyncIterator[FuzzServer]:
-    """A server over a town of its own."""
+    """A server over edge-case data of its own."""
     with temporary_folder("data") as folder:
         async with open_services(url, folder) as services:
             make = DataFactory(services, histories)
-            edge_cases = await create_edge_cases(make, folder / "town.git")
+            edge_cases = await create_edge_cases(make, folder / "edge_cases.git")
             shown = make_url(url).set(drivername=make_url(url).get_backend_name()).render_as_string(hide_password=False)
             with run_server(folder, shown) as server:
                 running = FuzzServer(make, edge_cases, server)

@@ -24,7 +24,7 @@ EXCLUDED_GRAPH_OPERATIONS = "^Mutation.(testHook|redeliverHook|deleteUser|blockU
 
 
 def known_values(instance: FuzzServer) -> str:
-    """What there is to be asked about, by the names of parameters, as JSON."""
+    """Values of existing objects by the names of parameters, as JSON."""
     edge_cases = instance.edge_cases
     numbers = list(range(1, 16))
     paths = [f"acme/{edge_cases.week.web.path}", *(str(project.id) for project in edge_cases.projects)]

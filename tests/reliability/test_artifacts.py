@@ -1,4 +1,4 @@
-"""Artifacts under load: constant memory up and down, and SIGKILL in the middle of uploads (R17, R18)."""
+"""Artifacts under load: constant memory up and down, and SIGKILL during uploads (R17, R18)."""
 
 import asyncio
 import hashlib

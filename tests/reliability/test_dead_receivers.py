@@ -1,4 +1,4 @@
-"""Hooks whose receivers never answer: nobody else waits for them (R14)."""
+"""Hooks whose receivers never answer do not delay others (R14)."""
 
 import asyncio
 import statistics

@@ -1,4 +1,4 @@
-"""A disk that fills up under a served process: writes are refused, reads go on, nothing stays half-written (R11)."""
+"""A disk that fills up under a running server: writes are refused, reads go on, nothing is half-written (R11)."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ READS_SECONDS = 2.0
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own in place of `tmp_path`, so it has to be asked for before what lies there."""
+    """A file system of its own at `tmp_path`; request it before fixtures that create files there."""
     mounted = shutil.which("mount") and os.getuid() == 0
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEGABYTES}m", "tmpfs", str(tmp_path)]
     if not mounted or subprocess.run(command, capture_output=True, check=False).returncode != 0:
@@ -153,7 +153,7 @@ def document(mutation: str, fields: dict[str, Any], selection: str) -> dict[str,
 
 
 def refused(response: httpx.Response) -> int:
-    """The status that an answer of the graph amounts to; 0 when it did what was asked."""
+    """The HTTP status that corresponds to an answer of the graph; 0 for success."""
     answer = response.json()
     if not answer.get("errors"):
         payload = next(iter(answer["data"].values()))
@@ -163,13 +163,13 @@ def refused(response: httpx.Response) -> int:
 
 async def read(client: httpx.AsyncClient, project: tables.Project, user: tables.User) -> float:
     """Reads a list, a commit and a clone's refs; the seconds of the slowest."""
-    longest = 0.0
+    slowest = 0.0
     for path in (f"/api/v3/projects/{project.id}/issues", f"/api/v3/projects/{project.id}/repository/commits"):
         started = time.monotonic()
         response = await client.get(path, headers={"PRIVATE-TOKEN": token_of(user)})
         assert response.status_code == 200, response.text
-        longest = max(longest, time.monotonic() - started)
-    return longest
+        slowest = max(slowest, time.monotonic() - started)
+    return slowest
 
 
 @promise("R11")
@@ -191,7 +191,7 @@ async def test_full_disk(
     builds = [await make.build(project, "a" * 40) for _ in range(ROUNDS * 40)]
     clone = tmp_path_factory.mktemp("clone") / "clone"
     healed: list[float] = []
-    longest = 0.0
+    slowest = 0.0
     with run_server(small_disk, database_url, tmp_path_factory.mktemp("log") / "serve.log") as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=CLIENT_SECONDS) as client:
             body = {"query": f'{{ project(path: "{project.id}") {{ fullPath }} }}'}
@@ -206,7 +206,7 @@ async def test_full_disk(
                     found = await writes.each()
                     wrong = {name: status for name, status in found.items() if status not in {0, 200, 201, *REFUSALS}}
                     assert not wrong, (wrong, server.log_entries(level="error"))
-                    longest = max(longest, await read(client, project, user))
+                    slowest = max(slowest, await read(client, project, user))
                 filler.unlink()
                 freed = time.monotonic()
                 while not set((found := await writes.each()).values()) <= {0, 200, 201}:
@@ -217,11 +217,11 @@ async def test_full_disk(
         assert (await server.stop())[0] == 0
 
     assert failures == []
-    assert longest < READS_SECONDS
+    assert slowest < READS_SECONDS
     assert {503, 507} & set(writes.statuses["upload"]), "the disk was not full"
     await check_consistency(writes, make, small_disk)
     summary = ", ".join(f"{name} {dict(sorted(counts.items()))}" for name, counts in writes.statuses.items())
-    figure(f"{ROUNDS} times full: {summary}; longest read {longest:.2f} s; all works {max(healed):.1f} s after space is back")
+    figure(f"{ROUNDS} times full: {summary}; slowest read {slowest:.2f} s; all works {max(healed):.1f} s after space is back")
 
 
 def check_repository(repository: Path, pushed: list[str]) -> None:

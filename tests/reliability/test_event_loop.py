@@ -1,4 +1,4 @@
-"""Health checks while hostile requests run: nobody stalls the others (R26)."""
+"""Health checks while hostile requests run: no request blocks the others (R26)."""
 
 import asyncio
 import http.client

@@ -1,4 +1,4 @@
-"""SIGKILL under load: nothing that was acknowledged is lost, nothing is done twice or by half (R1, R2, R3, R4, R12)."""
+"""SIGKILL under load: no acknowledged write is lost, doubled or half-written (R1, R2, R3, R4, R12)."""
 
 import asyncio
 import random
@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlmodel import col
 
+from graph.events.delivery_worker import MAX_CONCURRENT_PER_HOST
 from storage import integrity, tables
 from storage.database.engine import Database
 from storage.tables import DeliveryState
@@ -188,4 +189,4 @@ async def test_hooks(
     assert set(written.iids) <= delivered
     assert {len(keys) for keys in receiver.ids.values()} == {1}, "a retry under another webhook-id"
     assert await make.count(tables.Event) == await make.count(tables.Issue)
-    assert doubled <= len(written.iids) * 0.02
+    assert doubled <= MAX_CONCURRENT_PER_HOST * HOOK_KILLS

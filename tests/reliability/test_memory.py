@@ -1,4 +1,4 @@
-"""The memory of a served process has an end, whatever is asked of it (R27)."""
+"""The memory of a running server is bounded, whatever is requested (R27)."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Merges of a served process that is killed, and pushes at the same time (R6, R7, R8)."""
+"""Merges of a server that is killed, and concurrent pushes (R6, R7, R8)."""
 
 import asyncio
 import contextlib

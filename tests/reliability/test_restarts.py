@@ -1,4 +1,4 @@
-"""Subscriptions through twenty restarts: every client goes on by itself, misses nothing, and is told nothing twice."""
+"""Subscriptions through twenty restarts: every client resumes by itself, misses no event and receives none twice."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hundreds of clients that never finish their requests (R15): others are answered as ever, and each is closed with 408."""
+"""Hundreds of clients that never finish their requests (R15): others are answered as usual, and each gets 408."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 35.0
 
 
 async def open_half_request(port: int, kind: int) -> tuple[float, bytes]:
-    """One slow client; the seconds until it was closed, and the first line of what it was told."""
+    """One slow client; the seconds until it was closed, and the first line of the answer."""
     started = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(HALF[kind])

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what has begun is answered, and the process ends in time (R20)."""
+"""SIGTERM under load: running requests are answered, and the process ends in time (R20)."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ async def send_slowly(body: bytes, seconds: float) -> AsyncIterator[bytes]:
 
 
 async def write_slowly(server: ServerProcess, project: tables.Project, user: tables.User, title: str) -> int:
-    """Opens an issue with a body that arrives while the server is told to stop."""
+    """Opens an issue with a body that arrives while the server is stopping."""
     body = orjson.dumps({"title": title})
     headers = {"PRIVATE-TOKEN": token_of(user), "Content-Type": "application/json", "Content-Length": str(len(body))}
     async with server.client() as client:

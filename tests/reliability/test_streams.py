@@ -1,4 +1,4 @@
-"""Thousands of open streams (R16): memory of each, time until all are told, slow readers, a clean close, no leak of file descriptors."""
+"""Thousands of open streams (R16): memory of each, time until all receive an event, slow readers, no leak of file descriptors."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ class StreamProtocol(asyncio.Protocol):
         )
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.told_at: list[float] = []
+        self.received_at: list[float] = []
         self.tail = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,7 +55,7 @@ class StreamProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         seen = self.tail + data
-        self.told_at += [time.monotonic()] * seen.count(b"event: next\n")
+        self.received_at += [time.monotonic()] * seen.count(b"event: next\n")
         # What may be the beginning of the mark; a whole one is not counted twice.
         self.tail = seen[-11:]
         if not self.opened.done():
@@ -173,7 +173,7 @@ async def test_streams_of_different_viewers(make: DataFactory, database_url: str
         # Once before anything is measured, so that what is made once is there.
         early = await connect_all(server, tokens[:WARM_UP])
         await change()
-        await wait_until(lambda: all(reader.told_at for reader in early), 30)
+        await wait_until(lambda: all(reader.received_at for reader in early), 30)
         for reader in early:
             reader.transport.close()
         await asyncio.sleep(2)
@@ -202,11 +202,11 @@ async def test_streams_of_different_viewers(make: DataFactory, database_url: str
         for number in range(1, EVENTS + 1):
             started = time.monotonic()
             await change()
-            await wait_until(lambda number=number: all(len(reader.told_at) >= number for reader in readers), 120)  # type: ignore[misc]
-            slowest.append(max(reader.told_at[number - 1] for reader in readers) - started)
+            await wait_until(lambda number=number: all(len(reader.received_at) >= number for reader in readers), 120)  # type: ignore[misc]
+            slowest.append(max(reader.received_at[number - 1] for reader in readers) - started)
         used = (resident_kib(server) - before) / STREAMS
         busy = (cpu_seconds(server) - busy) / EVENTS
-        assert all(len(reader.told_at) == EVENTS for reader in readers)
+        assert all(len(reader.received_at) == EVENTS for reader in readers)
 
         for reader in readers[: STREAMS // 2]:
             reader.transport.close()
@@ -221,7 +221,7 @@ async def test_streams_of_different_viewers(make: DataFactory, database_url: str
         # A clean end of the response, without `complete`.
         assert all(reader.tail.endswith(b"\r\n0\r\n\r\n") for reader in rest)
     figure(
-        f"R16: {STREAMS} streams of different viewers: {used:.1f} KiB each ({idle:.1f} before an event); an event told to all within"
+        f"R16: {STREAMS} streams of different viewers: {used:.1f} KiB each ({idle:.1f} before an event); an event reached all within"
         f" {max(slowest):.2f} s, for {busy:.2f} s of CPU; a slow reader dropped {dropped:.0f} s after the last of 250 events of 30 kB;"
         " file descriptors back, all closed at the stop"
     )

@@ -1,4 +1,4 @@
-"""Many writers at a served process: nobody is refused without need, nothing is lost (R4, R10)."""
+"""Many concurrent writers: none is refused without need, and no write is lost (R4, R10)."""
 
 import asyncio
 import time
@@ -52,7 +52,7 @@ async def test_numbers_leave_no_gap(make: DataFactory, tmp_path: Path, database_
 async def test_writers_queue(
     make: DataFactory, database: Database, tmp_path: Path, database_url: str, figure: Callable[[str], None]
 ) -> None:
-    """Whoever waits for too long is told 503 and when to come back; readers never wait."""
+    """A writer that waits too long gets 503 with Retry-After; readers never wait."""
     project, users = await create_writers(make, WRITERS)
     written, reads = WriteLog(), []
     with run_server(tmp_path, database_url) as server:

@@ -1,4 +1,4 @@
-"""A full disk is told from other failures, whoever reports it."""
+"""A full disk is distinguished from other failures, whichever layer reports it."""
 
 import errno
 import os
@@ -34,6 +34,7 @@ class TestIsDiskFull:
     def test_files(self) -> None:
         assert is_disk_full(OSError(errno.ENOSPC, "x"))
         assert is_disk_full(OSError(errno.EDQUOT, "x"))
+        assert is_disk_full(OSError(errno.EFBIG, "x"))
         assert not is_disk_full(PermissionError(errno.EACCES, "x"))
 
     def test_git_objects(self) -> None:

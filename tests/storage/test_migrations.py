@@ -1,4 +1,5 @@
 import asyncio
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -29,7 +30,7 @@ NewDatabase = Callable[[], str]
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["tests.storage.test_migrations", "alembic.command", "asyncpg"])
 
-KILLS = scaled_count(20, 5)
+KILLS = scaled_count(20, 3)
 """How many times an upgrade is killed, at points spread over its statements."""
 
 
@@ -89,7 +90,7 @@ def tables(connection: Connection) -> list[str]:
 
 
 def upgrade_on_signal(url: str, start: Any, results: Any) -> None:
-    """In a process of its own: waits for the others, upgrades, tells what it applied."""
+    """In a process of its own: waits for the others, upgrades, puts the applied revisions into the queue."""
     start.wait(30)
     results.put(migrations.upgrade(url))
 
@@ -114,7 +115,18 @@ def upgrade_until(url: str, statement: int | None) -> None:
     migrations.upgrade(url)
 
 
+FROZEN = {"0001": "58a2ad9adb37738f5edc62abd41163c47214e1dcf9975fa35aea1b7765f62f80"}
+"""The SHA-256 of revisions of which databases exist."""
+
+
 class TestRevisions:
+    @pytest.mark.parametrize("revision", FROZEN)
+    def test_of_a_released_version_do_not_change(self, revision: str) -> None:
+        (path,) = migrations.VERSIONS.glob(f"{revision}_*.py")
+
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert found == FROZEN[revision], f'restore {path.name}, and write a new revision: scripts/migration "what changed"'
+
     def test_stand_in_one_line(self) -> None:
         scripts = ScriptDirectory.from_config(migrations.configuration())
 

@@ -29,6 +29,16 @@ class TestPasswords:
         assert await passwords.verify(hash, "correct horse")
         assert not await passwords.verify(hash, "Correct horse")
 
+    async def test_default_cost_is_that_of_the_rfc(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # The suite makes the default fast (tests/conftest.py).
+        monkeypatch.setattr("storage.secrets.PasswordHasher", PasswordHasher)
+        passwords = Passwords()
+        hash = await passwords.hash("correct horse")
+
+        assert hash.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+        assert await passwords.verify(hash, "correct horse")
+        passwords.close()
+
     async def test_salts_every_hash(self, passwords: Passwords) -> None:
         assert await passwords.hash("same") != await passwords.hash("same")
 

@@ -1,4 +1,4 @@
-"""Every table is known to `storage.tables`: migrations compare only the tables that it imports."""
+"""`storage.tables` imports every table; migrations compare only those."""
 
 import re
 from pathlib import Path

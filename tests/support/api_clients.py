@@ -105,7 +105,7 @@ def route_operations() -> OperationRegistry:
 class CurrentGraph:
     """Delegates to the graph of the running test, so that the v3 application is created once a run instead of once a test."""
 
-    graph: Graph | None = None
+    graph: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.graph, name)

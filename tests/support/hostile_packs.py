@@ -39,9 +39,13 @@ class PackWriter:
 
     def add(self, kind: str, data: bytes, *, declared: int | None = None, level: int = 9) -> str:
         """Adds an object and returns its id. `declared` is the size in its entry."""
-        self._begin(_TYPES[kind], len(data) if declared is None else declared)
-        self._body += zlib.compress(data, level)
+        self.add_type(_TYPES[kind], data, declared=declared, level=level)
         return object_id(kind, data)
+
+    def add_type(self, kind: int, data: bytes, *, declared: int | None = None, level: int = 9) -> None:
+        """Adds an object by the number of its type, which may be invalid."""
+        self._begin(kind, len(data) if declared is None else declared)
+        self._body += zlib.compress(data, level)
 
     def add_zeros(self, size: int) -> None:
         """Adds a blob of this number of zeros, which are never all in memory."""
@@ -72,9 +76,9 @@ class PackWriter:
         """The number of the newest entry."""
         return len(self._offsets) - 1
 
-    def pack(self, *, claimed: int | None = None) -> bytes:
+    def pack(self, *, claimed: int | None = None, version: int = 2) -> bytes:
         """The whole pack; `claimed` is the number of objects in its header."""
-        whole = b"PACK" + struct.pack(">II", 2, len(self._offsets) if claimed is None else claimed) + bytes(self._body)
+        whole = b"PACK" + struct.pack(">II", version, len(self._offsets) if claimed is None else claimed) + bytes(self._body)
         return whole + hashlib.sha1(whole).digest()
 
     def _begin(self, kind: int, size: int) -> None:
@@ -256,16 +260,49 @@ def false_delta() -> HostilePack:
     return HostilePack("deltas without a base", pack.pack(), None)
 
 
+def malformed_objects(chance: random.Random) -> HostilePack:
+    """A commit and a tree that git's own checks reject, or should."""
+    pack = PackWriter()
+    names = (b".git", b"..", b"a/b", b"", b".GIT", b"git~1", b"a\xff", b".gitmodules", b"\xe2\x80\x8c.git")
+    mode = chance.choice((b"100644", b"120000", b"160000", b"040000", b"777777", b"", b"99999999999"))
+    row = mode + b" " + chance.choice(names) + b"\0" + bytes.fromhex(pack.add("blob", b"x"))
+    lines = [
+        b"tree " + pack.add("tree", row * chance.choice((1, 1, 1, 2))).encode(),
+        *([b"parent " + b"0" * 40] if chance.random() < 0.3 else []),
+        b"author " + chance.choice((_IDENTITY, b"<> -1 +9999", b"\xff <\n> 99999999999999999999 +0000", b"A <a@b> 1 +0000\0")),
+        b"committer " + _IDENTITY,
+    ]
+    tip = pack.add("commit", b"\n".join(lines) + b"\n\n" + chance.choice((b"x", b"", b"\xff\xfe\0", b"a" * 100_000)))
+    return HostilePack("malformed objects", pack.pack(), tip)
+
+
+def missing_object() -> HostilePack:
+    """A commit whose tree is not in the pack."""
+    pack = PackWriter()
+    tip = _add_commit(pack, "7" * 40)
+    return HostilePack("a missing tree", pack.pack(), tip)
+
+
+def unknown_type(kind: int = 5, version: int = 2) -> HostilePack:
+    """An entry of a type that does not exist."""
+    pack = PackWriter()
+    tip = _add_commit(pack)
+    pack.add_type(kind, b"x")
+    return HostilePack(f"an object of type {kind}", pack.pack(version=version), tip)
+
+
 def mutate_pack(source: HostilePack, chance: random.Random) -> HostilePack:
     """The pack with some bytes changed, cut or repeated; half of them with a valid checksum."""
     data = bytearray(source.data[:-20])
     for _ in range(chance.randint(1, 8)):
         at = chance.randrange(len(data))
-        match chance.randrange(3):
+        match chance.randrange(4):
             case 0:
                 data[at] = chance.randrange(256)
             case 1:
                 del data[at : at + chance.randint(1, 40)]
+            case 2:
+                del data[at:]
             case _:
                 data[at:at] = data[at : at + chance.randint(1, 40)]
         data = data or bytearray(b"P")
@@ -274,7 +311,7 @@ def mutate_pack(source: HostilePack, chance: random.Random) -> HostilePack:
 
 
 def random_pack(seed: int, *, max_bytes: int = 2048 * MEGABYTE) -> HostilePack:
-    """One hostile pack, the same for the same seed; no object claims to unpack to much more than `largest` bytes."""
+    """One hostile pack, the same for the same seed; no object claims to unpack to much more than `max_bytes`."""
     chance = random.Random(seed)
     size = chance.randint(1, max_bytes)
     kinds: tuple[Callable[[], HostilePack], ...] = (
@@ -291,6 +328,15 @@ def random_pack(seed: int, *, max_bytes: int = 2048 * MEGABYTE) -> HostilePack:
         partial(many_parents, chance.randint(1, 5_000)),
         false_sizes,
         false_delta,
+        partial(malformed_objects, chance),
+        missing_object,
+        partial(unknown_type, chance.choice((0, 5)), chance.choice((2, 2, 3, 4, 0))),
     )
     made = chance.choice(kinds)()
     return mutate_pack(made, chance) if chance.random() < 0.5 else made
+
+
+def push_command(pack: HostilePack, ref: str) -> bytes:
+    """What a client sends before the pack: the command that creates `ref`."""
+    command = f"{'0' * 40} {pack.tip or 'f' * 40} {ref}\0 report-status side-band-64k".encode()
+    return f"{len(command) + 4:04x}".encode() + command + b"0000"

@@ -3,7 +3,7 @@
 import gc
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -32,11 +32,12 @@ from graphql import (
 )
 
 from graph.context import Services
+from graph.errors import Code
 from graph.http.responses import serialize_result
 from graph.operations.documents import PreparedOperation, make_prepared_operation
 from graph.operations.execution import Graph
-from graph.operations.results import OperationResult
-from graph.planner.resolve.compiler import OperationPlan
+from graph.operations.results import ErrorEntry, OperationResult
+from graph.planner.plan import OperationPlan
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import token_of
@@ -84,7 +85,7 @@ class AnswersDiffer(AssertionError):
 
 @dataclass
 class PlanOracle:
-    """`compared` counts the queries that were executed both ways: with rows, without rows, and with errors."""
+    """`comparison_counts`: queries with rows, without rows, with errors that plans report (`refusals`), and with other errors."""
 
     services: Services
     comparison_counts: Counter[str] = field(default_factory=Counter)
@@ -94,23 +95,47 @@ class PlanOracle:
         self.planned_graph = FallbackCountingGraph(self.services, planner=True)
 
     async def compare(self, prepared: PreparedOperation, variables: dict[str, Any], viewer: tables.User) -> OperationResult:
-        """graphql-core's result. Raises Differs when a plan's result differs, or when a plan without errors falls back to graphql-core."""
+        """graphql-core's result. Raises AnswersDiffer when a plan's result differs, or when graphql-core runs what the plan answers."""
         token = token_of(viewer)
         reference = await self.reference_graph.run(prepared, variables, token, request_id="oracle", seconds=OPERATION_SECONDS)
         fallbacks_before, self.planned_graph.last_error = self.planned_graph.fallback_count, None
         planned = await self.planned_graph.run(prepared, variables, token, request_id="oracle", seconds=OPERATION_SECONDS)
-        first, second = serialize_result(reference, "oracle"), serialize_result(planned, "oracle")
+        first, second = serialize_with_reasons(reference), serialize_with_reasons(planned)
         if not answers_equal(first, second):
             raise AnswersDiffer(f"graphql-core: {orjson.dumps(first).decode()}\nthe plan:     {orjson.dumps(second).decode()}")
         if count_files(reference) != count_files(planned):
             raise AnswersDiffer(f"graphql-core names {count_files(reference)} files, the plan {count_files(planned)}")
-        if not reference.errors and self.planned_graph.fallback_count > fallbacks_before:
+        if self.planned_graph.fallback_count > fallbacks_before and is_reported_by_plans(reference.errors, first):
             why = (
                 "".join(traceback.format_exception(self.planned_graph.last_error)[-4:]) if self.planned_graph.last_error is not None else ""
             )
-            raise AnswersDiffer(f"graphql-core had to answer, without an error: {orjson.dumps(first).decode()}\n{why}")
-        self.comparison_counts["errors" if reference.errors else "rows" if has_rows(reference.data) else "empty"] += 1
+            raise AnswersDiffer(f"graphql-core had to answer what a plan answers: {orjson.dumps(first).decode()}\n{why}")
+        if reference.errors:
+            self.comparison_counts["refusals" if is_reported_by_plans(reference.errors, first) else "errors"] += 1
+        else:
+            self.comparison_counts["rows" if has_rows(reference.data) else "empty"] += 1
         return reference
+
+
+def is_reported_by_plans(errors: Sequence[ErrorEntry], result: Any) -> bool:
+    """Whether a plan reports all errors itself: operation errors at positions that the answer has once.
+
+    An error that nulls a parent may hide those of lists, for which graphql-core runs.
+    """
+    if any(error.path is None or error.locations is not None or error.code is Code.INTERNAL for error in errors):
+        return False
+    paths = {tuple(error.path or ()) for error in errors}
+    return paths == (_errors_by_null_path(result).keys() if errors else set()) and all(
+        isinstance(part, str) for path in paths for part in path
+    )
+
+
+def serialize_with_reasons(result: OperationResult) -> dict[str, Any]:
+    """The answer, and of each error what only v3 reads."""
+    answer = serialize_result(result, "oracle")
+    for entry, error in zip(answer.get("errors", ()), result.errors, strict=True):
+        entry["extensions"] |= {"subject": error.subject, "reason": error.reason, "retryAfter": error.retry_after}
+    return answer
 
 
 def count_files(outcome: OperationResult) -> int:
@@ -242,7 +267,7 @@ def _collect_uses(node: Any, fragments: Mapping[str, Any], found: set[str]) -> N
 
 
 async def compare_pruned(oracle: PlanOracle, document: DocumentNode, variables: dict[str, Any], viewer: tables.User) -> None:
-    """Compares a query, and the rest of it without the fields that failed. Raises Differs, with the smallest query that differs."""
+    """Compares a query, and the rest of it without the fields that failed. Raises AnswersDiffer, with the smallest query that differs."""
     for _ in range(MAX_PRUNINGS):
         operation = prepare_document(document)
         try:

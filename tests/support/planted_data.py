@@ -21,6 +21,7 @@ from graph.rules.issues import issue_closing
 from storage import tables
 from storage.git import merge_preview
 from storage.git.commits import GitCommit
+from storage.git.repository_import import import_repository
 from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory, ssh_key
@@ -226,7 +227,7 @@ async def _plant_project(
     _plant_repository(world, project, repository)
     folder = make.services.repositories.path_of(project.id)
     shutil.rmtree(folder)
-    make.services.repositories.import_copy(project.id, repository, None).handle.free()
+    import_repository(repository, folder)
     await make.indexed(project)
     return project
 
@@ -275,7 +276,7 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
     await make.upload(project, name=f"{world.plant_for(project, 'upload')}.txt", **own)
     await make.save(
         tables.MergeRequestCommit(merge_request_id=request.id, position=0, oid=topic),
-        tables.Closing(merge_request_id=request.id, described=True, project_id=key, iid=issue.iid),
+        tables.Closing(merge_request_id=request.id, in_description=True, project_id=key, iid=issue.iid),
     )
     for sha, ref in ((head, "master"), (topic, "topic")):
         pipeline = tables.Pipeline(project_id=key, sha=sha, ref=ref, error=world.plant_for(project, "build", "pipeline"), created_at=NOW)

@@ -1,7 +1,7 @@
 """Generates random queries: any fields of the schema with any arguments, most of them such that rows are found. The same seed generates the
 same query.
 
-Values of arguments usually exist (tests/support/arguments.py), and belong to the queried project.
+Values of arguments usually exist (tests/support/arguments.py), and belong to the queried project; every fourth query names missing objects.
 """
 
 import random
@@ -91,6 +91,14 @@ FIXED_VALUES: dict[str, Sequence[Any]] = {
 }  # fmt: skip
 SPREAD_PATTERN = re.compile(r"\.\.\.(F\d+)")
 VARIABLE_PATTERN = re.compile(r"\$(v\d+)")
+MISSING_NUMBER = 999_999
+MISSING_VALUES: dict[str, Sequence[Any]] = {
+    "paths": ("acme/none", "none", "0"), "groups": ("none", "999999"), "usernames": ("nobody",), "nodes": ("SXNzdWU6OTk5OTk5", "x"),
+    **dict.fromkeys(("labels", "milestones", "branches", "revs", "files", "folders", "upload secrets"), ("none",)),
+}  # fmt: skip
+"""Values that name nothing, by the pool; those of other pools are `MISSING_NUMBER`."""
+MISSING_SHARE = 0.3
+"""The share of missing objects among those that a query with `names_missing` names."""
 PAGE_ARGUMENT_NAMES = ("first", "after", "last", "before", "offset")
 PAGE_ARGUMENTS = (
     (), (), (), ("first",), ("first",), ("first",), ("last",), ("first", "offset"), ("offset",), ("first", "after"), ("first", "after"),
@@ -106,6 +114,7 @@ class QueryGenerator:
     schema: GraphQLSchema
     pool: ArgumentPool
     excluded: frozenset[str] = frozenset()
+    _names_missing: bool = False
     _fields_left: int = 0
     _count: int = 0
     _project: ProjectArguments | None = None
@@ -136,6 +145,7 @@ class QueryGenerator:
 
     def _begin(self, seed: int) -> None:
         self._random = random.Random(seed)
+        self._names_missing = seed % 4 == 3
         self._fields_left, self._count, self._project = MAX_FIELDS, 0, None
         self._declared, self._values, self._fragments, self._reusable_fragments, self._unaliased = [], {}, {}, {}, {}
 
@@ -353,6 +363,8 @@ class QueryGenerator:
 
     def _draw_value(self, argument_path: str, name: str, kind: Any) -> Any:
         what = ARGUMENT_SOURCES.get(argument_path)
+        if what is not None and self._names_missing and "Filter." not in argument_path and self._draw(MISSING_SHARE):
+            return self._random.choice(MISSING_VALUES.get(what, (MISSING_NUMBER,)))
         if argument_path == "Query.project.path" and self._project is not None and self._draw(0.97):
             return self._project.path
         if what is not None and not self._draw(0.03):

@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import orjson
 
+from graph.events.delivery_worker import DeliveryWorker
+
 
 @dataclass
 class ReceivedRequest:
@@ -110,3 +112,11 @@ class WebhookReceiver:
         ]
         writer.write("\r\n".join([*lines, "", "ok"]).encode())
         await writer.drain()
+
+
+async def finish_deliveries(worker: DeliveryWorker) -> None:
+    """Returns when no attempt of the worker is running and all finished ones are recorded."""
+    while worker._running or worker._finished:
+        if worker._running:
+            await asyncio.wait(worker._running)
+        await worker.run_once()

@@ -201,8 +201,8 @@ async def _create_issues_and_merge_requests(make: DataFactory, story: WeekData) 
         )
     numbers, topic = story.merge_requests[1], story.merge_requests[3]
     await make.save(
-        tables.Closing(merge_request_id=numbers.id, described=True, project_id=web.id, iid=closed.iid),
-        tables.Closing(merge_request_id=topic.id, described=False, project_id=web.id, iid=slow.iid),
+        tables.Closing(merge_request_id=numbers.id, in_description=True, project_id=web.id, iid=closed.iid),
+        tables.Closing(merge_request_id=topic.id, in_description=False, project_id=web.id, iid=slow.iid),
     )
     await make.note(numbers, author=ann, created_at=at("23 09:00"))
     await make.commit_comment(web, oids["m3"], author=ann)

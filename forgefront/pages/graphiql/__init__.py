@@ -40,11 +40,7 @@ class GraphiqlApp:
         values = {"base": urlsplit(base_url).path.rstrip("/"), "examples": EXAMPLES_FILE.read_text()}
         self._files = StaticFolder(BUILD_FOLDER, base_path=f"{ROUTE}/", policy=CONTENT_SECURITY_POLICY, values=values)
 
-    def matches(self, scope: Scope) -> bool:
-        return scope["type"] == "http" and (scope["path"] == ROUTE or self._files.matches(scope["path"]))
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["state"]["route"] = ROUTE
         if scope["path"] == ROUTE:
             await self._files.send(INDEX, scope, receive, send)
         else:

@@ -72,11 +72,7 @@ class ReferenceApp:
         self._base = urlsplit(base_url).path.rstrip("/")
         self._files = StaticFolder(FOLDER, base_path=f"{ROUTE}/", policy=CONTENT_SECURITY_POLICY)
 
-    def matches(self, scope: Scope) -> bool:
-        return scope["type"] == "http" and (scope["path"] == ROUTE or self._files.matches(scope["path"]))
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["state"]["route"] = ROUTE
         if scope["path"] != ROUTE:
             await self._files(scope, receive, send)
             return

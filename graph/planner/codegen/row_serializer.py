@@ -1,30 +1,35 @@
 """Generated code: a function that serializes driver rows, without objects in between.
 
-Where resolvers take objects, `RowObjectFactory` makes each once, of the columns that they need.
+Where resolvers take objects, each is made once, of the columns that they need.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph.planner.codegen.object_serializer import require_non_null
-from graph.planner.ir.completers import split_by_lengths
-from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, DriverRow, RowSerializer, ValueOrigin, ViewPart
+from graph.planner.codegen.leaf_serializers import require_non_null
+from graph.planner.ir.row_view import (
+    ColumnValue,
+    ConstantPart,
+    Deferred,
+    Derived,
+    DriverRow,
+    RowObjects,
+    RowSerializer,
+    ValueOrigin,
+    ViewPart,
+)
 from storage.database.code_scope import Scope
 from storage.database.statement_cache import detached_row
 
 
-class RowObjectFactory:
-    """Makes the object of a row, with the attributes that resolvers need."""
-
-    def __init__(self, row: type, columns: Mapping[str, ValueOrigin]) -> None:
-        scope = Scope()
-        expressions = [f"{key!r}: {_origin_expression(origin, scope)}" for key, origin in columns.items()]
-        self._columns = scope.evaluate(f"lambda r: {{{', '.join(expressions)}}}")
-        self._row = row
-
-    def __call__(self, values: DriverRow) -> Any:
-        return detached_row(self._row, self._columns(values))
+def compile_object_maker(objects: RowObjects) -> Callable[[DriverRow], Any]:
+    """The function that makes the object of a row."""
+    scope = Scope()
+    expressions = [f"{key!r}: {_origin_expression(origin, scope)}" for key, origin in objects.attributes.items()]
+    attributes = scope.evaluate(f"lambda r: {{{', '.join(expressions)}}}")
+    row = objects.row
+    return lambda values: detached_row(row, attributes(values))
 
 
 def compile_row_serializer(parts: list[tuple[str, ViewPart]]) -> RowSerializer:
@@ -62,6 +67,19 @@ def _serialize_columns(serialize_batch: Callable[[list[Any]], list[Any]], *colum
     """Several columns by one call, since most of what it costs is the call."""
     values = serialize_batch([value for column in columns for value in column])
     return split_by_lengths(values, [len(column) for column in columns])
+
+
+def split_by_lengths(flat: list[Any], lengths: Sequence[int | None]) -> list[Any]:
+    """The items as lists of these lengths; None for a list that is null."""
+    found: list[Any] = []
+    start = 0
+    for length in lengths:
+        if length is None:
+            found.append(None)
+        else:
+            found.append(flat[start : start + length])
+            start += length
+    return found
 
 
 def _dict_expression(parts: list[tuple[str, ViewPart]], scope: Scope, columns: BatchColumns) -> str:

@@ -63,10 +63,16 @@ class DeclaredVariable:
 
     @classmethod
     def from_node(cls, schema: GraphQLSchema, node: VariableDefinitionNode) -> "DeclaredVariable":
+        """Raises GraphQLError for a type that is no input type, and for a default that is not of the type."""
         signature: Any = get_variable_signature(schema, node)
+        if isinstance(signature, GraphQLError):
+            raise signature
         is_non_null = isinstance(signature.type, GraphQLNonNull)
         kind = signature.type.of_type if is_non_null else signature.type
-        default = coerce_default_value(signature) if node.default_value is not None else Undefined
+        try:
+            default = coerce_default_value(signature) if node.default_value is not None else Undefined
+        except TypeError as error:
+            raise GraphQLError(str(error), node) from error
         enum_values = {name: coerce_input_value(name, kind) for name in kind.values} if isinstance(kind, GraphQLEnumType) else {}
         return cls(signature.name, signature, is_non_null, default, _make_plain_check(kind), enum_values)
 
@@ -126,7 +132,7 @@ class VariableValues:
 
 
 class OperationVariables:
-    """The variables of an operation. Raises GraphQLError, TypeError for a default that is none."""
+    """The variables of an operation. Raises GraphQLError where one has a wrong type or default."""
 
     def __init__(self, schema: GraphQLSchema, nodes: Sequence[VariableDefinitionNode]) -> None:
         self._variables = [DeclaredVariable.from_node(schema, node) for node in nodes]
@@ -231,7 +237,10 @@ def _cache_key(values: list[Any]) -> str | tuple[Any, ...]:
 
 
 class FieldArguments:
-    """The arguments of one selected field. Those of mutations are not cached, because they may be secrets."""
+    """The arguments of one selected field. Those of mutations are not cached, because they may be secrets.
+
+    Raises GraphQLError for a constant that is not of the argument's type.
+    """
 
     def __init__(self, field: GraphQLField, definition: Any, node: FieldNode, config: Any, scalars: Any, *, use_cache: bool) -> None:
         converter = InputConverter(config, scalars)

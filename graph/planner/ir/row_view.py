@@ -1,12 +1,10 @@
 """The view of a table's rows: the index of each value in a driver row, and the steps for the rest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph.planner.errors import PlanBailout
-from graph.planner.ir.steps import BatchedStep, FieldStep, PendingWork, PlanRun
-from graph.planner.run import MAX_UNSLICED_OBJECTS, begin_level, run_to_completion
+from graph.planner.ir.steps import BatchNode, BatchStep, FieldStep
 
 DriverRow = Sequence[Any]
 ValueOrigin = tuple[Sequence[int], Callable[..., Any] | None]
@@ -50,18 +48,28 @@ class Deferred:
     """A step fills it in."""
 
 
+@dataclass(slots=True, eq=False)
+class RowObjects:
+    """Objects of the class `row` that are made of a driver's rows, with the attributes that resolvers need."""
+
+    row: type
+    attributes: Mapping[str, ValueOrigin]
+    make: Callable[[DriverRow], Any] = field(init=False, repr=False)
+    """Generated."""
+
+
 @dataclass(frozen=True, slots=True)
 class RelatedRow:
     """The row that a foreign key names. `id_index` is the index of its id, null without one.
 
-    `fallback` fills in the field where an index row is missing, for objects that `make_object` makes.
+    `fallback` fills in the field where an index row is missing, for the objects of `fallback_objects`.
     """
 
     view: "RowView"
     id_index: int
     is_non_null: bool
-    fallback: BatchedStep | None = None
-    make_object: Callable[[DriverRow], Any] | None = None
+    fallback: BatchStep | None = None
+    fallback_objects: RowObjects | None = None
 
     @property
     def is_async(self) -> bool:
@@ -71,7 +79,7 @@ class RelatedRow:
 ViewPart = ColumnValue | Derived | ConstantPart | Deferred | RelatedRow
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RowView:
     """What is selected of the rows of one table.
 
@@ -79,13 +87,16 @@ class RowView:
     """
 
     parts: list[tuple[str, ViewPart]]
-    serialize: RowSerializer
     steps: list[FieldStep] = field(default_factory=list)
-    batch_steps: list[BatchedStep] = field(default_factory=list)
-    make_object: Callable[[DriverRow], Any] | None = None
-    full_row_class: Any = None
-    """The class of the objects where they have all attributes, so that loaders can reuse them."""
+    batch_steps: list[BatchNode] = field(default_factory=list)
+    objects: RowObjects | None = None
+    """The objects that the steps take."""
+    has_full_rows: bool = False
+    """Whether the objects have all attributes of their table, so that loaders can reuse them."""
     relations: list[tuple[str, RelatedRow]] = field(init=False)
+    """The related rows that have steps; the others are part of the serializer."""
+    serialize: RowSerializer = field(init=False, repr=False)
+    """Generated: the answers of rows, in the order of the parts."""
 
     def __post_init__(self) -> None:
         self.relations = [(key, part) for key, part in self.parts if isinstance(part, RelatedRow) and part.is_async]
@@ -93,57 +104,3 @@ class RowView:
     @property
     def is_async(self) -> bool:
         return bool(self.steps or self.batch_steps or self.relations)
-
-    def begin(self, run: PlanRun, rows: Sequence[DriverRow], work: PendingWork) -> list[dict[str, Any]]:
-        """The answers for these rows, which are complete when the work is done.
-
-        Raises PlanBailout, and what resolvers raise.
-        """
-        answers = self.serialize(rows)
-        if not self.is_async or not rows:
-            return answers
-        objects: Sequence[Any] = rows
-        if self.make_object is not None:
-            objects = [self.make_object(each) for each in rows]
-            if self.full_row_class is not None:
-                offer = run.context.rows_by_id(self.full_row_class).prime_if_absent
-                for each in objects:
-                    offer(each.id, each)
-        begin_level(run, objects, answers, self.steps, self.batch_steps, work)
-        for key, part in self.relations:
-            _attach_related(key, part, run, rows, answers, work)
-        return answers
-
-    async def execute(self, run: PlanRun, rows: Sequence[DriverRow]) -> list[dict[str, Any]]:
-        """The complete answers."""
-        if len(rows) > MAX_UNSLICED_OBJECTS:
-            await run.context.scheduler.pause()
-        if self.is_async:
-            return await run_to_completion(lambda work: self.begin(run, rows, work))
-        if len(rows) <= MAX_UNSLICED_OBJECTS:
-            return self.serialize(rows)
-        answers: list[dict[str, Any]] = []
-        for start in range(0, len(rows), MAX_UNSLICED_OBJECTS):
-            answers += self.serialize(rows[start : start + MAX_UNSLICED_OBJECTS])
-            await run.context.scheduler.pause()
-        return answers
-
-
-def _attach_related(
-    key: str, part: RelatedRow, run: PlanRun, rows: Sequence[DriverRow], answers: list[dict[str, Any]], work: PendingWork
-) -> None:
-    """Attaches a related row to the rows that name it; one that several name is completed once."""
-    id_index = part.id_index
-    distinct = {row[id_index]: row for row in rows}
-    distinct.pop(None, None)
-    filled = dict(zip(distinct, part.view.begin(run, list(distinct.values()), work), strict=True))
-    absent: list[tuple[DriverRow, dict[str, Any]]] = []
-    for row, answer in zip(rows, answers, strict=True):
-        found = answer[key] = filled.get(row[id_index])
-        if found is None:
-            if part.is_non_null:
-                raise PlanBailout
-            absent.append((row, answer))
-    if absent and part.fallback is not None and part.make_object is not None:
-        objects = [part.make_object(row) for row, _ in absent]
-        work.coroutines.append(part.fallback.execute(run, objects, [answer for _, answer in absent]))

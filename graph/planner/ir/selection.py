@@ -1,65 +1,70 @@
 """The selection of one type: what a plan reads off its objects, and the steps for the rest."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from graph.planner.codegen.object_serializer import ObjectSerializer
-from graph.planner.ir.steps import BatchedStep, FieldStep, PendingWork, PlanRun, ResolverStep
-from graph.planner.run import MAX_UNSLICED_OBJECTS, await_and_complete, begin_level, complete_field, run_to_completion
+from graphql import GraphQLLeafType
+
+from graph.operations.output_format import OutputFormat
+from graph.planner.ir.steps import BatchNode, FieldStep
+
+ObjectSerializer = Callable[[Sequence[Any]], list[dict[str, Any]]]
 
 
-@dataclass(slots=True)
-class BatchStep:
-    """A field whose resolver is called once for all objects of a level (`batch=`)."""
+@dataclass(frozen=True, slots=True)
+class LeafField:
+    """An attribute of an object and its serialization, in the format of its field. A plain one needs none."""
 
-    resolver_step: ResolverStep
-
-    @property
-    def key(self) -> str:
-        return self.resolver_step.key
-
-    async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        resolver_step = self.resolver_step
-        if len(objects) > MAX_UNSLICED_OBJECTS:
-            await run.context.scheduler.pause()
-        batch_resolver = resolver_step.batch_resolver
-        assert batch_resolver is not None  # noqa: S101 - otherwise the resolver is called for each object
-        await complete_field(resolver_step, run, answers, list(await batch_resolver(resolver_step.make_info(run), objects)))
+    key: str
+    attribute: str
+    kind: GraphQLLeafType
+    is_non_null: bool
+    is_plain: bool
+    form: OutputFormat | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class DerivedField:
+    """A function of attributes, whose result needs no serialization."""
+
+    key: str
+    derive: Callable[..., Any]
+    attributes: Sequence[str]
+    is_non_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantField:
+    """A value of all objects."""
+
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredField:
+    """A step fills it in."""
+
+    key: str
+
+
+ObjectPart = LeafField | DerivedField | ConstantField | DeferredField
+
+
+@dataclass(slots=True, eq=False)
 class Selection:
     """What is selected of the objects of one type.
 
     `steps` are evaluated for each object, `batch_steps` for all of them at once.
     """
 
-    serialize: ObjectSerializer
+    parts: list[ObjectPart]
     steps: list[FieldStep]
-    batch_steps: list[BatchedStep]
-    column_keys: tuple[str, ...] = ()
-    """The response keys that `serialize` fills in, for explanations."""
+    batch_steps: list[BatchNode]
+    serialize: ObjectSerializer = field(init=False, repr=False)
+    """Generated: the parts of objects, in response order."""
 
     @property
     def is_async(self) -> bool:
         return bool(self.steps or self.batch_steps)
-
-    def begin(self, run: PlanRun, objects: Sequence[Any], work: PendingWork) -> list[dict[str, Any]]:
-        """The answers, which are complete when the work is done."""
-        answers = self.serialize(objects)
-        if self.is_async:
-            begin_level(run, objects, answers, self.steps, self.batch_steps, work)
-        return answers
-
-    async def execute(self, run: PlanRun, objects: Sequence[Any]) -> list[dict[str, Any]]:
-        if len(self.steps) + len(self.batch_steps) != 1:
-            return await run_to_completion(lambda work: self.begin(run, objects, work))
-        # Most operations select one field, beside which there is nothing to begin.
-        answers = self.serialize(objects)
-        if self.batch_steps:
-            await self.batch_steps[0].execute(run, objects, answers)
-        else:
-            step = self.steps[0]
-            await await_and_complete(step, run, answers, step.begin(run, objects))
-        return answers

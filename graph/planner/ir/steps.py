@@ -1,13 +1,14 @@
-"""The steps of a level that are evaluated for each object, and the protocols of steps and completers."""
+"""The fields of a level that are evaluated for each object, and the bases of all nodes."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-import strawberry
+from graphql import FieldNode, GraphQLObjectType
+from strawberry.types.field import StrawberryField
 
-from graph.context import Context
 from graph.fields.resolvers import LoaderSource
+from graph.planner.errors import ErrorPosition
 
 FieldValues = list[Any]
 
@@ -20,116 +21,49 @@ class FieldPath:
     prev: "FieldPath | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverInfo:
-    """The part of GraphQLResolveInfo that resolvers read."""
+class Completer:
+    """How the values of a field become the answer (`ir/completers.py`)."""
 
-    context: Context
-    parent_type: Any
-    path: FieldPath
-    field_nodes: Sequence[Any]
-    fragments: Mapping[str, Any]
-    variable_values: Any
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRun:
-    """One run of a plan; `arguments` are those of each field that takes any."""
-
-    context: Context
-    variables: Any
-    fragments: Mapping[str, Any]
-    arguments: Sequence[dict[str, Any]]
-
-
-@dataclass(slots=True)
-class PendingWork:
-    """What is to be awaited of the levels begun so far: `coroutines` complete these `values`."""
-
-    coroutines: list[Coroutine[Any, Any, None]]
-    values: list[FieldValues]
-
-    def close(self) -> None:
-        """Closes coroutines that nothing will await."""
-        close_coroutines(self.coroutines)
-        for values in self.values:
-            close_coroutines(values)
-
-
-class Completer(Protocol):
-    """Turns the values of one field, of all objects of a level, into the answer."""
-
-    @property
-    def is_async(self) -> bool:
-        """Whether something may have to be awaited; if not, `complete_sync` is called."""
-        ...
-
-    def complete_sync(self, values: FieldValues) -> FieldValues: ...
-
-    def begin(self, run: PlanRun, values: FieldValues, work: PendingWork) -> FieldValues | None:
-        """The answers, complete when the work is done; None where `complete` must be awaited."""
-        ...
-
-    async def complete(self, run: PlanRun, values: FieldValues) -> FieldValues: ...
-
-
-class FieldStep(Protocol):
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldStep:
     """A field that is evaluated for each object of a level."""
 
     key: str
     completer: Completer
-
-    def begin(self, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
-        """The values, and an awaitable for each that is not there yet. Awaits nothing."""
-        ...
+    position: ErrorPosition | None
 
 
-class BatchedStep(Protocol):
+class BatchNode:
     """A field, or several, that is evaluated for all objects of a level at once."""
 
-    async def execute(self, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-        """Writes its keys into the objects' answers.
-
-        Raises PlanBailout, and what the policy and resolvers raise.
-        """
-        ...
+    __slots__ = ()
 
 
-@dataclass(slots=True)
-class AttributeStep:
+@dataclass(frozen=True, slots=True, eq=False)
+class AttributeStep(FieldStep):
     """An attribute; some of them, such as the count of a page, are awaited."""
 
-    key: str
-    completer: Completer
     attribute: str
 
-    def begin(self, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
-        return [getattr(each, self.attribute) for each in objects]
 
-
-@dataclass(slots=True)
-class LoaderStep:
+@dataclass(frozen=True, slots=True, eq=False)
+class LoaderStep(FieldStep):
     """A field that a loader loads by a key of each object."""
 
-    key: str
-    completer: Completer
     field_source: LoaderSource
 
-    def begin(self, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
-        name, load = self.field_source.key, self.field_source.loader(run.context).load
-        return [None if (key := getattr(each, name)) is None else load(key) for each in objects]
 
-
-@dataclass(slots=True)
-class ResolverStep:
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolverStep(FieldStep):
     """A field whose resolver is called for each object."""
 
-    key: str
-    completer: Completer
     resolve: Callable[..., Any]
-    definition: Any
-    nodes: Sequence[Any]
-    parent_type: Any
+    definition: StrawberryField
+    nodes: Sequence[FieldNode]
+    parent_type: GraphQLObjectType
     path: FieldPath
     root: str | None
     """The name of the parameter that takes the object; None: the first; "": there is none."""
@@ -140,32 +74,15 @@ class ResolverStep:
     @property
     def batch_resolver(self) -> Callable[..., Awaitable[FieldValues]] | None:
         """The resolver of all objects at once, where the field declares one (`batch=`)."""
-        return self.definition.metadata.get("batch")  # type: ignore[no-any-return]
-
-    def make_info(self, run: PlanRun) -> Any:
-        """The `info` argument of the resolver."""
-        resolver_info: Any = ResolverInfo(run.context, self.parent_type, self.path, self.nodes, run.fragments, run.variables)
-        return strawberry.Info(_raw_info=resolver_info, _field=self.definition)
-
-    def begin(self, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
-        arguments = run.arguments[self.arguments] if self.arguments is not None else {}
-        if self.info is not None:
-            arguments = {**arguments, self.info: self.make_info(run)}
-        values: FieldValues = []
-        try:
-            for each in objects:
-                if self.root is None:
-                    values.append(self.resolve(each, **arguments))
-                else:
-                    values.append(self.resolve(**arguments, **({self.root: each} if self.root else {})))
-        except BaseException:
-            close_coroutines(values)
-            raise
-        return values
+        return self.definition.metadata.get("batch")
 
 
-def close_coroutines(values: Sequence[Any]) -> None:
-    """Closes the coroutines among these values."""
-    for value in values:
-        if isinstance(value, Coroutine):
-            value.close()
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchStep(BatchNode):
+    """A field whose resolver is called once for all objects of a level (`batch=`)."""
+
+    resolver_step: ResolverStep
+
+    @property
+    def key(self) -> str:
+        return self.resolver_step.key

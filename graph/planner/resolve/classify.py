@@ -1,17 +1,18 @@
 """Classifies a field: what its declaration says about where its values come from.
 
 The classification depends on the schema alone. Whether a source has room for the field (a join more, a column that it lacks) is decided
-by `PlanCompiler` for objects and by `RowViewBuilder` for rows; a field that does not fit is evaluated by its resolver (`StepKind`).
+by `ObjectNodeBuilder` for objects and by `RowNodeBuilder` for rows; a field that does not fit is evaluated by its resolver (`StepKind`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphql import GraphQLNonNull, GraphQLObjectType, is_leaf_type
 
 from graph.fields.declarations import ENTITIES, ByNumber, GlobalIdField, IndexedBy, NamesOf, ProjectLookup, ToMany, ToOne
-from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type, metadata_of
+from graph.fields.metadata import metadata_of
+from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type
 from graph.planner.collect import CollectedField
 from graph.planner.sql.select_builder import is_table
 
@@ -38,9 +39,27 @@ class GlobalIdKind:
 
 @dataclass(frozen=True, slots=True)
 class ComputedKind:
-    """A leaf that is a function of columns (`from_columns=`), unless its factory returns none."""
+    """A leaf that is a function of columns (`from_columns=`), unless its factory returns none.
+
+    `FieldResolver` turns it into `DerivedKind`, `ConstantKind` or `StepKind`.
+    """
 
     attributes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedKind:
+    """A computed field with its function of these attributes, which needs no serialization."""
+
+    derive: Callable[..., Any]
+    attributes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantKind:
+    """A computed field that has one value for all objects of a service."""
+
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +109,8 @@ FieldKind = (
     | ColumnKind
     | GlobalIdKind
     | ComputedKind
+    | DerivedKind
+    | ConstantKind
     | RelationKind
     | IndexedKind
     | ProjectKind

@@ -2,11 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import and_, select, true
+from sqlalchemy.inspection import inspect
 from sqlmodel import col
 
+from storage import tables
 from storage.database.compiled_statements import CompiledStatement, SqlDialect, literal_number, named_parameter
 from storage.tables.accounts.members import project_lookup
 
@@ -29,6 +32,16 @@ class ProjectSubquery:
     @property
     def id(self) -> Any:
         return self.rows.c.id
+
+
+@cache
+def project_subquery(names: tuple[str, ...], *, by_path: bool, is_materialized: bool) -> ProjectSubquery:
+    """The subquery with these attributes of the project.
+
+    Cached for all plans, because its columns take more memory than the rest of a plan.
+    """
+    columns = inspect(tables.Project).columns
+    return ProjectSubquery([columns[name] for name in names], by_path=by_path, is_materialized=is_materialized)
 
 
 class ProjectStatement(NamedTuple):

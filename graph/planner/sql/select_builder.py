@@ -6,10 +6,9 @@ An expression that several fields need is selected once.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, not_, select
+from sqlalchemy import ColumnElement, Select, and_, not_, select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
@@ -17,6 +16,8 @@ from graph.fields.declarations import IndexedBy
 from storage.database.compiled_statements import SqlDialect, column_names_in
 from storage.database.engine import Timestamp
 from storage.database.statement_cache import result_processor
+
+Expression = ColumnElement[Any]
 
 MAX_JOINED_TABLES = 12
 """Joined tables of one statement; loaders load what is further away."""
@@ -32,19 +33,19 @@ class TableAlias:
         self.mapper: Mapper[Any] = inspect(row)
         self.table: Any = row.__table__.alias(f"{row.__tablename__}__{number}")
         self._sql_dialect = sql_dialect
-        self._expressions: dict[Any, Any] = {}
+        self._expressions: dict[Any, Expression] = {}
 
-    def column(self, key: str) -> Any:
+    def column(self, key: str) -> Expression:
         """The column of this attribute."""
         return self._get_expression(key, lambda: self.table.corresponding_column(self.mapper.columns[key]))
 
-    def timestamp_string(self, key: str) -> Any:
+    def timestamp_string(self, key: str) -> Expression:
         return self._get_expression((key, "bare"), lambda: self._sql_dialect.utc_timestamp_string(self.column(key)))
 
-    def name_list(self, statement: Any) -> Any:
+    def name_list(self, statement: Any) -> Expression:
         return self._get_expression(statement, lambda: self._sql_dialect.aggregate_list(statement([self.column("id")]), self.table))
 
-    def _get_expression(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _get_expression(self, key: Any, make: Callable[[], Expression]) -> Expression:
         found = self._expressions.get(key)
         if found is None:
             found = self._expressions[key] = make()
@@ -69,12 +70,12 @@ class SelectBuilder:
 
     def __init__(self, row: type, sql_dialect: SqlDialect) -> None:
         self.sql_dialect = sql_dialect
-        self.expressions: list[Any] = []
-        self._joins: list[tuple[SelectSource, Any]] = []
+        self.expressions: list[Expression] = []
+        self._joins: list[tuple[SelectSource, Expression]] = []
         self._alias_counts: Counter[type] = Counter()
         self.root = SelectSource(self, row)
 
-    def add(self, expression: Any) -> int:
+    def add(self, expression: Expression) -> int:
         """The index of a value in the rows of the statement."""
         self.expressions.append(expression)
         return len(self.expressions) - 1
@@ -84,19 +85,19 @@ class SelectBuilder:
         self._alias_counts[row] += 1
         return _get_table_alias(row, self._alias_counts[row], self.sql_dialect)
 
-    def add_join(self, source: "SelectSource", condition: Any) -> None:
+    def add_join(self, source: "SelectSource", condition: Expression) -> None:
         self._joins.append((source, condition))
 
     @property
     def is_full(self) -> bool:
         return len(self._joins) >= MAX_JOINED_TABLES
 
-    def find_root_columns(self, *more: Any) -> list[str]:
+    def find_root_columns(self, *more: Expression) -> list[str]:
         """The columns of the root that the statement looks at, with those that `more` expressions do."""
         parts = [*self.expressions, *(condition for _, condition in self._conditions()), *more]
         return column_names_in(parts, self.root.table)
 
-    def _conditions(self) -> "Iterator[tuple[SelectSource, Any]]":
+    def _conditions(self) -> "Iterator[tuple[SelectSource, Expression]]":
         return ((source, and_(condition, *source.conditions)) for source, condition in self._joins)
 
     def build_select(self, rows: Any) -> Select[Any]:
@@ -119,7 +120,8 @@ class SelectSource:
         self.table = self._alias.table
         self.column = self._alias.column
         self._select_builder = select_builder
-        self._indexes: dict[Any, int] = {}
+        self._indexes: dict[int, int] = {}
+        """By the identity of an expression: all statements share those of a `TableAlias`."""
         self._joined: dict[str, SelectSource] = {}
 
     def processor(self, key: str) -> Callable[[Any], Any] | None:
@@ -134,15 +136,15 @@ class SelectSource:
         """The index of a timestamp in its cheapest form (`SqlDialect.utc_timestamp_string`)."""
         return self._select(self._alias.timestamp_string(key))
 
-    def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
-        """The index of a timestamp's UTC offset, and the serializer of both; None: it is in UTC."""
+    def select_utc_offset(self, key: str) -> int | None:
+        """The index of a timestamp's UTC offset, in minutes; None: it is in UTC."""
         return None
 
     def select_names(self, statement: Any) -> int:
         """The index of the list of names that `statement(ids)` selects for the id of this row."""
         return self._select(self._alias.name_list(statement))
 
-    def _select(self, expression: Any) -> int:
+    def _select(self, expression: Expression) -> int:
         key = id(expression)
         if key not in self._indexes:
             self._indexes[key] = self._select_builder.add(expression)
@@ -170,7 +172,7 @@ class SelectSource:
         return found  # type: ignore[no-any-return]
 
     @property
-    def conditions(self) -> list[Any]:
+    def conditions(self) -> list[Expression]:
         """Further conditions for a row to be joined."""
         return []
 
@@ -215,7 +217,7 @@ class IndexSource(SelectSource):
         self._exact_columns: set[str] = set()
 
     @property
-    def conditions(self) -> list[Any]:
+    def conditions(self) -> list[Expression]:
         incomplete_if = self._index.incomplete_if
         return [not_(incomplete_if[key](self.column(key))) for key in sorted(self._exact_columns & incomplete_if.keys())]
 
@@ -240,14 +242,9 @@ class IndexSource(SelectSource):
         self._exact_columns.add(key)
         return super().select_timestamp(key)
 
-    def select_utc_offset(self, key: str, *, is_string: bool) -> tuple[int, Callable[[Any, int], str]] | None:
+    def select_utc_offset(self, key: str) -> int | None:
         offset_column = self._index.offset_columns.get(key)
-        if offset_column is None:
-            return None
-        serialize = self._index.serialize
-        return self.select_column(offset_column), (
-            lambda string, minutes: serialize(datetime.fromisoformat(string), minutes)
-        ) if is_string else serialize
+        return None if offset_column is None else self.select_column(offset_column)
 
     def select_attribute(self, attribute: str) -> tuple[list[int], Callable[..., Any] | None]:
         columns, make = self._index.attributes[attribute]

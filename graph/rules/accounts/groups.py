@@ -1,15 +1,23 @@
-"""Validation of group names, and locking of groups."""
+"""Groups: their names, creation and deletion, and their projects."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import NotFound, Taken
+from graph.errors import NotFound, Required, Taken
+from graph.events import payloads
+from graph.events.publisher import publish, publish_each
 from graph.rules import validation
+from graph.rules.builds import stored_objects
 from graph.rules.policy import Action, can
 from graph.rules.project_access import load_projects_in_group
+from graph.rules.projects import projects
 from storage import tables
 from storage.tables.accounts import namespaces
+from storage.tables.projects import projects as project_statements
 
 MAX_DESCRIPTION_LENGTH = 255
 
@@ -41,6 +49,72 @@ async def lock_group(context: Context, group: tables.Namespace) -> tables.Namesp
     if row is None:
         raise NotFound("Group")
     return row
+
+
+async def create_group(context: Context, values: Mapping[str, Any]) -> tables.Namespace:
+    """Add a group, owned by the viewer, with the values of `CreateGroupInput`. Raises Required, Invalid, Taken."""
+    path, moment = validation.validate_namespace_path("path", values["path"]), context.now()
+    row = tables.Namespace(
+        kind=tables.NamespaceKind.GROUP,
+        name=await validate_name(context, values["name"]),
+        path=path,
+        path_key=path.lower(),
+        description=validate_description(values.get("description")),
+        created_at=moment,
+        updated_at=moment,
+    )
+    group = await context.add(row)
+    owner = tables.GroupMember(group_id=group.id, user_id=context.viewer.id, access_level=tables.AccessLevel.OWNER)
+    owner.created_at = owner.updated_at = moment
+    await context.add(owner)
+    await publish(context, payloads.GroupCreated, group)
+    await publish(context, payloads.UserAddedToGroup, owner)
+    return group
+
+
+async def update_group(context: Context, group: tables.Namespace, values: Mapping[str, Any]) -> tables.Namespace:
+    """Change a group by the values of `UpdateGroupInput` that were sent. Raises NotFound, Required, Invalid, Taken."""
+    row = await lock_group(context, group)
+    if "name" in values:
+        row.name = await validate_name(context, _require_value(values, "name"), row)
+    if "path" in values:
+        path = _require_value(values, "path")
+        if path != row.path:
+            row.path = validation.validate_namespace_path("path", path)
+            row.path_key = row.path.lower()
+    if "description" in values:
+        row.description = validate_description(values["description"])
+    row.updated_at = context.now()
+    await context.session.flush()
+    return row
+
+
+def _require_value(values: Mapping[str, Any], field: str) -> str:
+    if values[field] is None:
+        raise Required(field)
+    return str(values[field])
+
+
+async def delete_group(context: Context, group: tables.Namespace) -> tables.Namespace:
+    """Delete a group with its projects; their files are removed after the commit. Raises NotFound."""
+    row = await lock_group(context, group)
+    await _publish_deletion(context, row)
+    project_ids = await context.all(project_statements.ids_in_namespaces([row.id]))
+    await stored_objects.erase_objects_of_projects(context, project_ids)
+    await context.session.delete(row)
+    await context.session.flush()
+    context.loaders.clear()
+    projects.remove_files_after_commit(context, project_ids)
+    return row
+
+
+async def _publish_deletion(context: Context, group: tables.Namespace) -> None:
+    """Publish hook events for the deletion of a group and of everything deleted with it."""
+    group_projects = tables.all_rows(tables.Project, col(tables.Project.namespace_id) == group.id)
+    await publish_each(context, payloads.ProjectDestroyed, group_projects)
+    memberships = tables.all_rows(tables.GroupMember, col(tables.GroupMember.group_id) == group.id)
+    await publish_each(context, payloads.UserRemovedFromGroup, memberships)
+    await publish(context, payloads.GroupDestroyed, group)
 
 
 async def list_project_ids(context: Context, group: tables.Namespace, actions: Collection[Action]) -> list[int]:

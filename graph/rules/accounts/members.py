@@ -1,11 +1,14 @@
-"""Validation, lookup and locking of memberships."""
+"""Memberships in groups and projects."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from graph.context import Context
 from graph.errors import Conflict, Invalid, NotFound, Required
+from graph.events import payloads
+from graph.events.publisher import publish
 from graph.rules import lookup
+from graph.rules.accounts import groups
 from graph.rules.policy import Action, can, filter_visible_groups, require
 from storage import tables
 from storage.tables import AccessLevel
@@ -81,12 +84,12 @@ def already_member_error() -> Conflict:
     return Conflict("userId", "Already exists")
 
 
-async def get_leaving_user(context: Context, user_id: int | None, username: str | None, action: Action, parent: object) -> tables.User:
+async def get_leaving_user(context: Context, values: Mapping[str, Any], action: Action, parent: object) -> tables.User:
     """The user whose membership ends: the viewer, or any user if the viewer may perform `action`.
 
     `action` is checked on `parent`. Raises Forbidden before it checks whether the user exists, then NotFound, Required.
     """
-    viewer = context.viewer
+    viewer, user_id, username = context.viewer, values.get("user_id"), values.get("username")
     is_viewer = user_id == viewer.id if user_id is not None else (username or "").lower() == viewer.username.lower()
     if not is_viewer:
         await require(context, action, parent)
@@ -97,3 +100,76 @@ async def require_another_owner(context: Context, member: tables.GroupMember) ->
     """Raises Invalid when the group, which the caller has locked, would be left without an owner."""
     if member.access_level == AccessLevel.OWNER and not await context.exists(members.has_other_owner(member.group_id, member.user_id)):
         raise Invalid("userId", "is the last owner of the group")
+
+
+async def add_group_member(context: Context, group: tables.Namespace, values: Mapping[str, Any]) -> tables.GroupMember:
+    """Add the user of the values of a `MemberLevelInput`. Raises NotFound, Required, Invalid, Conflict."""
+    user, level = await _find_user(context, values), _parse_level(values, GROUP_LEVELS)
+    await require_no_member(context, members.is_in_group(group.id, user.id))
+    moment = context.now()
+    row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
+    context.add_deferred(row)
+    await publish(context, payloads.UserAddedToGroup, row)
+    return row
+
+
+async def update_group_member(context: Context, group: tables.Namespace, values: Mapping[str, Any]) -> tables.GroupMember:
+    """Change the access level of a member. Raises NotFound, Required, Invalid, also for the last owner."""
+    user = await _find_user(context, values)
+    await groups.lock_group(context, group)
+    member = await lock_group_member(context, group, user)
+    level = _parse_level(values, GROUP_LEVELS)
+    if level != member.access_level:
+        await require_another_owner(context, member)
+    member.access_level, member.updated_at = level, context.now()
+    return member
+
+
+async def remove_group_member(context: Context, group: tables.Namespace, user: tables.User) -> tables.GroupMember:
+    """End a membership in a group. Raises NotFound, Invalid for the last owner."""
+    await groups.lock_group(context, group)
+    member = await lock_group_member(context, group, user)
+    await require_another_owner(context, member)
+    await publish(context, payloads.UserRemovedFromGroup, member)
+    await _delete(context, member)
+    return member
+
+
+async def add_project_member(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.ProjectMember:
+    """Add the user of the values of a `MemberLevelInput`. Raises NotFound, Required, Invalid, Conflict."""
+    user, level = await _find_user(context, values), _parse_level(values, PROJECT_LEVELS)
+    await require_no_member(context, members.is_in_project(project.id, user.id))
+    moment = context.now()
+    row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
+    context.add_deferred(row)
+    await publish(context, payloads.UserAddedToProject, row)
+    return row
+
+
+async def update_project_member(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.ProjectMember:
+    """Change the access level of a member. Raises NotFound, Required, Invalid."""
+    member = await lock_project_member(context, project, await _find_user(context, values))
+    member.access_level, member.updated_at = _parse_level(values, PROJECT_LEVELS), context.now()
+    return member
+
+
+async def remove_project_member(context: Context, project: tables.Project, user: tables.User) -> tables.ProjectMember:
+    """End a membership in a project. Raises NotFound."""
+    member = await lock_project_member(context, project, user)
+    await publish(context, payloads.UserRemovedFromProject, member)
+    await _delete(context, member)
+    return member
+
+
+async def _find_user(context: Context, values: Mapping[str, Any]) -> tables.User:
+    return await get_user(context, values.get("user_id"), values.get("username"))
+
+
+def _parse_level(values: Mapping[str, Any], allowed: Collection[AccessLevel]) -> AccessLevel:
+    return validate_level(values.get("access_level"), values.get("access_level_value"), allowed)
+
+
+async def _delete(context: Context, member: tables.GroupMember | tables.ProjectMember) -> None:
+    await context.session.delete(member)
+    await context.session.flush()
+    context.loaders.clear()

@@ -1,8 +1,12 @@
 """Sign-in with a password, and sign-up (docs/wire-facts.md 1.4, docs/decisions.md 17)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from graph.context import Context
 from graph.errors import Forbidden, Unauthenticated
 from graph.rules import settings
+from graph.rules.accounts import accounts, user_changes
 from storage import tables
 from storage.tables import UserState
 from storage.tables.accounts import users
@@ -56,3 +60,19 @@ async def require_sign_up_allowed(context: Context) -> None:
         record_attempt()
     if not (await settings.load_settings(context)).signup_enabled:
         raise Forbidden("Sign-up is disabled")
+
+
+async def sign_up(context: Context, values: Mapping[str, Any]) -> tables.User:
+    """Create the account of an anonymous caller, who becomes the viewer, with the values of `SignUpInput`.
+
+    Raises UserErrors, Forbidden, LimitExceeded, Invalid, Taken.
+    """
+    columns = accounts.validate_columns(dict(values))
+    async with context.read_only() as reader:
+        await require_sign_up_allowed(reader)
+        await user_changes.require_available(reader, columns)
+    await user_changes.hash_password(context, columns)
+    await user_changes.require_available(context, columns)
+    user = await user_changes.open_account(context, columns, confirmed=False)
+    context.viewer_or_none = user
+    return user

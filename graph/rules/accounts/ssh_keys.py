@@ -1,11 +1,11 @@
-"""Validation and creation of SSH keys (docs/wire-facts.md 8.4; messages as legacy clients expect them)."""
+"""SSH keys of users (docs/wire-facts.md 8.4; messages as legacy clients expect them)."""
 
 import asyncio
 
 from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context
-from graph.errors import Invalid, Taken, UserErrors
+from graph.errors import Invalid, NotFound, Taken, UserError, UserErrors
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import validation
@@ -41,8 +41,24 @@ def _compute_fingerprint(key: str) -> str | None:
         return None
 
 
-async def add_key(context: Context, row: tables.SshKey) -> tables.SshKey:
-    """Insert a new key. Raises UserErrors when any user already has it."""
+async def add_key(context: Context, user_id: int, title: str, key: str) -> tables.SshKey:
+    """Add a key to a user. Raises UserErrors with every problem found, also when any user already has it."""
+    problems: list[UserError] = []
+    cleaned_title = cleaned_key = fingerprint = ""
+    try:
+        cleaned_title = validation.validate_title("title", title)
+    except UserError as error:
+        problems.append(error)
+    try:
+        cleaned_key, fingerprint = await parse_key(key)
+    except UserError as error:
+        problems += error.errors if isinstance(error, UserErrors) else [error]
+    if problems:
+        raise UserErrors(problems)
+    moment = context.now()
+    row = tables.SshKey(
+        user_id=user_id, title=cleaned_title, key=cleaned_key, fingerprint=fingerprint, created_at=moment, updated_at=moment
+    )
     if await context.first(ssh_keys.of_fingerprint(row.fingerprint)) is not None:
         raise _taken_errors()
     try:
@@ -53,6 +69,15 @@ async def add_key(context: Context, row: tables.SshKey) -> tables.SshKey:
         raise _taken_errors() from error
     await publish(context, payloads.KeyCreated, row)
     return row
+
+
+async def delete_key(context: Context, key: tables.SshKey) -> tables.SshKey:
+    """Delete a key. Raises NotFound when it has been deleted."""
+    await publish(context, payloads.KeyDestroyed, key)
+    if await context.value(ssh_keys.remove(key.id, key.user_id)) is None:
+        raise NotFound("SshKey")
+    context.loaders.clear()
+    return key
 
 
 def _taken_errors() -> UserErrors:

@@ -4,32 +4,27 @@ A retry keeps the id: the row becomes the next attempt, and the finished attempt
 the trace. Lists and counts exclude superseded attempts.
 """
 
-import math
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import delete, update
 from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import Forbidden, Invalid, NotAllowed, NotFound, Required
+from graph.errors import Forbidden, NotFound
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
-from graph.rules import lookup, settings, validation
+from graph.rules import lookup
 from graph.rules.builds import commit_checks, stored_objects, trace_masking
 from graph.rules.ci import pipelines
 from graph.rules.events import change_records
-from graph.rules.git import refs
-from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import visible_project_conditions
+from graph.rules.snapshots import BuildSnapshot
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS, BuildTransition
 from storage import tables
-from storage.git.repository import Repository
 from storage.tables import CheckStatus
 from storage.tables.builds import builds
 from storage.tables.builds.commit_statuses import FINISHED
 from storage.tables.merge_requests import merge_requests
 
-DEFAULT_STAGE = "test"
 NOT_RETRYABLE = "Build is not retryable"
 NOT_ERASABLE = "Build is not erasable!"
 
@@ -61,22 +56,23 @@ async def change_status(
         or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[new_status])) is not new_status
     ):
         return None
-    previous_status, row.status = row.status, new_status
+    before = BuildSnapshot.of(row)
+    row.status = new_status
     if new_status is CheckStatus.RUNNING:
         row.started_at = at or context.now()
     else:
         row.finished_at = at or context.now()
         row.lease_until = None
         await trace_masking.flush_pending(context, row)
-    await handle_status_change(context, row, previous_status)
+    await handle_status_change(context, row, before)
     return row
 
 
-async def handle_status_change(context: Context, build: tables.Build, previous_status: CheckStatus | None) -> None:
-    """Apply the effects of a new build or a changed status; `previous_status` is None for a new build."""
+async def handle_status_change(context: Context, build: tables.Build, before: BuildSnapshot | None) -> None:
+    """Apply the effects of a new build or a changed status; `before` is None for a new build."""
     build.updated_at = context.now()
     await context.session.flush()
-    await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], previous_status, build.status)
+    await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], before, BuildSnapshot.of(build))
     await commit_checks.handle_checks_changed(context, build.project_id, (build.sha, build.ref))
     await pipelines.advance_pipeline(context, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:
@@ -179,7 +175,7 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     previous_attempt = await context.add(tables.Build(**columns, current_id=row.id))
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(update(table).where(col(table.build_id) == row.id).values(build_id=previous_attempt.id))
-    previous_status = row.status
+    before = BuildSnapshot.of(row)
     row.attempt += 1
     row.status = CheckStatus.PENDING
     row.created_at = context.now()
@@ -187,7 +183,7 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
     row.erased_at = row.erased_by_id = None
     row.trace_size = 0
-    await handle_status_change(context, row, previous_status)
+    await handle_status_change(context, row, before)
     return row
 
 
@@ -204,97 +200,4 @@ async def erase_build(context: Context, build: tables.Build) -> tables.Build:
         await context.session.execute(delete(table).where(col(table.build_id) == row.id))
     row.trace_size = 0
     row.erased_at, row.erased_by_id = context.now(), context.viewer.id
-    return row
-
-
-def validate_name(value: str) -> str:
-    """The name of a build. Raises Required, Invalid."""
-    return validation.validate_title("name", value)
-
-
-def validate_stage(value: str | None) -> str:
-    """The stage of a build, `test` if blank. Raises Invalid."""
-    return validation.validate_string("stage", (value or "").strip(), max_length=validation.MAX_NAME_LENGTH) or DEFAULT_STAGE
-
-
-def validate_description(value: str | None) -> str | None:
-    return validation.validate_string("description", value or "") or None
-
-
-def validate_target_url(value: str | None) -> str | None:
-    return settings.validate_link("targetUrl", value)
-
-
-def validate_coverage(value: float | None) -> float | None:
-    """Coverage in percent. Raises Invalid."""
-    if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
-        raise Invalid("coverage", "must be between 0 and 100")
-    return value
-
-
-async def resolve_commit_and_ref(context: Context, project: tables.Project, sha: str, ref: str | None) -> tuple[str, str, bool] | None:
-    """Resolve `sha` to (full commit id, name of the branch or tag, whether it is a tag).
-
-    Without `ref`, `sha` must be the name of a branch or tag. Returns None when there is no such commit. Raises Required, Invalid,
-    Unavailable.
-    """
-    requested_ref = (ref or "").strip()
-
-    def work(repository: Repository) -> tuple[str, str, bool] | None:
-        oid = repository.resolve(sha)
-        if oid is None:
-            return None
-        ref_name = validation.validate_string("ref", requested_ref or sha, max_length=validation.MAX_NAME_LENGTH)
-        branch, tag = (repository.find_ref(folder + ref_name) is not None for folder in (refs.BRANCHES, refs.TAGS))
-        if not requested_ref and not branch and not tag:
-            raise Required("ref")
-        return oid, ref_name, tag and not branch
-
-    known = await refs.of_revisions(context, project.id, sha, requested_ref)
-    return await run_in_repository(context, project.id, work, refs=known)
-
-
-def validate_times(build: tables.Build) -> None:
-    """Raises Invalid when a build with this status cannot have these timestamps."""
-    if build.status is CheckStatus.PENDING and build.started_at is not None:
-        raise Invalid("startedAt", "must be blank while the build is pending")
-    if build.status not in FINISHED and build.finished_at is not None:
-        raise Invalid("finishedAt", "must be blank until the build has finished")
-    if build.started_at is not None and build.finished_at is not None and build.finished_at < build.started_at:
-        raise Invalid("finishedAt", "must not be before startedAt")
-
-
-async def create_external(context: Context, build: tables.Build) -> tables.Build:
-    """Insert a build of an external CI system. Raises Invalid for impossible timestamps."""
-    moment = context.now()
-    validate_times(build)
-    if build.status is CheckStatus.RUNNING:
-        build.started_at = build.started_at or moment
-    elif build.status in FINISHED:
-        build.finished_at = build.finished_at or max(moment, build.started_at or moment)
-    # A build reported later than it ran was created no later than it started or finished.
-    build.created_at = min(each for each in (moment, build.started_at, build.finished_at) if each is not None)
-    return await create_build(context, build)
-
-
-async def update_external(context: Context, build: tables.Build, status: CheckStatus | None, columns: dict[str, Any]) -> tables.Build:
-    """Update a build of an external CI system: its status and any other columns.
-
-    Raises NotFound, Invalid for impossible timestamps, NotAllowed for a status that cannot follow and for a superseded attempt.
-    """
-    row = await lock_build(context, build.id)
-    if row.current_id is not None:
-        raise NotAllowed("id", "A superseded attempt cannot be changed.")
-    if status is not None and status is not row.status:
-        if status is CheckStatus.PENDING or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[status])) is not status:
-            raise NotAllowed("status", f"A build that is {row.status} cannot become {status}.")
-        started_at = columns.get("started_at") or row.started_at
-        now = context.now() if started_at is None else max(context.now(), started_at)
-        changed_at = started_at if status is CheckStatus.RUNNING else columns.get("finished_at", now)
-        row = await change_status(context, row, status, at=changed_at) or row
-    for column, value in columns.items():
-        setattr(row, column, value)
-    validate_times(row)
-    row.updated_at = context.now()
-    await commit_checks.handle_checks_changed(context, row.project_id, (row.sha, row.ref))
     return row

@@ -1,11 +1,14 @@
 """Validation and recording of commit statuses (docs/decisions.md 12)."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from graph.context import Context
-from graph.rules import settings, validation
+from graph.rules import lookup, settings, validation
 from graph.rules.builds import commit_checks
+from graph.rules.git import commits
+from graph.rules.policy import Action, require
 from graph.rules.projects import projects
 from storage import tables
 from storage.tables import CheckStatus
@@ -37,6 +40,31 @@ def validate_target_url(value: str | None) -> str | None:
 
 def validate_description(value: str | None) -> str | None:
     return validation.validate_string("description", value or "") or None
+
+
+async def create_status(context: Context, values: Mapping[str, Any]) -> tables.CommitStatus:
+    """Record a commit status with the values of `CreateCommitStatusInput`. Raises NotFound, Forbidden, Invalid, Unavailable."""
+    # The repository is read before the transaction begins, because on SQLite a transaction blocks all other writers.
+    async with context.read_only() as reader:
+        oid = (await commits.get_commit(reader, await _get_project(reader, values["project_path"]), values["sha"])).oid
+    columns: dict[str, Any] = {}
+    if "target_url" in values:
+        columns["target_url"] = validate_target_url(values["target_url"])
+    if "description" in values:
+        columns["description"] = validate_description(values["description"])
+    if stage := (values.get("stage") or "").strip():
+        columns["stage"] = validate_stage(stage)
+    if values.get("allow_failure") is not None:
+        columns["allow_failure"] = values["allow_failure"]
+    project = await _get_project(context, values["project_path"])
+    name, ref = validate_name(values.get("name")), validate_ref(values.get("ref"))
+    return await record_status(context, project, oid, values["state"], name=name, ref=ref, **columns)
+
+
+async def _get_project(context: Context, path: str) -> tables.Project:
+    project = await lookup.get_project(context, path)
+    await require(context, Action.WRITE_CHECKS, project)
+    return project
 
 
 async def record_status(

@@ -47,6 +47,14 @@ class RunnerJob:
     lease_seconds: int
 
 
+async def build_claimed_job(context: Context, claimed: tuple[tables.Build, str] | None) -> tuple[tables.Build | None, RunnerJob | None]:
+    """The build and the job of a claim, which returned a build and its token; None for both if there was no build."""
+    if claimed is None:
+        return None, None
+    build, token = claimed
+    return build, await build_runner_job(context, build, token)
+
+
 async def build_runner_job(context: Context, build: tables.Build, token: str) -> RunnerJob:
     project = await context.rows_by_id(tables.Project).get(build.project_id)
     assert project is not None, "a foreign key guarantees that the project exists"  # noqa: S101

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from graph.context import Context
 from graph.errors import Forbidden
-from graph.rules.builds import runner_tokens, runners
+from graph.rules.builds import runner_administration, runner_tokens, runners
 from storage import tables
 from storage.tables.builds import registration_tokens
 from storage.tables.builds.registration_tokens import INSTANCE_SCOPE
@@ -69,7 +69,7 @@ async def register_runner(
         raise Forbidden
     columns = details.to_columns()
     name = description.strip() or columns.get("name") or DEFAULT_DESCRIPTION
-    runner, token = await runners.create_runner(context, name, tags=tags, run_untagged=True, active=True, project=project)
+    runner, token = await runner_administration.create_runner(context, name, tags=tags, run_untagged=True, active=True, project=project)
     runner.sqlmodel_update(columns)
     return runner, token
 
@@ -80,8 +80,7 @@ async def unregister_runner(context: Context, token_string: str) -> tables.Runne
     if runner_identity is None or runner_identity.build is not None:
         await _count_failure(context)
         raise Forbidden
-    await runners.delete_runner(context, runner_identity.runner)
-    return runner_identity.runner
+    return await runner_administration.delete_runner(context, runner_identity.runner)
 
 
 async def _count_failure(context: Context) -> None:

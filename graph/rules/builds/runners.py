@@ -1,4 +1,4 @@
-"""Runners: registration, assignment of builds, and recovery of builds whose runner is lost.
+"""Runners: assignment of builds, status reports, and recovery of builds whose runner is lost.
 
 A runner claims the oldest build that it may run. A shared runner serves every project, any other runner the projects assigned to it;
 all tags of the build must be among the runner's tags. While a project is archived or its builds are disabled, its builds are removed
@@ -14,14 +14,14 @@ from typing import Any
 import structlog
 
 from graph.context import Context, RunnerIdentity, Services
-from graph.errors import Forbidden, Invalid, NotAllowed, NotFound
+from graph.errors import Forbidden, NotAllowed, NotFound
 from graph.operations.disconnects import watch_disconnect
 from graph.operations.transaction import commit_and_notify, session_for
-from graph.rules import lookup, validation
+from graph.rules import validation
 from graph.rules.builds import builds, runner_tokens, traces
 from graph.rules.builds.stored_objects import erase_objects_of_builds
 from graph.rules.ci.coverage import parse_coverage
-from graph.rules.policy import Action, can, filter_visible_projects, require
+from graph.rules.snapshots import BuildSnapshot
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
@@ -31,8 +31,6 @@ from storage.tables.events import changes
 
 MAX_WAIT_SECONDS = 20
 """Maximum seconds that a claim waits for a build."""
-MAX_TAGS = 50
-MAX_PROJECTS = 100
 MAX_CLAIM_ATTEMPTS = 20
 """Builds that one claim tries before it gives up.
 
@@ -63,6 +61,11 @@ class RunnerDetails:
     platform: str | None = None
     architecture: str | None = None
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "RunnerDetails":
+        """The details among the values of an input."""
+        return cls(**{field: values.get(field) for field in cls.__slots__})
+
     def to_columns(self) -> dict[str, str | None]:
         values = {field: getattr(self, field) for field in self.__slots__}
         return {
@@ -70,135 +73,6 @@ class RunnerDetails:
             for field, value in values.items()
             if value is not None
         }
-
-
-# Registration and administration
-
-
-async def create_runner(
-    context: Context, description: str, *, tags: Collection[str], run_untagged: bool, active: bool, project: tables.Project | None
-) -> tuple[tables.Runner, str]:
-    """Create a runner; returns it and its token, which cannot be shown again.
-
-    Without a project it serves all projects. Raises Invalid, Required.
-    """
-    token = runner_tokens.generate_runner_token()
-    viewer = context.viewer_or_none
-    runner = await context.add(
-        tables.Runner(
-            description=validate_description(description),
-            token_digest=digest_token(token),
-            active=active,
-            shared=project is None,
-            tags=validate_tags(tags),
-            run_untagged=run_untagged,
-            creator_id=viewer.id if viewer is not None and viewer.id else None,
-            created_at=context.now(),
-            updated_at=context.now(),
-        )
-    )
-    require_usable(runner)
-    if project is not None:
-        context.session.add(tables.RunnerProject(runner_id=runner.id, project_id=project.id))
-        await context.session.flush()
-    return runner, token
-
-
-def require_one_kind(has_project: bool, shared: bool) -> None:
-    """Raises Invalid unless the runner is either shared or has a project."""
-    if has_project == shared:
-        raise Invalid("projectPath", "is required unless the runner is shared, and not allowed if it is")
-
-
-def validate_description(value: str) -> str:
-    """The description of a runner. Raises Required, Invalid."""
-    return validation.validate_title("description", value)
-
-
-def validate_tags(tags: Collection[str]) -> list[str]:
-    """Sort the tags and remove duplicates. Raises Invalid."""
-    found = sorted({validation.validate_string("tags", tag.strip(), max_length=validation.MAX_NAME_LENGTH) for tag in tags} - {""})
-    if len(found) > MAX_TAGS or any("," in tag for tag in found):
-        raise Invalid("tags", f"can have at most {MAX_TAGS} entries, without commas")
-    return found
-
-
-def require_usable(runner: tables.Runner) -> None:
-    """Raises Invalid for a runner that could never run a build."""
-    if not runner.tags and not runner.run_untagged:
-        raise Invalid("tags", "can't be empty unless the runner runs untagged builds")
-
-
-async def lock_administered_runner(context: Context, runner_id: int) -> tables.Runner:
-    """The locked runner, which the viewer may change. Raises NotFound, Forbidden.
-
-    Administrators may change every runner; masters of all projects that a runner serves may change it.
-    """
-    runner = await context.first(runners.for_update(runner_id))
-    if runner is None:
-        raise NotFound("Runner")
-    if context.viewer.admin:
-        return runner
-    if runner.shared:
-        # Shared runners are visible to everyone who sees their builds, so this reveals nothing.
-        raise Forbidden
-    served = await load_served_projects(context, runner)
-    administered = [project for project in served if await can(context, Action.ADMIN_RUNNER, project)]
-    if not administered:
-        raise NotFound("Runner")
-    if len(administered) < len(served):
-        raise Forbidden("The runner also serves projects that you do not administer.")
-    return runner
-
-
-async def runner_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """Runners by node key: every runner for administrators, those of a project for its masters."""
-    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-    rows = {number: row for number, row in (await context.rows_by_id(tables.Runner).get_many(ids)).items() if row is not None}
-    if not await can(context, Action.ADMIN_RUNNERS):
-        served = [(key, project_id) for key, project_id in await context.tuples(runners.projects_of(list(rows)))]
-        visible_ids = await filter_visible_projects(context, [project_id for _, project_id in served])
-        projects = await context.rows_by_id(tables.Project).get_many(visible_ids)
-        administered_ids = {key for key, project in projects.items() if await can(context, Action.ADMIN_RUNNER, project)}
-        rows = {number: row for number, row in rows.items() if any((number, key) in served for key in administered_ids)}
-    return {ids[number]: row for number, row in rows.items()}
-
-
-async def load_served_projects(context: Context, runner: tables.Runner) -> list[tables.Project]:
-    """The projects that a runner serves; none for a shared runner."""
-    ids = [project_id for _, project_id in await context.tuples(runners.projects_of([runner.id]))]
-    rows = await context.rows_by_id(tables.Project).get_many(ids)
-    return [row for row in rows.values() if row is not None]
-
-
-async def set_served_projects(context: Context, runner: tables.Runner, paths: list[str]) -> None:
-    """Replace the projects that a runner serves; the viewer must be a master of each.
-
-    Raises Forbidden, NotFound, Invalid.
-    """
-    if runner.shared:
-        raise Invalid("projectPaths", "can't be given for a shared runner")
-    if not 0 < len(paths) <= MAX_PROJECTS:
-        raise Invalid("projectPaths", f"must have 1 to {MAX_PROJECTS} entries")
-    project_ids = set()
-    for path in paths:
-        project = await lookup.get_project(context, path)
-        await require(context, Action.ADMIN_RUNNER, project)
-        project_ids.add(project.id)
-    await context.session.execute(runners.delete_projects(runner.id))
-    context.session.add_all([tables.RunnerProject(runner_id=runner.id, project_id=key) for key in sorted(project_ids)])
-    await context.session.flush()
-
-
-async def delete_runner(context: Context, runner: tables.Runner) -> None:
-    """Delete a runner; its running builds are returned to their queues."""
-    for build_id in [key for (key,) in await context.tuples(runners.running_on(runner.id))]:
-        build = await builds.lock_build(context, build_id)
-        if build.status is CheckStatus.RUNNING:
-            await return_to_queue(context, build, LOST_MESSAGE)
-    await context.session.delete(runner)
-    await context.session.flush()
-    context.loaders.clear()
 
 
 # Claims
@@ -372,9 +246,9 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     After MAX_STARTS returns the build fails.
     """
     starts = 0
-    for was, became in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
-        if became == CheckStatus.PENDING:
-            if was != CheckStatus.RUNNING:
+    for old_state, new_state in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
+        if new_state == CheckStatus.PENDING:
+            if old_state != CheckStatus.RUNNING:
                 break
             starts += 1
     if starts >= MAX_STARTS:
@@ -387,11 +261,12 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     build.sealed_trace_end = None
     await context.session.flush()
     await traces.append_trace(context, build, message, 0)
-    was, build.status = build.status, CheckStatus.PENDING
+    before = BuildSnapshot.of(build)
+    build.status = CheckStatus.PENDING
     build.started_at = build.runner_id = build.token_digest = build.sealed_token = build.lease_until = None
     project = await context.rows_by_id(tables.Project).get(build.project_id)
     build.queue = queue_name(build.tags) if has_builds(project) else None
-    await builds.handle_status_change(context, build, was)
+    await builds.handle_status_change(context, build, before)
 
 
 async def recover_lost_builds(services: Services) -> None:

@@ -17,6 +17,7 @@ from graph.rules.ci.config_parser import CONFIG_FILENAME
 from graph.rules.ci.job_selection import group_by_stage
 from graph.rules.ci.pipeline_planner import PipelinePlan
 from graph.rules.events import change_records
+from graph.rules.snapshots import BuildSnapshot
 from storage import tables
 from storage.tables import CheckStatus, RunWhen
 from storage.tables.builds import pipelines
@@ -171,7 +172,7 @@ async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], c
     ]
     statement = insert(tables.Build).returning(col(tables.Build.id), col(tables.Build.project_id), col(tables.Build.ref))
     created = sorted(map(tuple, await context.session.execute(statement, rows)))
-    await change_records.record_builds(context, created, None, CheckStatus.PENDING)
+    await change_records.record_builds(context, created, None, BuildSnapshot(CheckStatus.PENDING))
     context.after_commit.append(context.services.runner_queue.notify)
 
 

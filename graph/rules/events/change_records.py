@@ -6,48 +6,22 @@ who may see it then.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import insert
 
 from graph.context import Context
+from graph.rules.snapshots import BuildSnapshot, MergeRequestSnapshot
 from storage import tables
-from storage.tables import ChangeKind, CheckStatus, MergeRequestState, MergeStatus
+from storage.tables import ChangeKind, MergeRequestState
 
 
-@dataclass(frozen=True, slots=True)
-class MergeRequestSnapshot:
-    """What a list of merge requests shows of one, except its labels."""
-
-    state: MergeRequestState
-    title: str
-    description: str | None
-    assignee_id: int | None
-    milestone_id: int | None
-    target_branch: str
-    head_oid: str | None
-    has_conflicts: bool
-    is_auto_merging: bool
-
-    @classmethod
-    def of(cls, row: tables.MergeRequest) -> "MergeRequestSnapshot":
-        return cls(
-            state=row.state,
-            title=row.title,
-            description=row.description,
-            assignee_id=row.assignee_id,
-            milestone_id=row.milestone_id,
-            target_branch=row.target_branch,
-            head_oid=row.head_oid,
-            has_conflicts=row.merge_status is MergeStatus.CANNOT_BE_MERGED,
-            is_auto_merging=row.merge_when_build_succeeds,
-        )
-
-
-async def record_builds(context: Context, changed: Iterable[tuple[int, int, str]], was: CheckStatus | None, became: CheckStatus) -> None:
-    """Record that builds, as (id, project id, ref), were created or changed status."""
-    common = {"kind": ChangeKind.BUILD, "was": was, "became": became, "created_at": context.now()}
+async def record_builds(
+    context: Context, changed: Iterable[tuple[int, int, str]], before: BuildSnapshot | None, current: BuildSnapshot
+) -> None:
+    """Record that builds, as (id, project id, ref), were created or changed status; `before` is None for new ones."""
+    old_state = before.status if before is not None else None
+    common = {"kind": ChangeKind.BUILD, "old_state": old_state, "new_state": current.status, "created_at": context.now()}
     await _write_changes(context, [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed])
 
 
@@ -60,8 +34,8 @@ async def record_merge_request(
     """
     current = MergeRequestSnapshot.of(row)
     if current != before or labels_changed:
-        was = before.state if before is not None else None
-        await record_merge_requests(context, [(row.id, row.project_id, row.target_branch, was, row.state)])
+        old_state = before.state if before is not None else None
+        await record_merge_requests(context, [(row.id, row.project_id, row.target_branch, old_state, row.state)])
 
 
 async def record_merge_requests(
@@ -78,11 +52,11 @@ async def record_merge_requests(
             "project_id": project_id,
             "merge_request_id": key,
             "ref": branch,
-            "was": was,
-            "became": state,
+            "old_state": old_state,
+            "new_state": new_state,
             "created_at": moment,
         }
-        for key, project_id, branch, was, state in changed
+        for key, project_id, branch, old_state, new_state in changed
     ]
     await _write_changes(context, rows)
 
@@ -93,7 +67,10 @@ async def record_branches(context: Context, changed: Iterable[tuple[int, str, st
     Each is (project id, name, health last recorded, health now).
     """
     common = {"kind": ChangeKind.BRANCH, "created_at": context.now()}
-    rows = [{**common, "project_id": project_id, "ref": name, "was": was, "became": became} for project_id, name, was, became in changed]
+    rows = [
+        {**common, "project_id": project_id, "ref": name, "old_state": old_state, "new_state": new_state}
+        for project_id, name, old_state, new_state in changed
+    ]
     await _write_changes(context, rows)
 
 

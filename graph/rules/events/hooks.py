@@ -1,5 +1,6 @@
-"""Validation, test and redelivery of hooks."""
+"""System hooks: creation, deletion, test and redelivery."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from graph.events.publisher import new_batch_id
 from graph.events.webhook_sender import DeliveryResult, parse_secret
 from graph.rules import validation
 from storage import tables
+from storage.database.engine import DatabaseSession
 from storage.secrets import UndecryptableToken
 from storage.tables import DeliveryState
 from storage.tables.events import hooks
@@ -22,6 +24,50 @@ DNS_TIMEOUT_SECONDS = 2.0
 """Limit for resolving the host of a new hook; the host may not exist yet."""
 TEST_TIMEOUT_SECONDS = 8.0
 """Limit for the response to a test delivery; shorter than the limit of an operation."""
+
+
+DEFAULT_SWITCHES: Mapping[str, Any] = {
+    "push_events": True,
+    "tag_push_events": False,
+    "issues_events": False,
+    "merge_requests_events": False,
+    "note_events": False,
+    "enable_ssl_verification": True,
+}
+
+
+async def get_hook(session: DatabaseSession, hook_id: int | None) -> tables.Hook:
+    """The hook with this id. Raises NotFound."""
+    found: tables.Hook | None = await session.scalar(hooks.by_id(hook_id or 0))
+    if found is None:
+        raise NotFound("Hook")
+    return found
+
+
+async def create_hook(context: Context, values: Mapping[str, Any]) -> tables.Hook:
+    """Add a hook with the values of `CreateHookInput`, when the transaction is flushed. Raises Required, Invalid."""
+    target = await validate_url(context, values["url"])
+    cipher, moment = context.services.cipher, context.now()
+    secret = values.get("secret")
+    switches = {name: default if values.get(name) is None else values[name] for name, default in DEFAULT_SWITCHES.items()}
+    hook = tables.Hook(
+        url=target.url,
+        sealed_credentials=cipher.encrypt(target.credentials) if target.credentials is not None else None,
+        sealed_secret=cipher.encrypt(validate_secret(secret)) if secret is not None else None,
+        created_at=moment,
+        updated_at=moment,
+        **switches,
+    )
+    context.after_commit.append(context.services.outbox.record_hook_change)
+    return context.add_deferred(hook)
+
+
+async def delete_hook(context: Context, hook: tables.Hook) -> tables.Hook:
+    """Delete a hook and its deliveries. Raises NotFound when it has been deleted."""
+    if await context.value(hooks.remove(hook.id)) is None:
+        raise NotFound("Hook")
+    context.loaders.clear()
+    return hook
 
 
 async def validate_url(context: Context, url: str) -> HookUrl:
@@ -50,12 +96,14 @@ def validate_secret(value: str) -> str:
     return value
 
 
-async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
-    """Send the sample event now, and record the result as a delivery.
+async def send_test(context: Context, hook_id: int | None) -> tables.Delivery:
+    """Send the sample event to a hook now, and record the result as a delivery.
 
-    Raises NotFound when the hook has been deleted meanwhile. Call it before the first statement of the operation: on SQLite an open
+    Raises NotFound, also when the hook has been deleted meanwhile. Call it before the first statement of the operation: on SQLite an open
     transaction would block all writers until the receiver responds.
     """
+    async with context.read_only() as reader:
+        hook = await get_hook(reader.session, hook_id)
     moment = context.now()
     webhook_id = f"{new_batch_id()}-{hook.id}"
     try:
@@ -86,11 +134,14 @@ async def send_test(context: Context, hook: tables.Hook) -> tables.Delivery:
     return await context.add(delivery)
 
 
-def redeliver(context: Context, delivery: tables.Delivery) -> None:
+async def redeliver(context: Context, delivery_id: int | None) -> tables.Delivery:
     """Make a delivery due now, with all attempts available again.
 
-    The webhook id does not change, so the receiver can recognize a duplicate.
+    The webhook id does not change, so the receiver can recognize a duplicate. Raises NotFound.
     """
+    delivery = await context.rows_by_id(tables.Delivery).get(delivery_id or 0)
+    if delivery is None:
+        raise NotFound("Delivery")
     values: dict[str, Any] = {"state": DeliveryState.PENDING, "attempts": 0, "error": None, "response_code": None, "delivered_at": None}
     for name, value in values.items():
         setattr(delivery, name, value)
@@ -98,3 +149,4 @@ def redeliver(context: Context, delivery: tables.Delivery) -> None:
     delivery.claimed_by = delivery.claimed_until = None
     delivery.next_attempt_at = context.now()
     context.after_commit.append(context.services.outbox.notify)
+    return delivery

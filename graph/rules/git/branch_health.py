@@ -21,7 +21,7 @@ from graph.rules.builds.rollups import RollupState, roll_up
 from graph.rules.git import commits
 from graph.rules.policy import Action, can
 from storage import tables
-from storage.tables.git import branches, first_parents
+from storage.tables.git import first_parents
 
 MAX_COMMITS = 1_000
 """Maximum commits of a walk."""
@@ -131,20 +131,6 @@ async def load_health(
         if facts[0] is not None:
             commits.prime_indexed_commit(context, project_id, oid, *facts)
     return found
-
-
-async def load_branch_health(
-    context: Context, branch_keys: Collection[tuple[int, str]], names: Collection[str] | None = None
-) -> dict[tuple[int, str], BranchHealthReport]:
-    """The health of branches given as (project id, name), at the heads in the index; one statement more.
-
-    Deleted branches are absent.
-    """
-    if not branch_keys:
-        return {}
-    heads = {(key, name): (key, oid) for key, name, oid in await context.tuples(branches.heads_of(branch_keys))}
-    found = await load_health(context, set(heads.values()), names)
-    return {branch: found[head] for branch, head in heads.items()}
 
 
 async def get_head_health(

@@ -63,9 +63,9 @@ async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> se
     changed = []
     for row in locked:
         state = found[row.project_id, row.oid].state
-        if (row.told_health, row.told_oid) != (state, row.oid):
-            changed.append((row.project_id, row.name, row.told_health, str(state)))
-            row.told_health, row.told_oid = str(state), row.oid
+        if (row.notified_health, row.notified_oid) != (state, row.oid):
+            changed.append((row.project_id, row.name, row.notified_health, str(state)))
+            row.notified_health, row.notified_oid = str(state), row.oid
     await context.session.flush()
     await change_records.record_branches(context, changed)
     return {row.id for row in locked} | (set(branch_ids) - project_ids.keys())

@@ -21,6 +21,7 @@ from storage import tables
 from storage.git.protocol.push import PushRule, RefCommand
 from storage.git.repository import NotARepository, Ref, Repository
 from storage.git.subprocesses.git_command import GitCommandError
+from storage.tables.settings import BranchProtection
 
 _CURSOR_KIND = "ref"
 _BranchLookup = tuple[int, str | None, str | None]
@@ -221,3 +222,10 @@ def _page(project: tables.Project, refs: Sequence[Ref], window: Window, kind: ty
 
 def _encode_name(name: str) -> bytes:
     return name.encode()
+
+
+async def protect_branch(context: Context, project: tables.Project, name: str, protection: BranchProtection) -> BranchRef:
+    """Set the protection of a branch. Raises NotFound, Unavailable."""
+    branch = await get_branch(context, project, name)
+    await ref_updates.protect_branch(context, project, branch.name, protection)
+    return branch

@@ -193,7 +193,6 @@ class _CommitIndexer:
     def __init__(self, services: Services, project_id: int, known: dict[str, str], default: str | None, write: ChunkWriter) -> None:
         self._services = services
         self._project_id = project_id
-        self._heads = known
         self._known = set(known.values())
         self._default = default
         self._write = write

@@ -30,7 +30,6 @@ from storage.git import diff
 from storage.git.diff import FileDiff
 from storage.git.log import HistoryTooDeep, list_history
 from storage.git.repository import DamagedRepository, GitCommit, NotARepository, RefTargets, Repository, UnknownCommit
-from storage.tables import LineType
 from storage.tables.accounts import users
 from storage.tables.git import commit_comments
 
@@ -224,39 +223,6 @@ async def load_comment_count(context: Context, commit: ProjectCommit) -> int:
         return {(project_id, sha): count for project_id, sha, count in rows}
 
     return await context.loader("commit comment counts", fetch).get(commit.key) or 0
-
-
-@dataclass(frozen=True, slots=True)
-class CommentPosition:
-    """Where a comment belongs: a commit, and optionally a line of its diff."""
-
-    oid: str
-    line: tuple[str, int, LineType] | None = None
-
-
-async def locate_comment(
-    context: Context, project: tables.Project, rev: str, path: str | None, line: int | None, line_type: LineType | None
-) -> CommentPosition:
-    """The commit that `rev` names, and the line of its diff that the arguments name, if any.
-
-    A line needs a full id, a path and a line that the commit changed. A line is an added one unless `line_type` says otherwise. In
-    every other case the comment belongs to the whole commit (rules for posting a commit comment). Raises NotFound, Unavailable.
-    """
-
-    def work(repository: Repository) -> CommentPosition | None:
-        oid = repository.resolve(rev)
-        if oid is None:
-            return None
-        kind = line_type or LineType.NEW
-        if oid == rev.lower() and path and line is not None and diff.has_line(diff.diff_of_commit(repository, oid), path, line, kind):
-            return CommentPosition(oid, (path, line, kind))
-        return CommentPosition(oid)
-
-    known = await project_refs.of_revisions(context, project.id, rev)
-    found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)
-    if found is None:
-        raise NotFound("Commit")
-    return found
 
 
 DiffKey = tuple[int, str, str | None]

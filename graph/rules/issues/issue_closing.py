@@ -144,15 +144,15 @@ async def load_closing_merge_requests(context: Context, issue: tables.Issue) -> 
 
 async def _replace_closings(context: Context, merge_request: tables.MergeRequest, bodies: Mapping[bool, Iterable[str]]) -> None:
     """Replace the stored references; `bodies` are keyed by whether they are descriptions."""
-    named = {described: _collect_references(some, context.services.external_url) for described, some in bodies.items()}
+    named = {in_description: _collect_references(some, context.services.external_url) for in_description, some in bodies.items()}
     paths = await mentions.load_project_ids(context, {each.project for some in named.values() for each in some if each.project is not None})
     if paths:
         # The lock prevents their deletion until the rows that reference them are committed.
         existing_ids = set(await context.all(projects.ids_for_key_share(sorted(set(paths.values())))))
         paths = {path: key for path, key in paths.items() if key in existing_ids}
     now = {
-        (described, target_project_id, each.iid)
-        for described, some in named.items()
+        (in_description, target_project_id, each.iid)
+        for in_description, some in named.items()
         for each in some
         if (target_project_id := merge_request.project_id if each.project is None else paths.get(each.project)) is not None
     }

@@ -10,6 +10,7 @@ from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can
+from graph.rules.snapshots import IssueSnapshot
 from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
 from storage import tables
 from storage.tables import IssueState, Visibility, counters
@@ -134,18 +135,77 @@ def change_state(context: Context, issue: tables.Issue, event: IssueTransition) 
     return True
 
 
-async def notify_changes(
-    context: Context, issue: tables.Issue, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
-) -> None:
+async def create_issue(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.Issue:
+    """Open an issue with the values of `CreateIssueInput`. Raises Required, Invalid.
+
+    Without the right to triage, assignee, milestone and labels are ignored.
+    """
+    issue = tables.Issue(
+        project_id=project.id,
+        iid=0,
+        author_id=context.viewer.id,
+        title=validation.validate_title("title", values["title"]),
+        description=validation.validate_string("description", values.get("description") or "") or None,
+        created_at=context.now(),
+        updated_at=context.now(),
+    )
+    may_triage = await can(context, Action.TRIAGE_ISSUE, project)
+    if may_triage:
+        issue.assignee_id = await resolve_assignee_id(context, project, values.get("assignee_id"))
+        issue.milestone_id = await resolve_milestone_id(context, project, values.get("milestone_id"))
+    issue.iid = await allocate_iid(context, project, tables.CounterKind.ISSUE)
+    await context.add(issue)
+    if may_triage:
+        await set_labels(context, issue, values.get("labels") or [])
+    await system_notes.write_mentions(context, issue, issue.description)
+    await publish(context, object_payloads.IssueChanged, issue, "open")
+    return issue
+
+
+async def update_issue(context: Context, project: tables.Project, issue: tables.Issue, values: Mapping[str, Any]) -> tables.Issue:
+    """Change an issue by the values of `UpdateIssueInput` that were sent. Raises NotFound, Required, Invalid.
+
+    Without the right to triage, assignee, milestone and labels are ignored.
+    """
+    row = await lock_issue(context, issue)
+    before, labels_changed = IssueSnapshot.of(row), False
+    if values.get("state_event") is not None:
+        change_state(context, row, values["state_event"])
+    if values.get("title") is not None:
+        row.title = validation.validate_title("title", values["title"])
+    if "description" in values:
+        row.description = validation.validate_string("description", values["description"] or "") or None
+    if await can(context, Action.TRIAGE_ISSUE, project):
+        if "assignee_id" in values:
+            row.assignee_id = await resolve_assignee_id(context, project, values["assignee_id"])
+        if "milestone_id" in values:
+            row.milestone_id = await resolve_milestone_id(context, project, values["milestone_id"])
+        if "labels" in values:
+            labels_changed = await set_labels(context, row, values["labels"] or [])
+    row.updated_at = context.now()
+    await notify_changes(context, row, before, labels_changed=labels_changed)
+    return row
+
+
+async def change_state_and_notify(context: Context, issue: tables.Issue, event: IssueTransition) -> tables.Issue:
+    """Close or reopen an issue, with what follows; nothing happens if the state does not allow it. Raises NotFound."""
+    row = await lock_issue(context, issue)
+    before = IssueSnapshot.of(row)
+    if change_state(context, row, event):
+        row.updated_at = context.now()
+    await notify_changes(context, row, before)
+    return row
+
+
+async def notify_changes(context: Context, issue: tables.Issue, before: IssueSnapshot, *, labels_changed: bool = False) -> None:
     """Write system notes and publish hook events for a change of the issue, if there is one.
 
     `labels_changed` says whether its labels have changed.
     """
-    if system_notes.IssuableSnapshot.of(issue) == before and not labels_changed:
-        return
-    await system_notes.write_changes(context, issue, before)
-    action = "update" if issue.state == before.state else "close" if issue.state is IssueState.CLOSED else "reopen"
-    await publish(context, object_payloads.IssueChanged, issue, action)
+    current = IssueSnapshot.of(issue)
+    if current != before or labels_changed:
+        await system_notes.write_changes(context, issue, before, current)
+        await publish(context, object_payloads.IssueChanged, issue, before.hook_action(current))
 
 
 def touch(context: Context, row: Any) -> None:

@@ -1,7 +1,7 @@
 """Validation, lookup and deletion of labels."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graph.context import Context
@@ -80,9 +80,28 @@ async def lock_label(context: Context, label: tables.Label) -> tables.Label:
     return found
 
 
-async def delete_label(context: Context, label: tables.Label) -> None:
+def create_label(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.Label:
+    """Add a label with the values of `CreateLabelInput`, when the transaction is flushed. Raises UserErrors."""
+    moment = context.now()
+    columns = validate_fields({"name": values["name"], "color": values["color"], "description": values.get("description")})
+    return context.add_deferred(tables.Label(project_id=project.id, created_at=moment, updated_at=moment, **columns))
+
+
+async def update_label(context: Context, label: tables.Label, values: Mapping[str, Any]) -> tables.Label:
+    """Change a locked label by the values of `UpdateLabelInput` that were sent. Raises UserErrors."""
+    renamed = {field: values[key] for field, key in (("newName", "new_name"), ("color", "color")) if values.get(key) is not None}
+    described = {"description": values["description"]} if "description" in values else {}
+    for key, value in validate_fields(renamed | described).items():
+        setattr(label, key, value)
+    label.updated_at = context.now()
+    await context.session.flush()
+    return label
+
+
+async def delete_label(context: Context, label: tables.Label) -> tables.Label:
     """Delete the label from its project and from every issue that has it."""
     await context.session.delete(label)
     await context.session.flush()
     # Rows with the label may have been loaded already.
     context.loaders.clear()
+    return label

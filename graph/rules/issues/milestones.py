@@ -1,9 +1,12 @@
 """Lookup, state and progress of milestones."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from graph.context import Context
 from graph.errors import NotFound
+from graph.rules import validation
+from graph.rules.issues import issues
 from graph.rules.states import MILESTONE_TRANSITIONS, MilestoneTransition
 from storage import tables
 from storage.tables import IssueState
@@ -16,6 +19,37 @@ async def get_milestone(context: Context, project: tables.Project, title: str) -
     if found is None:
         raise NotFound("Milestone")
     return found
+
+
+async def create_milestone(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.Milestone:
+    """Add a milestone with the values of `CreateMilestoneInput`. Raises Required, Invalid."""
+    moment = context.now()
+    milestone = tables.Milestone(
+        project_id=project.id,
+        iid=0,
+        title=validation.validate_title("title", values["title"]),
+        description=validation.validate_string("description", values.get("description") or ""),
+        due_date=values.get("due_date"),
+        created_at=moment,
+        updated_at=moment,
+    )
+    milestone.iid = await issues.allocate_iid(context, project, tables.CounterKind.MILESTONE)
+    return await context.add(milestone)
+
+
+async def update_milestone(context: Context, milestone: tables.Milestone, values: Mapping[str, Any]) -> tables.Milestone:
+    """Change a milestone by the values of `UpdateMilestoneInput` that were sent. Raises Required, Invalid."""
+    if values.get("state_event") is not None:
+        change_state(milestone, values["state_event"])
+    if values.get("title") is not None:
+        milestone.title = validation.validate_title("title", values["title"])
+    if "description" in values:
+        milestone.description = validation.validate_string("description", values["description"] or "")
+    if "due_date" in values:
+        milestone.due_date = values["due_date"]
+    milestone.updated_at = context.now()
+    await context.session.flush()
+    return milestone
 
 
 def change_state(milestone: tables.Milestone, event: MilestoneTransition) -> None:

@@ -13,13 +13,13 @@ from graph.operations.transaction import session_for, steps
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
 from graph.rules.events import change_records
-from graph.rules.events.change_records import MergeRequestSnapshot
 from graph.rules.merge_requests import merging
 from graph.rules.merge_requests.mergeability import can_accept, read_head, require_acceptable, require_mergeable
 from graph.rules.merge_requests.merging import MergeOptions
 from graph.rules.notes import system_notes
 from graph.rules.notes.system_notes import build_target
 from graph.rules.policy import Action, can
+from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.tables import UserState
 from storage.tables.merge_requests import merge_requests
@@ -48,12 +48,12 @@ async def accept_when_green(context: Context, merge_request: tables.MergeRequest
     async def schedule(step_context: Context) -> tables.MergeRequest:
         row = await merging.lock_merge_request(step_context, merge_request.id)
         await require_acceptable(step_context, row)
-        snapshot = MergeRequestSnapshot.of(row)
+        before = MergeRequestSnapshot.of(row)
         row.merge_when_build_succeeds, row.merge_user_id, row.updated_at = True, step_context.viewer.id, step_context.now()
         row.merge_params = {"message": options.message, "remove_source_branch": options.remove_source_branch, "sha": head}
         note = system_notes.build_note(step_context, build_target(row), f"Enabled an automatic merge when the build for {head} succeeds")
         await system_notes.write_notes(step_context, [note])
-        await change_records.record_merge_request(step_context, row, snapshot)
+        await change_records.record_merge_request(step_context, row, before)
         # The build may have finished since its state was read.
         step_context.after_commit.append(step_context.services.maintenance_wakeup.notify)
         return row
@@ -80,9 +80,9 @@ async def cancel(context: Context, merge_request: tables.MergeRequest) -> tables
         raise NotAllowed(None, f"The merge request is already {row.state}.")
     if not row.merge_when_build_succeeds:
         raise NotSet(None, "Can't cancel the automatic merge")
-    snapshot = MergeRequestSnapshot.of(row)
+    before = MergeRequestSnapshot.of(row)
     await clear_auto_merge(context, row, CANCELED_NOTE)
-    await change_records.record_merge_request(context, row, snapshot)
+    await change_records.record_merge_request(context, row, before)
     return row
 
 
@@ -155,9 +155,9 @@ async def _abandon(context: Context, row: tables.MergeRequest, body: str | None)
                 row.merge_params,
             )
         ):
-            snapshot = MergeRequestSnapshot.of(current)
+            before = MergeRequestSnapshot.of(current)
             await clear_auto_merge(step_context, current, body)
-            await change_records.record_merge_request(step_context, current, snapshot)
+            await change_records.record_merge_request(step_context, current, before)
 
     await (await steps(context))(abandon)
 

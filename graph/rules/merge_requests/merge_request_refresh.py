@@ -22,10 +22,10 @@ from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
-from graph.rules.events.change_records import MergeRequestSnapshot
 from graph.rules.git import refs
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests.branch_comparison import BranchComparison, compare_branches, is_current, load_changes
+from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.repositories import Repositories
 from storage.tables import MergeRequestState, MergeStatus
@@ -137,13 +137,13 @@ async def mark_merged(context: Context, row: tables.MergeRequest, landed_oid: st
 
     `merger` is the user who moved the branch, if known; the note is the viewer's.
     """
-    snapshot, moment = MergeRequestSnapshot.of(row), context.now()
+    before, moment = MergeRequestSnapshot.of(row), context.now()
     _clear_auto_merge(row)
     row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
     row.merge_commit_oid, row.merged_at, row.updated_at = landed_oid, moment, moment
     row.merge_user_id = merger.id if merger else None
     await context.session.flush()
-    await change_records.record_merge_request(context, row, snapshot)
+    await change_records.record_merge_request(context, row, before)
     await _write_note(context, row, "Status changed to merged")
     await publish(context, MergeRequestChanged, row, "merge")
     await issue_closing.close_after_merge(context, row)
@@ -192,8 +192,8 @@ class _Refresher:
             if comparison.landed_oid is not None and locked.head_oid == row.head_oid:
                 await mark_merged(context, locked, comparison.landed_oid, None)
             else:
-                snapshot = MergeRequestSnapshot.of(locked)
+                before = MergeRequestSnapshot.of(locked)
                 await apply_comparison(context, locked, comparison)
-                await change_records.record_merge_request(context, locked, snapshot)
+                await change_records.record_merge_request(context, locked, before)
             await commit_and_notify(context)
         return True

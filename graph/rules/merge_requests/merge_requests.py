@@ -14,6 +14,7 @@ from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.rules import lookup, validation
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
+from graph.rules.events import change_records
 from graph.rules.git import commits
 from graph.rules.git.commits import FULL_ID, ProjectCommit
 from graph.rules.issues import issue_closing, issues
@@ -22,6 +23,7 @@ from graph.rules.merge_requests.branch_comparison import BranchComparison
 from graph.rules.merge_requests.mergeability import can_accept
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, allowed_project_conditions, can, require
+from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
 from storage import tables
 from storage.tables import MergeRequestState, MergeStatus
@@ -226,22 +228,20 @@ async def set_labels(context: Context, project: tables.Project, merge_request: t
 
 
 async def notify_changes(
-    context: Context, merge_request: tables.MergeRequest, before: system_notes.IssuableSnapshot, *, labels_changed: bool = False
+    context: Context, merge_request: tables.MergeRequest, before: MergeRequestSnapshot, *, labels_changed: bool = False
 ) -> None:
-    """Write system notes and publish hook events for a change of the merge request, if there is one.
+    """Record a change of the merge request, if there is one, for subscriptions, in system notes and for hooks.
 
     `labels_changed` says whether its labels have changed.
     """
-    if system_notes.IssuableSnapshot.of(merge_request) == before and not labels_changed:
+    current = MergeRequestSnapshot.of(merge_request)
+    if current == before and not labels_changed:
         return
-    await system_notes.write_changes(context, merge_request, before)
-    if merge_request.description != before.description:
+    await change_records.record_merge_request(context, merge_request, before, labels_changed=labels_changed)
+    await system_notes.write_changes(context, merge_request, before, current)
+    if current.description != before.description:
         await issue_closing.record_description_closings(context, merge_request)
-    if merge_request.state == before.state:
-        action = "update"
-    else:
-        action = "close" if merge_request.state is MergeRequestState.CLOSED else "reopen"
-    await publish(context, object_payloads.MergeRequestChanged, merge_request, action)
+    await publish(context, object_payloads.MergeRequestChanged, merge_request, before.hook_action(current))
 
 
 async def list_blockers(context: Context, merge_request: tables.MergeRequest) -> list[Blocker]:

@@ -20,7 +20,6 @@ from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
 from graph.rules.events import change_records
-from graph.rules.events.change_records import MergeRequestSnapshot
 from graph.rules.git import ref_updates
 from graph.rules.git.ref_updates import BranchOperation, PreparedUpdates
 from graph.rules.git.refs import BRANCHES, RefConflict
@@ -29,7 +28,7 @@ from graph.rules.merge_requests import merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
 from graph.rules.merge_requests.mergeability import CANNOT_MERGE_MESSAGE, create_merge_commit, require_acceptable
 from graph.rules.notes import system_notes
-from graph.rules.notes.system_notes import IssuableSnapshot
+from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.protocol.push import RefCommand
 from storage.git.repository import NotARepository
@@ -164,18 +163,18 @@ async def _merge(prepared: PreparedMerge, context: Context) -> tables.MergeReque
     if await read_heads(context, row) != prepared.heads:
         raise RefConflict(prepared.target_update, "A branch has moved.")
     if prepared.comparison is not None:
-        snapshot = MergeRequestSnapshot.of(row)
+        before = MergeRequestSnapshot.of(row)
         await merge_request_refresh.apply_comparison(context, row, prepared.comparison)
-        await change_records.record_merge_request(context, row, snapshot)
-    before, snapshot, moment = IssuableSnapshot.of(row), MergeRequestSnapshot.of(row), context.now()
+        await change_records.record_merge_request(context, row, before)
+    before, moment = MergeRequestSnapshot.of(row), context.now()
     row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
     row.head_oid, row.merge_commit_oid = prepared.heads.source, prepared.new_oid
     row.merge_user_id, row.merge_params = context.viewer.id, None
     row.merged_at = row.updated_at = moment
     row.closed_at = None
     await context.session.flush()
-    await change_records.record_merge_request(context, row, snapshot)
-    await system_notes.write_changes(context, row, before)
+    await change_records.record_merge_request(context, row, before)
+    await system_notes.write_changes(context, row, before, MergeRequestSnapshot.of(row))
     await publish(context, MergeRequestChanged, row, "merge")
     await issue_closing.close_after_merge(context, row)
     may_remove = await _may_remove_source(context, row)

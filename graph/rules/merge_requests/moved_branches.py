@@ -14,10 +14,10 @@ from sqlalchemy import Select
 
 from graph.context import Context, Services
 from graph.rules.events import change_records
-from graph.rules.events.change_records import MergeRequestSnapshot
 from graph.rules.git.refs import BRANCHES
 from graph.rules.merge_requests import merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
+from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.validation import is_storable
 from storage import tables
 from storage.database.sessions import ReadSession

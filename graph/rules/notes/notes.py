@@ -1,6 +1,6 @@
 """Notes: what they belong to, their validation and visibility, and votes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,6 +9,8 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound, Required, Taken
+from graph.events import object_payloads
+from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can, filter_visible_projects
@@ -88,6 +90,42 @@ async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list
         for note in notes
         if note.project_id in projects and await can(context, noteable_of(note).read_action, await load_parent(context, note))
     ]
+
+
+def require_parent(note: tables.Note, ids: Mapping[str, Any]) -> None:
+    """Raises NotFound for a note of another object than `issue_database_id`, `merge_request_database_id` or `snippet_database_id`."""
+    for kind in NOTEABLES:
+        parent_id = ids.get(f"{kind.noun}_database_id")
+        if parent_id is not None and getattr(note, kind.foreign_key) != parent_id:
+            raise NotFound("Note")
+
+
+async def create_note(context: Context, kind: Noteable, parent: Any, body: str) -> tables.Note:
+    """Add a note to an object of this kind; a vote if its body is one. Raises Required, Invalid, Taken."""
+    moment = context.now()
+    note = tables.Note.new(
+        project_id=parent.project_id,
+        author_id=context.viewer.id,
+        created_at=moment,
+        updated_at=moment,
+        **{kind.foreign_key: parent.id},
+        **await build_body_columns(context, parent.project_id, body),
+    )
+    await apply_vote(context, note)
+    context.add_deferred(note)
+    await record_mentions(context, note, parent)
+    await publish(context, object_payloads.NoteWritten, note)
+    return note
+
+
+async def update_note(context: Context, note: tables.Note, body: str) -> tables.Note:
+    """Change the body of a note, unless it is immutable. Raises Required, Invalid."""
+    cleaned = validate_body(body)
+    if not is_immutable(note):
+        await update_body(context, note, cleaned)
+        note.updated_at = context.now()
+        await record_mentions(context, note, await load_parent(context, note))
+    return note
 
 
 def validate_body(value: str) -> str:

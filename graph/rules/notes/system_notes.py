@@ -15,6 +15,7 @@ from graph.events.payloads import full_path, get_existing
 from graph.rules.notes import mentions
 from graph.rules.notes.mentions import Mention, MentionTarget, kind_of, parse_mentions
 from graph.rules.policy import Action, can, filter_visible_projects, load_project_of
+from graph.rules.snapshots import IssueSnapshot, MergeRequestSnapshot
 from storage import tables
 from storage.tables import IssueState, MergeRequestState
 from storage.tables.issues import notes
@@ -31,23 +32,7 @@ Old notes have the full URL that the instance had then.
 
 Issuable = tables.Issue | tables.MergeRequest
 """An issue or a merge request."""
-
-
-@dataclass(frozen=True, slots=True)
-class IssuableSnapshot:
-    """The fields whose changes are noted; an issue has no target branch."""
-
-    state: IssueState | MergeRequestState
-    title: str
-    description: str | None
-    assignee_id: int | None
-    milestone_id: int | None
-    target_branch: str | None
-
-    @classmethod
-    def of(cls, issuable: Issuable) -> "IssuableSnapshot":
-        branch = getattr(issuable, "target_branch", None)
-        return cls(issuable.state, issuable.title, issuable.description, issuable.assignee_id, issuable.milestone_id, branch)
+NotedSnapshot = IssueSnapshot | MergeRequestSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +67,11 @@ SOURCE_READ_ACTIONS = {"issue": Action.READ_ISSUE, "merge_request": Action.READ_
 """The first word of `Note.source`, mapped to the action that reads such a source in its project."""
 
 
-async def write_changes(context: Context, issuable: Issuable, before: IssuableSnapshot, *, by: str | None = None) -> None:
-    """Write a note for each field that differs, and notes on what a new description mentions.
-
-    `by` names what changed the state, if it was not a user: `commit FULLSHA`, `merge request !12`.
-    """
-    current, bodies = IssuableSnapshot.of(issuable), []
+async def write_changes(context: Context, issuable: Issuable, before: NotedSnapshot, current: NotedSnapshot) -> None:
+    """Write a note for each field that differs, and notes on what a new description mentions. `current` is of `issuable`."""
+    bodies = []
     if current.state != before.state:
-        bodies.append(format_status(current.state, by))
+        bodies.append(format_status(current.state))
     if current.title != before.title:
         bodies.append(f"Title changed from **{before.title}** to **{current.title}**")
     if current.target_branch != before.target_branch:

@@ -1,6 +1,8 @@
 """Validation and lookup of snippets."""
 
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from graph.context import Context
@@ -24,16 +26,51 @@ async def get_snippet(context: Context, project: tables.Project, snippet_id: int
     return snippet
 
 
-def validate_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Map input fields to validated columns. Raises Required, Invalid."""
-    columns: dict[str, Any] = {}
-    if "title" in values:
-        columns["title"] = validation.validate_title("title", values["title"] or "")
-    if "fileName" in values:
-        columns["file_name"] = _validate_file_name(values["fileName"] or "")
-    if "content" in values:
-        columns["content"] = _validate_content(values["content"] or "")
-    return columns
+async def create_snippet(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.Snippet:
+    """Add a snippet with the values of `CreateSnippetInput`, when the transaction is flushed. Raises Required, Invalid."""
+    columns = validate_columns(values)
+    moment = context.now()
+    snippet = tables.Snippet(
+        project_id=project.id,
+        author_id=context.viewer.id,
+        visibility_level=await resolve_visibility(context, values.get("visibility")),
+        expires_at=values.get("expires_at"),
+        created_at=moment,
+        updated_at=moment,
+        **columns,
+    )
+    return context.add_deferred(snippet)
+
+
+async def update_snippet(context: Context, snippet: tables.Snippet, values: Mapping[str, Any]) -> tables.Snippet:
+    """Change a snippet by the values of `UpdateSnippetInput` that were sent. Raises Required, Invalid."""
+    for key, value in validate_columns(values).items():
+        setattr(snippet, key, value)
+    level = values.get("visibility")
+    if level is not None and level != snippet.visibility_level:
+        snippet.visibility_level = await resolve_visibility(context, level)
+    if "expires_at" in values:
+        snippet.expires_at = values["expires_at"]
+    snippet.updated_at = context.now()
+    await context.session.flush()
+    return snippet
+
+
+async def delete_snippet(context: Context, snippet: tables.Snippet) -> tables.Snippet:
+    """Delete a snippet and its notes."""
+    await context.session.delete(snippet)
+    await context.session.flush()
+    return snippet
+
+
+def validate_columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The validated columns among these values. Raises Required, Invalid."""
+    validators: dict[str, Callable[[str], str]] = {
+        "title": partial(validation.validate_title, "title"),
+        "file_name": _validate_file_name,
+        "content": _validate_content,
+    }
+    return {name: validate(values[name] or "") for name, validate in validators.items() if name in values}
 
 
 async def resolve_visibility(context: Context, requested: tables.Visibility | None) -> int:

@@ -7,16 +7,14 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.errors import NotAllowed, NotFound
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_many
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.accounts import accounts
+from graph.rules.accounts import emails
 from graph.rules.policy import Action, require
 from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
 from storage import tables
-from storage.tables.accounts import emails as statements
 
 IS_SECONDARY = col(tables.Email.is_primary).is_(False)
 OLDEST_FIRST = Order(tables.Email.id)
@@ -91,24 +89,20 @@ class DeleteEmailInput(UserResourceInput):
     entity="email", returns=Email, entity_description="The added email address.", description="Adds a secondary email address to a user."
 )
 async def add_email(info: Info, input: AddEmailInput) -> tables.Email:
-    context = info.context
-    owner = await resolve_owner_id(context, input.user_id)
-    address = accounts.validate_email("email", input.email)
-    await accounts.require_available(context, address=address)
-    with accounts.translate_unique_violations():
-        return await context.add(tables.Email(user_id=owner, email=address, created_at=context.now(), updated_at=context.now()))
+    owner_id = await resolve_owner_id(info.context, input.user_id)
+    return await emails.add_email(info.context, owner_id, input.email)
 
 
-@mutation(entity="email", returns=Email, entity_description="The deleted email address.", description="Deletes an email address of a user.")
+@mutation(
+    entity="email",
+    returns=Email,
+    deletes=True,
+    entity_description="The deleted email address.",
+    description="Deletes an email address of a user.",
+)
 async def delete_email(info: Info, input: DeleteEmailInput) -> tables.Email:
-    context = info.context
-    email = await find_owned(context, tables.Email, input)
-    if email.is_primary:
-        raise NotAllowed(None, "The primary address cannot be deleted. Change it with `updateUser`.")
-    if await context.value(statements.remove(email.id, email.user_id)) is None:
-        raise NotFound("Email")
-    context.loaders.clear()
-    return email
+    email = await find_owned(info.context, tables.Email, input)
+    return await emails.delete_email(info.context, email)
 
 
 @strawberry.type

@@ -5,30 +5,24 @@ from enum import Enum
 from typing import Annotated, Any
 
 import strawberry
-from sqlmodel import col
 
-from graph.context import Context, Info
-from graph.errors import Required, Taken
-from graph.events import payloads
-from graph.events.publisher import publish, publish_each
+from graph.context import Info
+from graph.errors import Taken
 from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
 from graph.fields.declarations import Node, column, connection_field, entity, filter_listing, make_order, make_window, to_many
 from graph.fields.mutations import mutation
-from graph.rules import lookup, validation
+from graph.rules import lookup
 from graph.rules.accounts import groups
 from graph.rules.accounts import members as member_rules
-from graph.rules.builds import stored_objects
 from graph.rules.policy import Action, can, load_group_level, require, visible_group_conditions
-from graph.rules.projects import projects
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, GroupMember
 from graph.types.builds.build_stats import GroupBuildStatsFields
-from graph.types.inputs import get_or, is_set, optional
+from graph.types.inputs import optional, sent_values
 from graph.types.merge_requests.merge_requests import GroupMergeRequestFields
 from graph.types.projects.projects import Project, ProjectFilter, ProjectOrder, build_project_listing
 from storage import tables
 from storage.tables.accounts import members, namespaces
-from storage.tables.projects import projects as project_statements
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
@@ -197,25 +191,8 @@ class DeleteGroupInput:
     conflict=Taken("path"),
 )
 async def create_group(info: Info, input: CreateGroupInput) -> tables.Namespace:
-    context = info.context
-    await require(context, Action.CREATE_GROUP)
-    path, moment = validation.validate_namespace_path("path", input.path), context.now()
-    row = tables.Namespace(
-        kind=tables.NamespaceKind.GROUP,
-        name=await groups.validate_name(context, input.name),
-        path=path,
-        path_key=path.lower(),
-        description=groups.validate_description(get_or(input.description, None)),
-        created_at=moment,
-        updated_at=moment,
-    )
-    group = await context.add(row)
-    owner = tables.GroupMember(group_id=group.id, user_id=context.viewer.id, access_level=tables.AccessLevel.OWNER)
-    owner.created_at = owner.updated_at = moment
-    await context.add(owner)
-    await publish(context, payloads.GroupCreated, group)
-    await publish(context, payloads.UserAddedToGroup, owner)
-    return group
+    await require(info.context, Action.CREATE_GROUP)
+    return await groups.create_group(info.context, sent_values(input))
 
 
 @mutation(
@@ -226,58 +203,22 @@ async def create_group(info: Info, input: CreateGroupInput) -> tables.Namespace:
     conflict=Taken("path"),
 )
 async def update_group(info: Info, input: UpdateGroupInput) -> tables.Namespace:
-    context = info.context
-    group = await lookup.get_group(context, input.group_path)
-    await require(context, Action.UPDATE_GROUP, group)
-    group = await groups.lock_group(context, group)
-    if is_set(input.name):
-        group.name = await groups.validate_name(context, _require_value("name", input.name), group)
-    if is_set(input.path):
-        path = _require_value("path", input.path)
-        if path != group.path:
-            group.path = validation.validate_namespace_path("path", path)
-            group.path_key = group.path.lower()
-    if is_set(input.description):
-        group.description = groups.validate_description(input.description)
-    group.updated_at = context.now()
-    await context.session.flush()
-    return group
-
-
-def _require_value(field: str, value: str | None) -> str:
-    if value is None:
-        raise Required(field)
-    return value
+    group = await lookup.get_group(info.context, input.group_path)
+    await require(info.context, Action.UPDATE_GROUP, group)
+    return await groups.update_group(info.context, group, sent_values(input))
 
 
 @mutation(
     entity="group",
     returns=Group,
+    deletes=True,
     entity_description="The deleted group.",
     description="Deletes a group with all its projects and repositories. Requires the owner role.",
 )
 async def delete_group(info: Info, input: DeleteGroupInput) -> tables.Namespace:
-    context = info.context
-    group = await lookup.get_group(context, input.group_path)
-    await require(context, Action.DELETE_GROUP, group)
-    group = await groups.lock_group(context, group)
-    await _publish_deletion(context, group)
-    project_ids = await context.all(project_statements.ids_in_namespaces([group.id]))
-    await stored_objects.erase_objects_of_projects(context, project_ids)
-    await context.session.delete(group)
-    await context.session.flush()
-    context.loaders.clear()
-    projects.remove_files_after_commit(context, project_ids)
-    return group
-
-
-async def _publish_deletion(context: Context, group: tables.Namespace) -> None:
-    """Publish hook events for the deletion of a group and of everything deleted with it."""
-    group_projects = tables.all_rows(tables.Project, col(tables.Project.namespace_id) == group.id)
-    await publish_each(context, payloads.ProjectDestroyed, group_projects)
-    memberships = tables.all_rows(tables.GroupMember, col(tables.GroupMember.group_id) == group.id)
-    await publish_each(context, payloads.UserRemovedFromGroup, memberships)
-    await publish(context, payloads.GroupDestroyed, group)
+    group = await lookup.get_group(info.context, input.group_path)
+    await require(info.context, Action.DELETE_GROUP, group)
+    return await groups.delete_group(info.context, group)
 
 
 @strawberry.type

@@ -6,17 +6,14 @@ from typing import Any
 import strawberry
 
 from graph.context import Info
-from graph.events import payloads
-from graph.events.publisher import publish
 from graph.fields.declarations import Node, column, computed, entity, to_one
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.accounts import groups, members
+from graph.rules.accounts import members
 from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
-from graph.types.inputs import get_or, optional
+from graph.types.inputs import optional, sent_values
 from storage import tables
-from storage.tables.accounts import members as statements
 
 AccessLevel = strawberry.enum(
     tables.AccessLevel, description="Access level of a member; each level includes the permissions of the lower ones."
@@ -111,14 +108,6 @@ class RemoveProjectMemberInput(MemberReferenceInput):
     project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
 
 
-async def _find_user(info: Info, input: MemberReferenceInput) -> tables.User:
-    return await members.get_user(info.context, get_or(input.user_id, None), get_or(input.username, None))
-
-
-def _parse_level(input: MemberLevelInput, allowed: tuple[Level, ...]) -> Level:
-    return members.validate_level(get_or(input.access_level, None), get_or(input.access_level_value, None), allowed)
-
-
 @mutation(
     entity="member",
     returns=GroupMember,
@@ -127,16 +116,9 @@ def _parse_level(input: MemberLevelInput, allowed: tuple[Level, ...]) -> Level:
     conflict=members.already_member_error(),
 )
 async def add_group_member(info: Info, input: AddGroupMemberInput) -> tables.GroupMember:
-    context = info.context
-    group = await lookup.get_group(context, input.group_path)
-    await require(context, Action.ADMIN_GROUP_MEMBER, group)
-    user, level = await _find_user(info, input), _parse_level(input, members.GROUP_LEVELS)
-    await members.require_no_member(context, statements.is_in_group(group.id, user.id))
-    moment = context.now()
-    row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    context.add_deferred(row)
-    await publish(context, payloads.UserAddedToGroup, row)
-    return row
+    group = await lookup.get_group(info.context, input.group_path)
+    await require(info.context, Action.ADMIN_GROUP_MEMBER, group)
+    return await members.add_group_member(info.context, group, sent_values(input))
 
 
 @mutation(
@@ -146,39 +128,22 @@ async def add_group_member(info: Info, input: AddGroupMemberInput) -> tables.Gro
     description="Changes the access level of a group member. Requires the owner role. The last owner cannot be demoted.",
 )
 async def update_group_member(info: Info, input: UpdateGroupMemberInput) -> tables.GroupMember:
-    context = info.context
-    group = await lookup.get_group(context, input.group_path)
-    await require(context, Action.ADMIN_GROUP_MEMBER, group)
-    user = await _find_user(info, input)
-    await groups.lock_group(context, group)
-    member = await members.lock_group_member(context, group, user)
-    level = _parse_level(input, members.GROUP_LEVELS)
-    if level != member.access_level:
-        await members.require_another_owner(context, member)
-    member.access_level, member.updated_at = level, context.now()
-    return member
+    group = await lookup.get_group(info.context, input.group_path)
+    await require(info.context, Action.ADMIN_GROUP_MEMBER, group)
+    return await members.update_group_member(info.context, group, sent_values(input))
 
 
 @mutation(
     entity="member",
     returns=GroupMember,
+    deletes=True,
     entity_description="The removed membership.",
     description="Removes a member from a group. Requires the owner role; every member can leave. The last owner cannot be removed.",
 )
 async def remove_group_member(info: Info, input: RemoveGroupMemberInput) -> tables.GroupMember:
-    context = info.context
-    group = await lookup.get_group(context, input.group_path)
-    user = await members.get_leaving_user(
-        context, get_or(input.user_id, None), get_or(input.username, None), Action.ADMIN_GROUP_MEMBER, group
-    )
-    await groups.lock_group(context, group)
-    member = await members.lock_group_member(context, group, user)
-    await members.require_another_owner(context, member)
-    await publish(context, payloads.UserRemovedFromGroup, member)
-    await context.session.delete(member)
-    await context.session.flush()
-    context.loaders.clear()
-    return member
+    group = await lookup.get_group(info.context, input.group_path)
+    user = await members.get_leaving_user(info.context, sent_values(input), Action.ADMIN_GROUP_MEMBER, group)
+    return await members.remove_group_member(info.context, group, user)
 
 
 @mutation(
@@ -189,16 +154,9 @@ async def remove_group_member(info: Info, input: RemoveGroupMemberInput) -> tabl
     conflict=members.already_member_error(),
 )
 async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables.ProjectMember:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.ADMIN_PROJECT_MEMBER, project)
-    user, level = await _find_user(info, input), _parse_level(input, members.PROJECT_LEVELS)
-    await members.require_no_member(context, statements.is_in_project(project.id, user.id))
-    moment = context.now()
-    row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
-    context.add_deferred(row)
-    await publish(context, payloads.UserAddedToProject, row)
-    return row
+    project = await lookup.get_project(info.context, input.project_path)
+    await require(info.context, Action.ADMIN_PROJECT_MEMBER, project)
+    return await members.add_project_member(info.context, project, sent_values(input))
 
 
 @mutation(
@@ -208,32 +166,22 @@ async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables
     description="Changes the access level of a project member. Requires the master role.",
 )
 async def update_project_member(info: Info, input: UpdateProjectMemberInput) -> tables.ProjectMember:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.ADMIN_PROJECT_MEMBER, project)
-    member = await members.lock_project_member(context, project, await _find_user(info, input))
-    member.access_level, member.updated_at = _parse_level(input, members.PROJECT_LEVELS), context.now()
-    return member
+    project = await lookup.get_project(info.context, input.project_path)
+    await require(info.context, Action.ADMIN_PROJECT_MEMBER, project)
+    return await members.update_project_member(info.context, project, sent_values(input))
 
 
 @mutation(
     entity="member",
     returns=ProjectMember,
+    deletes=True,
     entity_description="The removed membership.",
     description="Removes a member from a project. Requires the master role; every member can leave.",
 )
 async def remove_project_member(info: Info, input: RemoveProjectMemberInput) -> tables.ProjectMember:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    user = await members.get_leaving_user(
-        context, get_or(input.user_id, None), get_or(input.username, None), Action.ADMIN_PROJECT_MEMBER, project
-    )
-    member = await members.lock_project_member(context, project, user)
-    await publish(context, payloads.UserRemovedFromProject, member)
-    await context.session.delete(member)
-    await context.session.flush()
-    context.loaders.clear()
-    return member
+    project = await lookup.get_project(info.context, input.project_path)
+    user = await members.get_leaving_user(info.context, sent_values(input), Action.ADMIN_PROJECT_MEMBER, project)
+    return await members.remove_project_member(info.context, project, user)
 
 
 @strawberry.type

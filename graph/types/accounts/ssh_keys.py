@@ -8,18 +8,14 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.errors import NotFound, UserError, UserErrors
-from graph.events import payloads
-from graph.events.publisher import publish
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_many
 from graph.fields.mutations import mutation
-from graph.rules import lookup, validation
+from graph.rules import lookup
 from graph.rules.accounts import ssh_keys
 from graph.rules.policy import Action, require
 from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
 from storage import tables
-from storage.tables.accounts import ssh_keys as statements
 
 NEWEST_FIRST = Order(tables.SshKey.id, descending=True)
 
@@ -91,35 +87,16 @@ class DeleteSshKeyInput(UserResourceInput):
 
 @mutation(entity="ssh_key", returns=SshKey, entity_description="The added key.", description="Adds an SSH key to a user.")
 async def add_ssh_key(info: Info, input: AddSshKeyInput) -> tables.SshKey:
-    context = info.context
-    owner = await resolve_owner_id(context, input.user_id)
-    problems: list[UserError] = []
-    title = key = fingerprint = ""
-    try:
-        title = validation.validate_title("title", input.title)
-    except UserError as error:
-        problems.append(error)
-    try:
-        key, fingerprint = await ssh_keys.parse_key(input.key)
-    except UserError as error:
-        problems += error.errors if isinstance(error, UserErrors) else [error]
-    if problems:
-        raise UserErrors(problems)
-    return await ssh_keys.add_key(
-        context,
-        tables.SshKey(user_id=owner, title=title, key=key, fingerprint=fingerprint, created_at=context.now(), updated_at=context.now()),
-    )
+    owner_id = await resolve_owner_id(info.context, input.user_id)
+    return await ssh_keys.add_key(info.context, owner_id, input.title, input.key)
 
 
-@mutation(entity="ssh_key", returns=SshKey, entity_description="The deleted key.", description="Deletes an SSH key of a user.")
+@mutation(
+    entity="ssh_key", returns=SshKey, deletes=True, entity_description="The deleted key.", description="Deletes an SSH key of a user."
+)
 async def delete_ssh_key(info: Info, input: DeleteSshKeyInput) -> tables.SshKey:
-    context = info.context
-    key = await find_owned(context, tables.SshKey, input)
-    await publish(context, payloads.KeyDestroyed, key)
-    if await context.value(statements.remove(key.id, key.user_id)) is None:
-        raise NotFound("SshKey")
-    context.loaders.clear()
-    return key
+    key = await find_owned(info.context, tables.SshKey, input)
+    return await ssh_keys.delete_key(info.context, key)
 
 
 @strawberry.type

@@ -1,19 +1,17 @@
 """Mutations of users: sign-up, sign-in, profile and administration."""
 
 from datetime import datetime
-from typing import Any
+from functools import partial
 
 import strawberry
 
 from graph.context import Context, Info
-from graph.errors import Invalid
 from graph.fields.mutations import mutation
-from graph.rules import settings
-from graph.rules.accounts import accounts, password_sign_in, user_deletion
+from graph.rules.accounts import accounts, password_sign_in, user_changes, user_deletion
 from graph.rules.policy import Action, require
 from graph.rules.states import UserTransition
 from graph.types.accounts.users import User
-from graph.types.inputs import UserInput, get_or, is_set, optional, user_id_of
+from graph.types.inputs import UserInput, get_or, optional, sent_values, user_id_of
 from storage import tables
 
 
@@ -90,43 +88,12 @@ class SignUpInput:
     password: str = strawberry.field(description="8 to 128 characters.")
 
 
-PROFILE_COLUMNS = ("email", "password", "name", "username", *UserProfileInput.__annotations__)
-UNVALIDATED_COLUMNS = ("confirmed", "two_factor_enabled", "theme_id", "color_scheme_id")
-"""Columns set by administrators or a directory and stored without validation.
-
-Null leaves them unchanged.
-"""
-NON_NULL_COLUMNS = frozenset(("email", "password", "name", "username", "projects_limit", "admin", "can_create_group"))
-
-
-def _validate_columns(input: Any) -> dict[str, Any]:
-    """Validate the columns of an input. Null clears nullable columns and leaves others unchanged.
-
-    Raises UserErrors.
-    """
-    values = {key: getattr(input, key) for key in PROFILE_COLUMNS}
-    return accounts.validate_columns(
-        {
-            key: value if value is not None else ""
-            for key, value in values.items()
-            if is_set(value) and (value is not None or key not in NON_NULL_COLUMNS)
-        }
-    )
-
-
-async def _hash_password(context: Context, values: dict[str, Any]) -> None:
-    """Replace the password by its hash.
-
-    Call it before the first statement, because hashing would block other writers.
-    """
-    if "password" in values:
-        values["password_hash"] = await context.services.passwords.hash(values.pop("password"))
-
-
-def _directory_identity(user: tables.User | None, values: dict[str, Any]) -> tuple[str, str] | None:
-    provider = values.get("provider", user.provider if user else None)
-    extern_uid = values.get("extern_uid", user.extern_uid if user else None)
-    return (provider, extern_uid) if provider and extern_uid else None
+async def _lock_token_owner(context: Context, input: ResetPrivateTokenInput) -> tables.User:
+    """The viewer, or the user that an administrator names, locked. Raises Forbidden, NotFound."""
+    if get_or(input.id, None) is None and get_or(input.database_id, None) is None:
+        return await accounts.lock_user(context, context.viewer.id)
+    await require(context, Action.ADMIN_USERS)
+    return await accounts.lock_user(context, user_id_of(input))
 
 
 @mutation(
@@ -136,77 +103,27 @@ def _directory_identity(user: tables.User | None, values: dict[str, Any]) -> tup
     description="Creates a user and the personal namespace. Administrators only.",
 )
 async def create_user(info: Info, input: CreateUserInput) -> tables.User:
-    context = info.context
-    await require(context, Action.ADMIN_USERS)
-    values = _validate_columns(input)
-    await _hash_password(context, values)
-    await _require_available(context, values)
-    return await _open_account(context, values, confirmed=not get_or(input.confirm, True))
-
-
-async def _require_available(context: Context, values: dict[str, Any]) -> None:
-    """Raises Invalid for an email address outside the domains allowed for sign-up, Taken."""
-    await accounts.require_allowed_domain(context, values["email"])
-    await accounts.require_available(
-        context, username=values["username"], address=values["email"], identity=_directory_identity(None, values)
-    )
-
-
-async def _open_account(context: Context, values: dict[str, Any], *, confirmed: bool) -> tables.User:
-    if "projects_limit" not in values:
-        values["projects_limit"] = (await settings.load_settings(context)).default_projects_limit
-    moment = context.now()
-    return await accounts.create_account(context, tables.User(**values, confirmed=confirmed, created_at=moment, updated_at=moment))
+    await require(info.context, Action.ADMIN_USERS)
+    return await user_changes.create_user(info.context, sent_values(input))
 
 
 @mutation(entity="user", returns=User, entity_description="The updated user.", description="Updates a user. Administrators only.")
 async def update_user(info: Info, input: UpdateUserInput) -> tables.User:
-    context = info.context
-    await require(context, Action.ADMIN_USERS)
-    values = _validate_columns(input)
-    await _hash_password(context, values)
-    user = await accounts.lock_user(context, user_id_of(input))
-    if values.get("admin") is False and user.admin and user.id == context.viewer.id:
-        raise Invalid("admin", "cannot be revoked from yourself")
-    username, name, address = (values.pop(key, None) for key in ("username", "name", "email"))
-    await accounts.require_available(
-        context, username=username, address=address, identity=_directory_identity(user, values), user_id=user.id
-    )
-    values.update({key: value for key in UNVALIDATED_COLUMNS if (value := get_or(getattr(input, key), None)) is not None})
-    if is_set(input.current_sign_in_at):
-        values["current_sign_in_at"] = input.current_sign_in_at
-    user.sqlmodel_update(values)
-    is_blocked_by_directory = get_or(input.blocked_by_directory, None)
-    if is_blocked_by_directory is not None:
-        accounts.change_directory_block(context, user, is_blocked_by_directory)
-    user.updated_at = context.now()
-    if username or name:
-        await accounts.rename(context, user, username=username, name=name)
-    if address:
-        await accounts.change_primary_email(context, user, address)
-    await context.session.flush()
-    return user
+    await require(info.context, Action.ADMIN_USERS)
+    return await user_changes.update_user(info.context, partial(user_id_of, input), sent_values(input))
 
 
 @mutation(
     entity="user",
     returns=User,
+    deletes=True,
     entity_description="The deleted user.",
     description="Deletes a user and the personal projects. Administrators only. Other content of the user is assigned to the ghost user.",
 )
 async def delete_user(info: Info, input: DeleteUserInput) -> tables.User:
-    context = info.context
-    await require(context, Action.ADMIN_USERS)
-    user = await accounts.lock_user(context, user_id_of(input))
-    await user_deletion.delete_user(context, user)
-    return user
-
-
-async def _change_state(info: Info, input: UserInput, event: UserTransition) -> tables.User:
-    context = info.context
-    await require(context, Action.ADMIN_USERS)
-    user = await accounts.lock_user(context, user_id_of(input))
-    accounts.change_state(context, user, event)
+    await require(info.context, Action.ADMIN_USERS)
+    user = await accounts.lock_user(info.context, user_id_of(input))
+    await user_deletion.delete_user(info.context, user)
     return user
 
 
@@ -217,12 +134,18 @@ async def _change_state(info: Info, input: UserInput, event: UserTransition) -> 
     description="Blocks a user. Administrators only.",
 )
 async def block_user(info: Info, input: BlockUserInput) -> tables.User:
-    return await _change_state(info, input, UserTransition.BLOCK)
+    await require(info.context, Action.ADMIN_USERS)
+    user = await accounts.lock_user(info.context, user_id_of(input))
+    accounts.change_state(info.context, user, UserTransition.BLOCK)
+    return user
 
 
 @mutation(entity="user", returns=User, entity_description="The updated user.", description="Unblocks a user. Administrators only.")
 async def unblock_user(info: Info, input: UnblockUserInput) -> tables.User:
-    return await _change_state(info, input, UserTransition.UNBLOCK)
+    await require(info.context, Action.ADMIN_USERS)
+    user = await accounts.lock_user(info.context, user_id_of(input))
+    accounts.change_state(info.context, user, UserTransition.UNBLOCK)
+    return user
 
 
 @mutation(
@@ -232,18 +155,15 @@ async def unblock_user(info: Info, input: UnblockUserInput) -> tables.User:
     description="Replaces the private token of the viewer or, for administrators, of any user. The old token becomes invalid immediately.",
 )
 async def reset_private_token(info: Info, input: ResetPrivateTokenInput) -> tables.User:
-    context = info.context
-    is_user_set = get_or(input.id, None) is not None or get_or(input.database_id, None) is not None
-    if is_user_set:
-        await require(context, Action.ADMIN_USERS)
-    user = await accounts.lock_user(context, user_id_of(input) if is_user_set else context.viewer.id)
-    await accounts.issue_private_token(context, user)
+    user = await _lock_token_owner(info.context, input)
+    await accounts.issue_private_token(info.context, user)
     return user
 
 
 @mutation(
     entity="user",
     returns=User,
+    anonymous=True,
     entity_description="The signed-in user; `privateToken` is the credential for further requests.",
     description="Signs in with a password. Requires no credential. A login is throttled after ten failures per minute.",
 )
@@ -254,20 +174,12 @@ async def sign_in(info: Info, input: SignInInput) -> tables.User:
 @mutation(
     entity="user",
     returns=User,
+    anonymous=True,
     entity_description="The created user; `privateToken` is the credential for further requests.",
     description="Creates an account, if the instance allows it. Requires no credential. Limited to sixty requests per minute.",
 )
 async def sign_up(info: Info, input: SignUpInput) -> tables.User:
-    context = info.context
-    values = accounts.validate_columns({key: getattr(input, key) for key in ("email", "password", "name", "username")})
-    async with context.read_only() as reader:
-        await password_sign_in.require_sign_up_allowed(reader)
-        await _require_available(reader, values)
-    await _hash_password(context, values)
-    await _require_available(context, values)
-    user = await _open_account(context, values, confirmed=False)
-    context.viewer_or_none = user
-    return user
+    return await password_sign_in.sign_up(info.context, sent_values(input))
 
 
 @strawberry.type

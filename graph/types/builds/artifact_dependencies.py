@@ -7,6 +7,7 @@ import strawberry
 from graph.context import Context, Info, RunnerIdentity
 from graph.errors import Forbidden
 from graph.fields.declarations import global_id
+from graph.fields.metadata import facts
 from graph.fields.mutations import DELETED_ID, mutation
 from graph.rules.builds import artifact_dependencies, runner_jobs
 from graph.types.builds.artifacts import Artifact
@@ -27,7 +28,8 @@ def _require_runner(context: Context) -> RunnerIdentity:
 @strawberry.type
 class JobQueries:
     @strawberry.field(
-        description="Job data of a claimed build, as returned by `claimBuild`. Runners only, authenticated with the build token."
+        description="Job data of a claimed build, as returned by `claimBuild`. Runners only, authenticated with the build token.",
+        metadata=facts(runner=True),
     )
     async def job(
         self, info: Info, token: Annotated[str, strawberry.argument(description="The build token; it is included in the result.")]
@@ -37,7 +39,8 @@ class JobQueries:
 
     @strawberry.field(
         description="Artifact of a build. Runners only, authenticated with the token of that build or of a build in a later stage of its"
-        " pipeline."
+        " pipeline.",
+        metadata=facts(runner=True),
     )
     async def job_artifact(
         self, info: Info, build_id: Annotated[int, strawberry.argument(description="v3 ID of the build.")]
@@ -53,6 +56,7 @@ class DeleteArtifactInput(ProjectResourceInput):
 @mutation(
     entity="build",
     returns=Build,
+    runner=True,
     entity_description="The build, without its artifact.",
     second_field=DELETED_ID,
     description="Deletes the artifact of a build, but not its trace. Requires the developer role, or the runner of the build.",

@@ -91,6 +91,7 @@ class CreateArtifactUploadInput(ProjectResourceInput):
 @mutation(
     entity="upload",
     returns=ArtifactUpload,
+    runner=True,
     entity_description="Where to upload the file.",
     description="Creates a URL to upload the artifact of a build, which replaces the current one. Requires the developer role. The"
     " artifact is visible after the upload completed.",

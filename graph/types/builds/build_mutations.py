@@ -1,19 +1,17 @@
 """Mutations of builds, including those that external CI systems report."""
 
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
 
 import strawberry
 
-from graph.context import Context, Info
+from graph.context import Info
 from graph.errors import NotFound
 from graph.fields.mutations import mutation
-from graph.rules import lookup
-from graph.rules.builds import builds, runners
-from graph.rules.policy import Action, require
+from graph.rules.builds import builds, external_builds, runners
+from graph.rules.policy import Action
 from graph.types.builds.builds import Build
 from graph.types.builds.commit_statuses import BuildStatus
-from graph.types.inputs import ProjectResourceInput, build_id_of, find_in_project, get_or, is_set, optional
+from graph.types.inputs import ProjectResourceInput, build_id_of, find_in_project, get_or, is_set, optional, sent_values
 from storage import tables
 
 
@@ -68,54 +66,21 @@ async def _find_updatable_build(info: Info, input: ProjectResourceInput) -> tabl
     description="Records a build that runs, or has run, in an external system.",
 )
 async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
-    context = info.context
-    # The repository is read before the transaction begins, because on SQLite a transaction blocks all other writers.
-    async with context.read_only() as reader:
-        target = await builds.resolve_commit_and_ref(
-            reader, await _find_project(reader, input.project_path), input.sha, get_or(input.ref, None)
-        )
-    if target is None:
-        raise NotFound("Commit")
-    sha, ref, tag = target
-    status = get_or(input.status, tables.CheckStatus.PENDING)
-    project = await _find_project(context, input.project_path)
-    build = tables.Build(
-        project_id=project.id,
-        sha=sha,
-        ref=ref,
-        tag=tag,
-        name=builds.validate_name(input.name),
-        stage=builds.validate_stage(get_or(input.stage, None)),
-        status=status,
-        description=builds.validate_description(get_or(input.description, None)),
-        target_url=builds.validate_target_url(get_or(input.target_url, None)),
-        coverage=builds.validate_coverage(get_or(input.coverage, None)),
-        allow_failure=get_or(input.allow_failure, False),
-        started_at=_to_utc(input.started_at),
-        finished_at=_to_utc(input.finished_at),
-        user_id=context.viewer.id,
-    )
-    return await builds.create_external(context, build)
+    return await external_builds.create_build(info.context, sent_values(input))
 
 
 @mutation(
-    entity="build", returns=Build, entity_description="The updated build.", description="Updates the status and the details of a build."
+    entity="build",
+    returns=Build,
+    runner=True,
+    entity_description="The updated build.",
+    description="Updates the status and the details of a build.",
 )
 async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
     if (runner := info.context.runner_identity_or_none) is not None:
         return await runners.report_status(info.context, runner, build_id_of(input), get_or(input.status, None))
     build = await _find_updatable_build(info, input)
-    values: dict[str, Any] = {}
-    if is_set(input.description):
-        values["description"] = builds.validate_description(input.description)
-    if is_set(input.target_url):
-        values["target_url"] = builds.validate_target_url(input.target_url)
-    if is_set(input.coverage):
-        values["coverage"] = builds.validate_coverage(input.coverage)
-    for column in ("started_at", "finished_at"):
-        if (moment := _to_utc(getattr(input, column))) is not None:
-            values[column] = moment
-    return await builds.update_external(info.context, build, get_or(input.status, None), values)
+    return await external_builds.update_build(info.context, build, sent_values(input))
 
 
 @mutation(
@@ -146,17 +111,6 @@ async def retry_build(info: Info, input: BuildInput) -> tables.Build:
 )
 async def erase_build(info: Info, input: BuildInput) -> tables.Build:
     return await builds.erase_build(info.context, await _find_updatable_build(info, input))
-
-
-def _to_utc(timestamp: datetime | None) -> datetime | None:
-    value: datetime | None = get_or(timestamp, None)
-    return None if value is None else value.astimezone(UTC)
-
-
-async def _find_project(context: Context, path: str) -> tables.Project:
-    project = await lookup.get_project(context, path)
-    await require(context, Action.CREATE_BUILD, project)
-    return project
 
 
 @strawberry.type

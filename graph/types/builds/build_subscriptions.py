@@ -18,12 +18,12 @@ from storage.tables import ChangeKind, CheckStatus
 class BuildEvent(LiveEvent):
     @strawberry.field(name="from", description="Previous status; null for a new build.")
     def from_status(self) -> BuildStatus | None:  # type: ignore[valid-type]
-        previous = as_change(self).was
+        previous = as_change(self).old_state
         return CheckStatus(previous) if previous is not None else None
 
     @strawberry.field(name="to", description="New status.")
     def to_status(self) -> BuildStatus:  # type: ignore[valid-type]
-        return CheckStatus(as_change(self).became)
+        return CheckStatus(as_change(self).new_state)
 
     @strawberry.field(description="Current state of the build, which may be newer than this event.")
     async def build(self, info: Info) -> Build:

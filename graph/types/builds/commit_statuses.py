@@ -10,14 +10,12 @@ from graph.context import Context, Info
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_one
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.builds import commit_statuses
-from graph.rules.git import commits
 from graph.rules.git.commits import ProjectCommit
 from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.git.commit_loader import load_commit
-from graph.types.inputs import get_or, is_set, optional
+from graph.types.inputs import optional, sent_values
 from storage import tables
 from storage.tables import CheckStatus
 from storage.tables.builds import commit_statuses as statements
@@ -129,34 +127,7 @@ class CreateCommitStatusInput:
     description="Sets the status of a check of a commit.",
 )
 async def create_commit_status(info: Info, input: CreateCommitStatusInput) -> tables.CommitStatus:
-    context = info.context
-    # The repository is read before the transaction begins, because on SQLite a transaction blocks all other writers.
-    async with context.read_only() as reader:
-        oid = (await commits.get_commit(reader, await _find_project(reader, input.project_path), input.sha)).oid
-    values: dict[str, Any] = {}
-    if is_set(input.target_url):
-        values["target_url"] = commit_statuses.validate_target_url(input.target_url)
-    if is_set(input.description):
-        values["description"] = commit_statuses.validate_description(input.description)
-    if stage := get_or(input.stage, "").strip():
-        values["stage"] = commit_statuses.validate_stage(stage)
-    if (allow_failure := get_or(input.allow_failure, None)) is not None:
-        values["allow_failure"] = allow_failure
-    return await commit_statuses.record_status(
-        context,
-        await _find_project(context, input.project_path),
-        oid,
-        input.state,
-        name=commit_statuses.validate_name(get_or(input.name, None)),
-        ref=commit_statuses.validate_ref(get_or(input.ref, None)),
-        **values,
-    )
-
-
-async def _find_project(context: Context, path: str) -> tables.Project:
-    project = await lookup.get_project(context, path)
-    await require(context, Action.WRITE_CHECKS, project)
-    return project
+    return await commit_statuses.create_status(info.context, sent_values(input))
 
 
 @strawberry.type

@@ -4,14 +4,14 @@ from typing import Any
 
 import strawberry
 
-from graph.context import Info
+from graph.context import Context, Info, RunnerIdentity
 from graph.errors import Forbidden
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
 from graph.rules.builds import runner_jobs, runners
 from graph.types.builds.builds import Build
 from graph.types.builds.job_environment import JobEnvironmentFields
-from graph.types.inputs import get_or, optional
+from graph.types.inputs import get_or, optional, sent_values
 from storage import tables
 
 ArtifactsWhen = strawberry.enum(tables.RunWhen, name="ArtifactsWhen", description="Result of a build for which its artifacts are uploaded.")
@@ -101,29 +101,27 @@ class ClaimBuildInput:
     wait_seconds: int | None = optional(f"Seconds to wait for a build if none is available; at most {runners.MAX_WAIT_SECONDS}, default 0.")
 
 
+def _require_runner(context: Context) -> RunnerIdentity:
+    """Raises Forbidden unless a runner calls."""
+    if context.runner_identity_or_none is None:
+        raise Forbidden("Only runners can claim builds, with their own token.")
+    return context.runner_identity_or_none
+
+
 @mutation(
     entity="build",
     returns=Build,
+    runner=True,
+    extra_wait_seconds=runners.MAX_WAIT_SECONDS,
     entity_description="The claimed build, now running; null if there is none that the runner can take.",
     second_field=("job", Job, "The job to run; null if no build was claimed."),
     description="Assigns the oldest matching build to the calling runner. Runners only, authenticated with the runner token.",
 )
 async def claim_build(info: Info, input: ClaimBuildInput) -> tuple[tables.Build | None, Any]:
-    context = info.context
-    if context.runner_identity_or_none is None:
-        raise Forbidden("Only runners can claim builds, with their own token.")
-    runner_info = runners.RunnerDetails(
-        name=get_or(input.name, None),
-        version=get_or(input.version, None),
-        revision=get_or(input.revision, None),
-        platform=get_or(input.platform, None),
-        architecture=get_or(input.architecture, None),
-    )
-    claimed = await runners.claim_build(context, context.runner_identity_or_none, runner_info, get_or(input.wait_seconds, 0))
-    if claimed is None:
-        return None, None
-    build, token = claimed
-    return build, await runner_jobs.build_runner_job(context, build, token)
+    runner_identity = _require_runner(info.context)
+    details = runners.RunnerDetails.of(sent_values(input))
+    claimed = await runners.claim_build(info.context, runner_identity, details, get_or(input.wait_seconds, 0))
+    return await runner_jobs.build_claimed_job(info.context, claimed)
 
 
 @strawberry.type

@@ -11,7 +11,7 @@ from graph.rules import lookup
 from graph.rules.builds import runner_registration, runners
 from graph.rules.policy import Action, can, require
 from graph.types.builds.runners import Runner
-from graph.types.inputs import get_or, optional
+from graph.types.inputs import get_or, optional, sent_values
 from storage import tables
 from storage.tables.builds.registration_tokens import INSTANCE_SCOPE
 
@@ -71,6 +71,16 @@ class ResetRunnersTokenInput:
     project_path: str | None = optional("Full path of the project, or its v3 ID; if omitted, the token of the instance is replaced.")
 
 
+async def _find_registration(context: Context, path: str | None) -> RegistrationTarget:
+    """The project with this path, or the instance, if the viewer may change its token. Raises NotFound, Forbidden."""
+    if path is None:
+        await require(context, Action.ADMIN_SETTINGS)
+        return RegistrationTarget(None)
+    project = await lookup.get_project(context, path)
+    await require(context, Action.UPDATE_PROJECT, project)
+    return RegistrationTarget(project)
+
+
 @mutation(
     entity="runners_token",
     returns=RunnersToken,
@@ -79,16 +89,8 @@ class ResetRunnersTokenInput:
     " registered with it remain. Requires the master role in the project, or an administrator.",
 )
 async def reset_runners_token(info: Info, input: ResetRunnersTokenInput) -> RegistrationTarget:
-    context: Context = info.context
-    path = get_or(input.project_path, None)
-    project: tables.Project | None = None
-    if path is None:
-        await require(context, Action.ADMIN_SETTINGS)
-    else:
-        project = await lookup.get_project(context, path)
-        await require(context, Action.UPDATE_PROJECT, project)
-    registration = RegistrationTarget(project)
-    await runner_registration.reset_token(context, registration.scope)
+    registration = await _find_registration(info.context, get_or(input.project_path, None))
+    await runner_registration.reset_token(info.context, registration.scope)
     return registration
 
 
@@ -107,16 +109,14 @@ class RegisterRunnerInput:
 @mutation(
     entity="runner",
     returns=Runner,
+    anonymous=True,
     entity_description="The created runner.",
     second_field=("token", str, "Authentication token of the runner. It is returned only once."),
     description="Registers a runner with a registration token; no other credential is required.",
 )
 async def register_runner(info: Info, input: RegisterRunnerInput) -> tuple[tables.Runner, str]:
-    runner_info = runners.RunnerDetails(**{key: get_or(getattr(input, key), None) for key in runners.RunnerDetails.__slots__})
-    tags = get_or(input.tags, [])
-    return await runner_registration.register_runner(
-        info.context, input.registration_token, get_or(input.description, ""), tags, runner_info
-    )
+    details, tags = runners.RunnerDetails.of(sent_values(input)), get_or(input.tags, [])
+    return await runner_registration.register_runner(info.context, input.registration_token, get_or(input.description, ""), tags, details)
 
 
 @strawberry.input(description="Input of `unregisterRunner`.")
@@ -127,6 +127,8 @@ class UnregisterRunnerInput:
 @mutation(
     entity="runner",
     returns=Runner,
+    anonymous=True,
+    deletes=True,
     entity_description="The deleted runner.",
     description="Deletes the runner with this token; no other credential is required. Its running builds are assigned to other runners.",
 )

@@ -11,9 +11,9 @@ from graph.fields.connections import Connection, ConnectionPage, KeysetListing, 
 from graph.fields.declarations import Node, column, connection_field, entity, make_window
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.builds import runners
+from graph.rules.builds import runner_administration
 from graph.rules.policy import Action, filter_visible_projects, require
-from graph.types.inputs import get_or, is_set, optional
+from graph.types.inputs import get_or, optional, sent_values
 from storage import tables
 from storage.tables.builds import runners as statements
 
@@ -28,7 +28,7 @@ OLDEST_FIRST = Order(tables.Runner.id)
     description="A program that runs builds. As a node, available to administrators and to masters of a project of the runner; to others,"
     " through builds it ran.",
     unrestricted="`nodes` asks for the right to administer it; elsewhere it is shown where it ran something.",
-    load_nodes=runners.runner_nodes,
+    load_nodes=runner_administration.runner_nodes,
 )
 class Runner(Node):
     database_id: int = column(tables.Runner.id, description="ID in the v3 API.")
@@ -128,6 +128,18 @@ class RunnerInput:
     database_id: int = strawberry.field(description="v3 ID of the runner.")
 
 
+async def _find_project(context: Context, input: CreateRunnerInput) -> tables.Project | None:
+    """The project of a new runner, None for a shared one, if the viewer may create it. Raises Forbidden, NotFound, Invalid."""
+    path, project = get_or(input.project_path, None), None
+    if path is None or get_or(input.shared, False):
+        await require(context, Action.ADMIN_RUNNERS)
+    if path is not None:
+        project = await lookup.get_project(context, path)
+        await require(context, Action.ADMIN_RUNNER, project)
+    runner_administration.require_one_kind(path is not None, get_or(input.shared, False))
+    return project
+
+
 @mutation(
     entity="runner",
     returns=Runner,
@@ -136,16 +148,9 @@ class RunnerInput:
     description="Creates a runner. Requires the master role in the project; shared runners require an administrator.",
 )
 async def create_runner(info: Info, input: CreateRunnerInput) -> tuple[tables.Runner, str]:
-    context = info.context
-    path, project = get_or(input.project_path, None), None
-    if path is None or get_or(input.shared, False):
-        await require(context, Action.ADMIN_RUNNERS)
-    if path is not None:
-        project = await lookup.get_project(context, path)
-        await require(context, Action.ADMIN_RUNNER, project)
-    runners.require_one_kind(path is not None, get_or(input.shared, False))
-    return await runners.create_runner(
-        context,
+    project = await _find_project(info.context, input)
+    return await runner_administration.create_runner(
+        info.context,
         input.description,
         tags=get_or(input.tags, []),
         run_untagged=get_or(input.run_untagged, True),
@@ -161,36 +166,21 @@ async def create_runner(info: Info, input: CreateRunnerInput) -> tuple[tables.Ru
     description="Updates a runner. Requires the master role in all its projects, or an administrator.",
 )
 async def update_runner(info: Info, input: UpdateRunnerInput) -> tables.Runner:
-    context = info.context
-    runner = await runners.lock_administered_runner(context, input.database_id)
-    if get_or(input.description, None) is not None:
-        runner.description = runners.validate_description(input.description or "")
-    if is_set(input.tags):
-        runner.tags = runners.validate_tags(input.tags or [])
-    if get_or(input.run_untagged, None) is not None:
-        runner.run_untagged = bool(input.run_untagged)
-    if get_or(input.active, None) is not None:
-        runner.active = bool(input.active)
-    if get_or(input.project_paths, None) is not None:
-        await runners.set_served_projects(context, runner, input.project_paths or [])
-    runners.require_usable(runner)
-    runner.updated_at = context.now()
-    context.after_commit.append(context.services.runner_queue.notify)
-    return runner
+    runner = await runner_administration.lock_administered_runner(info.context, input.database_id)
+    return await runner_administration.update_runner(info.context, runner, sent_values(input))
 
 
 @mutation(
     entity="runner",
     returns=Runner,
+    deletes=True,
     entity_description="The deleted runner.",
     description="Deletes a runner; its token becomes invalid immediately. Running builds are returned to their queues; finished"
     " builds remain.",
 )
 async def delete_runner(info: Info, input: RunnerInput) -> tables.Runner:
-    context = info.context
-    runner = await runners.lock_administered_runner(context, input.database_id)
-    await runners.delete_runner(context, runner)
-    return runner
+    runner = await runner_administration.lock_administered_runner(info.context, input.database_id)
+    return await runner_administration.delete_runner(info.context, runner)
 
 
 @strawberry.type

@@ -64,6 +64,7 @@ class AppendBuildTraceInput(ProjectResourceInput):
 @mutation(
     entity="build",
     returns=Annotated["Build", strawberry.lazy("graph.types.builds.builds")],
+    runner=True,
     entity_description="The build.",
     description="Appends to the trace of a build. Requires the developer role. A trace that exceeds the limit of the instance is"
     " truncated, with a line that reports it. The token of the build and that of the caller are masked with asterisks; offsets"

@@ -32,12 +32,12 @@ async def _find_branch(event: object, info: Info) -> BranchRef:
 class BranchEvent(LiveEvent):
     @strawberry.field(name="from", description="Health in the previous event; null in the first one.")
     def from_state(self) -> RollupState | None:  # type: ignore[valid-type]
-        previous = as_change(self).was
+        previous = as_change(self).old_state
         return rollups.RollupState(previous) if previous is not None else None
 
     @strawberry.field(name="to", description="Current health; equal to `from` if only the head moved.")
     def to_state(self) -> RollupState:  # type: ignore[valid-type]
-        return rollups.RollupState(as_change(self).became)
+        return rollups.RollupState(as_change(self).new_state)
 
     @strawberry.field(description="Project it belongs to.")
     async def project(self, info: Info) -> Project:

@@ -155,6 +155,7 @@ async def create_branch(info: Info, input: CreateBranchInput) -> BranchRef:
 @mutation(
     entity="branch",
     returns=Branch,
+    deletes=True,
     entity_description="The deleted branch.",
     description="Deletes a branch and its protection. Requires permission to push, or the master role if the branch is protected.",
 )
@@ -170,12 +171,9 @@ async def delete_branch(info: Info, input: DeleteBranchInput) -> BranchRef:
     description="Protects a branch: developers can no longer delete it or push to it freely. Requires the master role.",
 )
 async def protect_branch(info: Info, input: ProtectBranchInput) -> BranchRef:
-    context = info.context
-    project = await _find_project(context, input, Action.PROTECT_BRANCH)
-    branch = await branches.get_branch(context, project, input.name)
+    project = await _find_project(info.context, input, Action.PROTECT_BRANCH)
     protection = BranchProtection.PARTIAL if get_or(input.developers_can_push, False) else BranchProtection.FULL
-    await ref_updates.protect_branch(context, project, branch.name, protection)
-    return branch
+    return await branches.protect_branch(info.context, project, input.name, protection)
 
 
 @mutation(
@@ -185,11 +183,8 @@ async def protect_branch(info: Info, input: ProtectBranchInput) -> BranchRef:
     description="Removes the protection of a branch, if it has any. Requires the master role.",
 )
 async def unprotect_branch(info: Info, input: UnprotectBranchInput) -> BranchRef:
-    context = info.context
-    project = await _find_project(context, input, Action.PROTECT_BRANCH)
-    branch = await branches.get_branch(context, project, input.name)
-    await ref_updates.protect_branch(context, project, branch.name, BranchProtection.NONE)
-    return branch
+    project = await _find_project(info.context, input, Action.PROTECT_BRANCH)
+    return await branches.protect_branch(info.context, project, input.name, BranchProtection.NONE)
 
 
 @strawberry.type

@@ -1,24 +1,20 @@
 """Comments on commits."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from graph.context import Context, Info
-from graph.errors import NotFound, Required
-from graph.events import object_payloads
-from graph.events.publisher import publish
+from graph.context import Info
+from graph.errors import NotFound
 from graph.fields.declarations import Node, column, entity, parse_global_id, to_one
 from graph.fields.mutations import mutation
-from graph.operations.transaction import session_for
-from graph.rules import lookup, validation
-from graph.rules.git import commits
-from graph.rules.policy import Action, require
+from graph.rules import lookup
+from graph.rules.git import commit_comments
+from graph.rules.policy import Action
 from graph.types.accounts.users import User
 from graph.types.git.commit_loader import load_commit
-from graph.types.inputs import get_or, optional
+from graph.types.inputs import get_or, optional, sent_values
 from storage import tables
 
 if TYPE_CHECKING:
@@ -73,12 +69,6 @@ class CreateCommitCommentInput:
     line_type: LineType | None = optional("Whether the line was added or removed; default added.")  # type: ignore[valid-type]
 
 
-async def _find_project(context: Context, path: str) -> tables.Project:
-    project = await lookup.get_project(context, path)
-    await require(context, Action.COMMENT_COMMIT, project)
-    return project
-
-
 def _parse_commit_reference(input: CreateCommitCommentInput) -> tuple[str, str]:
     """The project and the commit that an input names. Raises NotFound for an id that is not a commit id."""
     if get_or(input.id, None) is None:
@@ -94,24 +84,8 @@ def _parse_commit_reference(input: CreateCommitCommentInput) -> tuple[str, str]:
     entity="commit_comment", returns=CommitComment, entity_description="The created comment.", description="Creates a comment on a commit."
 )
 async def create_commit_comment(info: Info, input: CreateCommitCommentInput) -> tables.CommitComment:
-    context = info.context
     path, rev = _parse_commit_reference(input)
-    # The diff is read before the transaction begins, because on SQLite a transaction blocks all other writers.
-    async with session_for(context.services.database, writing=False) as session:
-        project = await _find_project(replace(context, session=session, loaders={}), path)
-    position = await commits.locate_comment(
-        context, project, rev, get_or(input.path, None), get_or(input.line, None), get_or(input.line_type, None)
-    )
-    note = validation.validate_string("note", input.note)
-    if not note.strip():
-        raise Required("note")
-    project = await _find_project(context, path)
-    row = tables.CommitComment(project_id=project.id, sha=position.oid, author_id=context.viewer.id, note=note, created_at=context.now())
-    if position.line is not None:
-        row.path, row.line, row.line_type = position.line
-    context.add_deferred(row)
-    await publish(context, object_payloads.CommitCommented, row)
-    return row
+    return await commit_comments.create_comment(info.context, path, rev, sent_values(input))
 
 
 @strawberry.type

@@ -1,12 +1,10 @@
 """Loads commits for fields: from the index if it has every requested field, otherwise from git."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from graph.context import Info
 from graph.fields.declarations import IndexedBy
-from graph.fields.scalars import serialize_timestamp
 from graph.fields.selections import SelectionShape, selects_only
 from graph.operations.loaders import Loader
 from graph.rules.git import commits
@@ -52,10 +50,6 @@ GIT_ONLY_FIELDS = frozenset(("message", "parentOids", "diff"))
 """Fields that are read from git."""
 
 
-def _serialize_timestamp(timestamp: datetime, offset: int) -> str:
-    return serialize_timestamp(with_offset(timestamp.replace(tzinfo=UTC), offset))
-
-
 def _shorten_oid(oid: str) -> str:
     return oid[:SHORT_OID_LENGTH]
 
@@ -76,7 +70,6 @@ COMMIT_INDEX = IndexedBy(
     properties={"id": KEY_COLUMNS, "key": KEY_COLUMNS},
     policy_columns=("project_id",),
     offset_columns={"authored_at": "authored_offset", "committed_at": "committed_offset"},
-    serialize=_serialize_timestamp,
     incomplete_if={**dict.fromkeys(SIGNATURE_COLUMNS, may_be_truncated), **dict.fromkeys(("authored_at", "committed_at"), may_be_clamped)},
 )
 """How plans join the index to rows that refer to commits, by project id and commit id."""

@@ -6,6 +6,7 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import UncountedConnection, Window
+from graph.fields.metadata import facts
 from graph.rules.git import commit_comparison
 from graph.rules.policy import Action, require
 from graph.types.git.commit_loader import load_commit
@@ -72,7 +73,11 @@ def _as_comparison(comparison: Any) -> commit_comparison.CommitComparison:
 class ProjectComparisonFields:
     """Fields of a project about comparisons of its commits."""
 
-    @strawberry.field(description="Comparison of two commits. Null, with an error, if one of the revisions does not exist.")
+    # It starts processes that walk a history.
+    @strawberry.field(
+        description="Comparison of two commits. Null, with an error, if one of the revisions does not exist.",
+        metadata=facts(extra_rows=500),
+    )
     async def compare(
         self,
         info: Info,

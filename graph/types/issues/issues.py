@@ -8,8 +8,6 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.events import object_payloads
-from graph.events.publisher import publish
 from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
 from graph.fields.declarations import (
     Node,
@@ -26,14 +24,13 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.fields.mutations import mutation
-from graph.rules import lookup, validation
+from graph.rules import lookup
 from graph.rules.issues import issues
-from graph.rules.notes import system_notes
 from graph.rules.policy import Action, allowed_project_conditions, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
 from graph.types.accounts.users import User
-from graph.types.inputs import NumberedResourceInput, find_in_project, get_or, is_set, optional
+from graph.types.inputs import NumberedResourceInput, find_in_project, optional, sent_values
 from graph.types.issues.issue_closing import IssueClosingFields
 from graph.types.issues.labels import Label
 from graph.types.notes import IssueNoteFields
@@ -203,78 +200,32 @@ class IssueInput(NumberedResourceInput):
     pass
 
 
-async def _change_state(info: Info, input: NumberedResourceInput, event: IssueTransition) -> tables.Issue:
-    context = info.context
-    _, issue = await find_in_project(context, tables.Issue, input)
-    await require(context, Action.UPDATE_ISSUE, issue)
-    issue = await issues.lock_issue(context, issue)
-    before = system_notes.IssuableSnapshot.of(issue)
-    if issues.change_state(context, issue, event):
-        issue.updated_at = context.now()
-    await issues.notify_changes(context, issue, before)
-    return issue
-
-
 @mutation(entity="issue", returns=Issue, entity_description="The created issue.", description="Creates an issue.")
 async def create_issue(info: Info, input: CreateIssueInput) -> tables.Issue:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.CREATE_ISSUE, project)
-    issue = tables.Issue(
-        project_id=project.id,
-        iid=0,
-        author_id=context.viewer.id,
-        title=validation.validate_title("title", input.title),
-        description=validation.validate_string("description", get_or(input.description, "")) or None,
-        created_at=context.now(),
-        updated_at=context.now(),
-    )
-    may_triage = await can(context, Action.TRIAGE_ISSUE, project)
-    if may_triage:
-        issue.assignee_id = await issues.resolve_assignee_id(context, project, get_or(input.assignee_id, None))
-        issue.milestone_id = await issues.resolve_milestone_id(context, project, get_or(input.milestone_id, None))
-    issue.iid = await issues.allocate_iid(context, project, tables.CounterKind.ISSUE)
-    await context.add(issue)
-    if may_triage:
-        await issues.set_labels(context, issue, get_or(input.labels, []))
-    await system_notes.write_mentions(context, issue, issue.description)
-    await publish(context, object_payloads.IssueChanged, issue, "open")
-    return issue
+    project = await lookup.get_project(info.context, input.project_path)
+    await require(info.context, Action.CREATE_ISSUE, project)
+    return await issues.create_issue(info.context, project, sent_values(input))
 
 
 @mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Updates an issue.")
 async def update_issue(info: Info, input: UpdateIssueInput) -> tables.Issue:
-    context = info.context
-    project, issue = await find_in_project(context, tables.Issue, input)
-    await require(context, Action.UPDATE_ISSUE, issue)
-    issue = await issues.lock_issue(context, issue)
-    before, labels_changed = system_notes.IssuableSnapshot.of(issue), False
-    if get_or(input.state_event, None) is not None:
-        issues.change_state(context, issue, input.state_event)  # type: ignore[arg-type]
-    if get_or(input.title, None) is not None:
-        issue.title = validation.validate_title("title", input.title or "")
-    if is_set(input.description):
-        issue.description = validation.validate_string("description", input.description or "") or None
-    if await can(context, Action.TRIAGE_ISSUE, project):
-        if is_set(input.assignee_id):
-            issue.assignee_id = await issues.resolve_assignee_id(context, project, input.assignee_id)
-        if is_set(input.milestone_id):
-            issue.milestone_id = await issues.resolve_milestone_id(context, project, input.milestone_id)
-        if is_set(input.labels):
-            labels_changed = await issues.set_labels(context, issue, input.labels or [])
-    issue.updated_at = context.now()
-    await issues.notify_changes(context, issue, before, labels_changed=labels_changed)
-    return issue
+    project, issue = await find_in_project(info.context, tables.Issue, input)
+    await require(info.context, Action.UPDATE_ISSUE, issue)
+    return await issues.update_issue(info.context, project, issue, sent_values(input))
 
 
 @mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Closes an issue.")
 async def close_issue(info: Info, input: IssueInput) -> tables.Issue:
-    return await _change_state(info, input, IssueTransition.CLOSE)
+    _, issue = await find_in_project(info.context, tables.Issue, input)
+    await require(info.context, Action.UPDATE_ISSUE, issue)
+    return await issues.change_state_and_notify(info.context, issue, IssueTransition.CLOSE)
 
 
 @mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Reopens an issue.")
 async def reopen_issue(info: Info, input: IssueInput) -> tables.Issue:
-    return await _change_state(info, input, IssueTransition.REOPEN)
+    _, issue = await find_in_project(info.context, tables.Issue, input)
+    await require(info.context, Action.UPDATE_ISSUE, issue)
+    return await issues.change_state_and_notify(info.context, issue, IssueTransition.REOPEN)
 
 
 @strawberry.type

@@ -16,7 +16,7 @@ from graph.rules import lookup
 from graph.rules.issues import issues, labels
 from graph.rules.policy import Action, require
 from graph.rules.search_terms import validate_search
-from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, is_set, optional
+from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, optional, sent_values
 from storage import tables
 from storage.tables import IssueState
 from storage.tables.issues import issues as issue_statements
@@ -155,12 +155,9 @@ async def _lock_label(context: Context, input: LabelInput) -> tables.Label:
     conflict=Conflict(None, "Label already exists"),
 )
 async def create_label(info: Info, input: CreateLabelInput) -> tables.Label:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.ADMIN_LABEL, project)
-    values = {"name": input.name, "color": input.color, "description": get_or(input.description, None)}
-    moment = context.now()
-    return context.add_deferred(tables.Label(project_id=project.id, created_at=moment, updated_at=moment, **labels.validate_fields(values)))
+    project = await lookup.get_project(info.context, input.project_path)
+    await require(info.context, Action.ADMIN_LABEL, project)
+    return labels.create_label(info.context, project, sent_values(input))
 
 
 @mutation(
@@ -171,30 +168,20 @@ async def create_label(info: Info, input: CreateLabelInput) -> tables.Label:
     conflict=Taken("newName"),
 )
 async def update_label(info: Info, input: UpdateLabelInput) -> tables.Label:
-    context = info.context
-    label = await _lock_label(context, input)
-    sent_values = {"newName": get_or(input.new_name, None), "color": get_or(input.color, None)}
-    values = {field: value for field, value in sent_values.items() if value is not None}
-    if is_set(input.description):
-        values["description"] = input.description
-    for key, value in labels.validate_fields(values).items():
-        setattr(label, key, value)
-    label.updated_at = context.now()
-    await context.session.flush()
-    return label
+    label = await _lock_label(info.context, input)
+    return await labels.update_label(info.context, label, sent_values(input))
 
 
 @mutation(
     entity="label",
     returns=Label,
+    deletes=True,
     entity_description="The deleted label.",
     description="Deletes a label and removes it from all issues.",
 )
 async def delete_label(info: Info, input: DeleteLabelInput) -> tables.Label:
-    context = info.context
-    label = await _lock_label(context, input)
-    await labels.delete_label(context, label)
-    return label
+    label = await _lock_label(info.context, input)
+    return await labels.delete_label(info.context, label)
 
 
 @strawberry.type

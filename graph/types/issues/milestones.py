@@ -12,12 +12,12 @@ from graph.errors import Taken
 from graph.fields.connections import Connection, Order
 from graph.fields.declarations import Node, column, entity, to_many, to_one
 from graph.fields.mutations import mutation
-from graph.rules import lookup, validation
+from graph.rules import lookup
 from graph.rules.issues import issues, milestones
 from graph.rules.policy import Action, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import MilestoneTransition
-from graph.types.inputs import NumberedResourceInput, find_in_project, get_or, is_set, optional
+from graph.types.inputs import NumberedResourceInput, find_in_project, optional, sent_values
 from graph.types.issues.issues import Issue, IssueFilter, IssueOrder, IssueState
 from graph.types.merge_requests.merge_requests import MilestoneMergeRequestFields
 from graph.types.web_urls import web_url
@@ -181,21 +181,9 @@ class UpdateMilestoneInput(NumberedResourceInput):
     conflict=Taken("title"),
 )
 async def create_milestone(info: Info, input: CreateMilestoneInput) -> tables.Milestone:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.ADMIN_MILESTONE, project)
-    moment = context.now()
-    milestone = tables.Milestone(
-        project_id=project.id,
-        iid=0,
-        title=validation.validate_title("title", input.title),
-        description=validation.validate_string("description", get_or(input.description, "")),
-        due_date=get_or(input.due_date, None),
-        created_at=moment,
-        updated_at=moment,
-    )
-    milestone.iid = await issues.allocate_iid(context, project, tables.CounterKind.MILESTONE)
-    return await context.add(milestone)
+    project = await lookup.get_project(info.context, input.project_path)
+    await require(info.context, Action.ADMIN_MILESTONE, project)
+    return await milestones.create_milestone(info.context, project, sent_values(input))
 
 
 @mutation(
@@ -206,20 +194,8 @@ async def create_milestone(info: Info, input: CreateMilestoneInput) -> tables.Mi
     conflict=Taken("title"),
 )
 async def update_milestone(info: Info, input: UpdateMilestoneInput) -> tables.Milestone:
-    context = info.context
-    _, milestone = await find_in_project(context, tables.Milestone, input, action=Action.ADMIN_MILESTONE)
-    event = get_or(input.state_event, None)
-    if event is not None:
-        milestones.change_state(milestone, event)
-    if get_or(input.title, None) is not None:
-        milestone.title = validation.validate_title("title", input.title or "")
-    if is_set(input.description):
-        milestone.description = validation.validate_string("description", input.description or "")
-    if is_set(input.due_date):
-        milestone.due_date = input.due_date
-    milestone.updated_at = context.now()
-    await context.session.flush()
-    return milestone
+    _, milestone = await find_in_project(info.context, tables.Milestone, input, action=Action.ADMIN_MILESTONE)
+    return await milestones.update_milestone(info.context, milestone, sent_values(input))
 
 
 @strawberry.type

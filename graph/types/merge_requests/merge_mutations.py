@@ -49,12 +49,10 @@ async def _find_merge_request(context: Context, input: NumberedResourceInput) ->
 )
 async def accept_merge_request(info: Info, input: AcceptMergeRequestInput) -> Any:
     row = await _find_merge_request(info.context, input)
-    options = MergeOptions(
-        get_or(input.merge_commit_message, None), get_or(input.should_remove_source_branch, False), get_or(input.sha, None)
-    )
-    if get_or(input.merge_when_build_succeeds, False):
-        return await automatic_merging.accept_when_green(info.context, row, options)
-    return await merging.accept_now(info.context, row, options)
+    remove_source_branch = get_or(input.should_remove_source_branch, False)
+    options = MergeOptions(get_or(input.merge_commit_message, None), remove_source_branch, get_or(input.sha, None))
+    accept = automatic_merging.accept_when_green if get_or(input.merge_when_build_succeeds, False) else merging.accept_now
+    return await accept(info.context, row, options)
 
 
 @mutation(

@@ -25,11 +25,10 @@ class ImportMergeRequestsInput:
     " running import continues. Requires the owner role.",
 )
 async def import_merge_requests(info: Info, input: ImportMergeRequestsInput) -> tables.Project:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.OWN_PROJECT, project)
-    await require(context, Action.READ_MERGE_REQUEST, project)
-    await merge_request_imports.queue_import(context, project)
+    project = await lookup.get_project(info.context, input.project_path)
+    await require(info.context, Action.OWN_PROJECT, project)
+    await require(info.context, Action.READ_MERGE_REQUEST, project)
+    await merge_request_imports.queue_import(info.context, project)
     return project
 
 

@@ -17,7 +17,7 @@ from storage.tables import ChangeKind
 class MergeRequestEvent(LiveEvent):
     @strawberry.field(name="from", description="Previous state; null for a new merge request.")
     def from_state(self) -> MergeRequestState | None:  # type: ignore[valid-type]
-        previous = as_change(self).was
+        previous = as_change(self).old_state
         return tables.MergeRequestState(previous) if previous is not None else None
 
     @strawberry.field(
@@ -26,7 +26,7 @@ class MergeRequestEvent(LiveEvent):
         " branch, newest commit, conflicts, or whether it waits for builds.",
     )
     def to_state(self) -> MergeRequestState:  # type: ignore[valid-type]
-        return tables.MergeRequestState(as_change(self).became)
+        return tables.MergeRequestState(as_change(self).new_state)
 
     @strawberry.field(description="Current state of the merge request, which may be newer than this event.")
     async def merge_request(self, info: Info) -> MergeRequest:

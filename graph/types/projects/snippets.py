@@ -13,7 +13,7 @@ from graph.rules import lookup
 from graph.rules.policy import Action, can, require, visible_snippet_conditions
 from graph.rules.projects import snippets
 from graph.types.accounts.users import User
-from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, is_set, optional
+from graph.types.inputs import ProjectResourceInput, find_in_project, optional, sent_values
 from graph.types.notes import SnippetNoteFields
 from graph.types.visibility import Visibility
 from graph.types.web_urls import web_url
@@ -137,21 +137,9 @@ async def _find_snippet(context: Context, input: ProjectResourceInput) -> tables
     description="Creates a snippet. Requires the reporter role.",
 )
 async def create_snippet(info: Info, input: CreateSnippetInput) -> tables.Snippet:
-    context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.CREATE_SNIPPET, project)
-    values = snippets.validate_fields({"title": input.title, "fileName": input.file_name, "content": input.content})
-    moment = context.now()
-    snippet = tables.Snippet(
-        project_id=project.id,
-        author_id=context.viewer.id,
-        visibility_level=await snippets.resolve_visibility(context, get_or(input.visibility, None)),
-        expires_at=get_or(input.expires_at, None),
-        created_at=moment,
-        updated_at=moment,
-        **values,
-    )
-    return context.add_deferred(snippet)
+    project = await lookup.get_project(info.context, input.project_path)
+    await require(info.context, Action.CREATE_SNIPPET, project)
+    return await snippets.create_snippet(info.context, project, sent_values(input))
 
 
 @mutation(
@@ -161,33 +149,20 @@ async def create_snippet(info: Info, input: CreateSnippetInput) -> tables.Snippe
     description="Updates a snippet. Allowed for its author and masters of the project.",
 )
 async def update_snippet(info: Info, input: UpdateSnippetInput) -> tables.Snippet:
-    context = info.context
-    snippet = await _find_snippet(context, input)
-    sent_values = {"title": input.title, "fileName": input.file_name, "content": input.content}
-    for key, value in snippets.validate_fields({field: value for field, value in sent_values.items() if is_set(value)}).items():
-        setattr(snippet, key, value)
-    level = get_or(input.visibility, None)
-    if level is not None and level != snippet.visibility_level:
-        snippet.visibility_level = await snippets.resolve_visibility(context, level)
-    if is_set(input.expires_at):
-        snippet.expires_at = input.expires_at
-    snippet.updated_at = context.now()
-    await context.session.flush()
-    return snippet
+    snippet = await _find_snippet(info.context, input)
+    return await snippets.update_snippet(info.context, snippet, sent_values(input))
 
 
 @mutation(
     entity="snippet",
     returns=Snippet,
+    deletes=True,
     entity_description="The deleted snippet.",
     description="Deletes a snippet and its notes. Allowed for its author and masters of the project.",
 )
 async def delete_snippet(info: Info, input: DeleteSnippetInput) -> tables.Snippet:
-    context = info.context
-    snippet = await _find_snippet(context, input)
-    await context.session.delete(snippet)
-    await context.session.flush()
-    return snippet
+    snippet = await _find_snippet(info.context, input)
+    return await snippets.delete_snippet(info.context, snippet)
 
 
 @strawberry.type

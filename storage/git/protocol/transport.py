@@ -10,31 +10,23 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 from storage.git.protocol.proc_receive import ProcReceive, RefMover
+from storage.git.protocol.process_supervision import BLOCK_BYTES, IndexingWatchdog, InputFeed, StderrTail, terminate
 from storage.git.protocol.push import ClientStream, Push, PushAuthorizer, RefCommand
 from storage.git.protocol.push_gate import PushGate
 from storage.git.protocol.push_report import PushReport
 from storage.git.subprocesses import async_process, git_command, limits
-from storage.git.subprocesses.async_process import AsyncProcess
-from storage.git.subprocesses.limits import ProcessLimits, git_children
+from storage.git.subprocesses.limits import ProcessLimits
 
 SendBlock = Callable[[bytes], Awaitable[None]]
 """Sends a block to the client; returns when the next block can be sent."""
 
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
-BLOCK_BYTES = 64 * 1024
-TERMINATION_SECONDS = 3.0
-"""Time for a process to remove its locks and temporary files before it is killed."""
-MAX_STDERR_BYTES = 4000
-INDEXING_SECONDS = 60.0
-"""Time for git to index a push that has been received completely, plus a second for each INDEXING_BYTES of it."""
-INDEXING_BYTES = 1_000_000
 MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
 PUSH_NICENESS = 5
@@ -259,11 +251,11 @@ class Transport:
             if hook is not None:
                 hook.close_inherited()
         hook_task = asyncio.create_task(hook.serve()) if hook is not None else None
-        feed = _InputFeed(process, incoming, is_push=is_push)
+        feed = InputFeed(process, incoming, is_push=is_push)
         feed_task = asyncio.create_task(feed.run())
-        stderr = _StderrTail(process.stderr)
+        stderr = StderrTail(process.stderr)
         stderr_task = asyncio.create_task(stderr.read())
-        indexing = _IndexingWatchdog(process, gate) if gate is not None else None
+        indexing = IndexingWatchdog(process, gate) if gate is not None else None
         watchdog_task = asyncio.create_task(indexing.watch()) if indexing is not None else None
         report: PushReport | None = None
         if indexing is not None:
@@ -292,14 +284,14 @@ class Transport:
             raise TransportTimeout(f"{service} took more than {self._seconds:.0f} s") from error
         finally:
             feed_task.cancel()
-            await asyncio.shield(_terminate(process, is_push=is_push))
+            await asyncio.shield(terminate(process, is_push=is_push))
             others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task) if task is not None]
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             process.close()
 
-    async def _explain(self, stderr: "_StderrTail", indexing: "_IndexingWatchdog", messages: bytes) -> str | None:
+    async def _explain(self, stderr: StderrTail, indexing: IndexingWatchdog, messages: bytes) -> str | None:
         """Returns the message for the client if the push exceeded a limit; None otherwise."""
         if indexing.is_too_slow:
             reason: str | None = f"reading it takes more than the {indexing.seconds:.0f} seconds that a push of its size may take"
@@ -322,114 +314,6 @@ class Transport:
         settings = (*_SAFE_DIRECTORY, *(_RECEIVE_PACK_SETTINGS if service is GitService.RECEIVE else _UPLOAD_PACK_SETTINGS), *self._limits)
         configured = git_command.command(path, *(part for setting in settings for part in ("-c", setting)))
         return [*configured, service.removeprefix("git-"), *mode, str(path.absolute())]
-
-
-class _InputFeed:
-    """Feeds the client's data to a process, and closes its stdin at the end. If the client fails, `error` is set and the process is ended.
-
-    `is_push`: first by closing stdin early, so that receive-pack deletes the received objects. (A signal would leave the quarantine
-    behind.) Before a push has been received completely, git moves no ref.
-    """
-
-    def __init__(self, process: AsyncProcess, incoming: ClientStream, *, is_push: bool) -> None:
-        self._process = process
-        self._stdin = process.stdin
-        self._incoming = incoming
-        self._is_push = is_push
-        self.error: Exception | None = None
-
-    async def run(self) -> None:
-        try:
-            async for block in self._incoming:
-                # A process that has finished its output reads no more; further input is dropped.
-                if self._stdin.is_closing():
-                    continue
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    self._stdin.write(block)
-                    await self._stdin.drain()
-        except Exception as error:
-            self.error = error
-            self._stdin.close()
-            if self._is_push:
-                await asyncio.sleep(TERMINATION_SECONDS)
-            _signal_group(self._process, signal.SIGTERM)
-        else:
-            self._stdin.close()
-
-
-class _StderrTail:
-    """Keeps the last bytes of a process's stderr."""
-
-    def __init__(self, stream: asyncio.StreamReader) -> None:
-        self._stream = stream
-        self._has_output = asyncio.Event()
-        self.tail = b""
-
-    async def read(self) -> None:
-        while block := await self._stream.read(BLOCK_BYTES):
-            self.tail = (self.tail + block)[-MAX_STDERR_BYTES:]
-            self._has_output.set()
-
-    async def wait_for_output(self, seconds: float) -> None:
-        """Waits until there is output, at most `seconds`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._has_output.wait()
-
-
-class _IndexingWatchdog:
-    """Limits the time that git takes to index a received push. It ends git's children, so that receive-pack reports the failure."""
-
-    def __init__(self, process: AsyncProcess, gate: PushGate) -> None:
-        self._process = process
-        self._gate = gate
-        self.is_too_slow = False
-
-    @property
-    def seconds(self) -> float:
-        return INDEXING_SECONDS + self._gate.received_bytes / INDEXING_BYTES
-
-    async def watch(self) -> None:
-        await self._gate.is_complete.wait()
-        await asyncio.sleep(self.seconds)
-        self.is_too_slow = True
-        while self._process.returncode is None:
-            # Only the children: receive-pack then reports that unpacking failed, and removes the objects. The hook that records
-            # moved refs is not a git process.
-            children = await asyncio.to_thread(git_children, self._process.pid)
-            if children is None:
-                _signal_group(self._process, signal.SIGTERM)
-            for child in children or ():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-            await asyncio.sleep(TERMINATION_SECONDS / 10)
-
-
-async def _terminate(process: AsyncProcess, *, is_push: bool) -> None:
-    """Ends the process and its children: first by SIGTERM, so that git removes its temporary files, then by SIGKILL."""
-    process.stdin.close()
-    for number in (None, signal.SIGTERM, signal.SIGKILL) if is_push else (signal.SIGTERM, signal.SIGKILL):
-        if process.returncode is not None:
-            return
-        if number is not None:
-            _signal_group(process, number)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(TERMINATION_SECONDS):
-                await _drain(process)
-
-
-async def _drain(process: AsyncProcess) -> None:
-    # `wait` alone never ends while the pipe is full and paused.
-    while await process.stdout.read(BLOCK_BYTES):
-        pass
-    await process.wait()
-
-
-def _signal_group(process: AsyncProcess, number: signal.Signals) -> None:
-    """To the whole group, for git's children do the work. A process that was waited for has no group any more."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
 
 
 def _rpc_arguments(stateless: bool) -> tuple[str, ...]:

@@ -18,11 +18,6 @@ class Email(TimestampedRow, table=True):
     is_primary: bool = False
 
 
-def of_user(user_id: int) -> Select[Email]:
-    """The secondary addresses of a user."""
-    return select(Email).where(col(Email.user_id) == user_id, col(Email.is_primary).is_(False))
-
-
 def of_address(email: str) -> Select[Email]:
     """The row of an address, given in lower case, of any user."""
     return select(Email).where(col(Email.email) == email)

@@ -11,7 +11,6 @@ from storage.database.engine import Timestamp
 from storage.tables.base import TimestampedRow, foreign_key
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
-from storage.tables.projects.projects import Project
 
 
 class Runner(TimestampedRow, table=True):
@@ -51,11 +50,6 @@ MAX_QUEUES = 1_000
 
 def by_digest(digest: str) -> Select[Runner]:
     return select(Runner).where(col(Runner.token_digest) == digest)
-
-
-def is_served_by(runner_id: int) -> Any:
-    """The condition on projects that a runner that is not shared serves them."""
-    return col(Project.id).in_(select(col(RunnerProject.project_id)).where(col(RunnerProject.runner_id) == runner_id))
 
 
 def is_assigned_to(project_id: int) -> Any:

@@ -24,8 +24,8 @@ class ChangeKind(StrEnum):
 class Change(Row, table=True):
     """A change; the id is its sequence number.
 
-    `was` and `became` are the old and the new state: a build's status, a merge request's state, the health of a branch. `was` is null for a
-    new object; both are equal if something else has changed. `ref` is the branch or tag of a build, the target branch of a merge request,
+    The states are a build's status, a merge request's state, or the health of a branch. `old_state` is null for a new object; both are
+    equal if something else has changed. `ref` is the branch or tag of a build, the target branch of a merge request,
     or the branch itself.
     """
 
@@ -41,8 +41,8 @@ class Change(Row, table=True):
     build_id: int | None = foreign_key("builds.id", optional=True)
     merge_request_id: int | None = foreign_key("merge_requests.id", optional=True, index=True)
     ref: str = Field(max_length=255)
-    was: str | None = Field(default=None, max_length=32)
-    became: str = Field(max_length=32)
+    old_state: str | None = Field(default=None, max_length=32)
+    new_state: str = Field(max_length=32)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
@@ -77,7 +77,7 @@ def after(
     row: Any = Change
     subject = func.coalesce(row.build_id, row.merge_request_id)
     default = select(col(Project.default_branch)).where(col(Project.id) == row.project_id).scalar_subquery()
-    found: Select[Any] = select(row.id, row.kind, row.project_id, subject, row.ref, row.was, row.became, row.created_at, default)
+    found: Select[Any] = select(row.id, row.kind, row.project_id, subject, row.ref, row.old_state, row.new_state, row.created_at, default)
     found = found.where(row.id > number)
     if until is not None:
         found = found.where(row.id <= until)
@@ -91,4 +91,4 @@ def after(
 def of_build(build_id: int, limit: int) -> Select[str | None, str]:
     """(old status, new status) of the last changes of a build, the newest first."""
     row: Any = Change
-    return select(row.was, row.became).where(row.build_id == build_id).order_by(row.id.desc()).limit(limit)
+    return select(row.old_state, row.new_state).where(row.build_id == build_id).order_by(row.id.desc()).limit(limit)

@@ -15,7 +15,7 @@ from storage.tables.base import Row, foreign_key
 class Branch(Row, table=True):
     """A branch. `name` is exact, without `refs/heads/`; `oid` is its head commit, which `commits` contains with all its ancestors.
 
-    `told_health` and `told_oid` are the health and the head commit that subscribers were last notified of.
+    `notified_health` and `notified_oid` are the health and the head commit that subscribers were last notified of.
     """
 
     __tablename__ = "branches"
@@ -29,8 +29,8 @@ class Branch(Row, table=True):
     name: str = Field(max_length=255)
     oid: str = Field(max_length=64)
     updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
-    told_health: str | None = Field(default=None, max_length=32)
-    told_oid: str | None = Field(default=None, max_length=64)
+    notified_health: str | None = Field(default=None, max_length=32)
+    notified_oid: str | None = Field(default=None, max_length=64)
 
 
 def heads(project_id: int) -> Select[str, str]:

@@ -15,7 +15,7 @@ class HealthCheckDue(Row, table=True):
     It is inserted in the transaction of the change that makes it necessary, and deleted when it is done.
     """
 
-    __tablename__ = "branch_looks"
+    __tablename__ = "health_checks_due"
 
     project_id: int = foreign_key("projects.id", index=True)
     name: str | None = Field(default=None, max_length=255)

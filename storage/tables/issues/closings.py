@@ -16,32 +16,32 @@ from storage.tables.projects.projects import Project
 class Closing(SQLModel, table=True):
     """A mention of the issue `iid` of the project `project_id`, which need not exist yet.
 
-    `described`: whether the description mentions it, not a commit.
+    `in_description`: whether the description mentions it; false if a commit does.
     """
 
     __tablename__ = "closings"
     __table_args__: Any = (Index("ix_closings_project_id_iid", "project_id", "iid"),)
 
     merge_request_id: int = Field(primary_key=True, foreign_key="merge_requests.id", ondelete="CASCADE")
-    described: bool = Field(primary_key=True)
+    in_description: bool = Field(primary_key=True)
     project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE")
     iid: int = Field(primary_key=True)
 
 
 def of_merge_request(merge_request_id: int) -> Select[bool, int, int]:
-    """(described, project id, number) of the stored mentions."""
-    statement = select(col(Closing.described), col(Closing.project_id), col(Closing.iid))
+    """(in_description, project id, number) of the stored mentions."""
+    statement = select(col(Closing.in_description), col(Closing.project_id), col(Closing.iid))
     return statement.where(col(Closing.merge_request_id) == merge_request_id)
 
 
-def delete_closings(merge_request_id: int, described: list[bool]) -> Delete:
-    return delete(Closing).where(col(Closing.merge_request_id) == merge_request_id, col(Closing.described).in_(described))
+def delete_closings(merge_request_id: int, in_description: list[bool]) -> Delete:
+    return delete(Closing).where(col(Closing.merge_request_id) == merge_request_id, col(Closing.in_description).in_(in_description))
 
 
 def insert_closings(dialect: str, merge_request_id: int, mentions: Collection[tuple[bool, int, int]]) -> Any:
-    """The statement that inserts these mentions (described, project id, number)."""
+    """The statement that inserts these mentions (in_description, project id, number)."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    keys = ("described", "project_id", "iid")
+    keys = ("in_description", "project_id", "iid")
     rows = [{"merge_request_id": merge_request_id, **dict(zip(keys, values, strict=True))} for values in sorted(mentions)]
     return insert(Closing).values(rows).on_conflict_do_nothing()
 

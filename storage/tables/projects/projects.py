@@ -59,15 +59,6 @@ def by_id(project_id: int) -> Select[Project]:
     return select(Project).where(col(Project.id) == project_id)
 
 
-def by_full_path(namespace: str, path: str) -> Select[Project]:
-    """The project `namespace/path`, ignoring case."""
-    return (
-        select(Project)
-        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
-        .where(col(Namespace.path_key) == namespace.lower(), col(Project.path_key) == path.lower())
-    )
-
-
 def of_path_keys(keys: Iterable[tuple[str, str]]) -> Select[str, Project]:
     """(path key of the namespace, project) for the existing ones of these pairs; also for combinations of two pairs."""
     first, second = zip(*keys, strict=True)

@@ -1,4 +1,4 @@
-"""`forgefront client`: the module that it prints is imported, called against a real server, and held against ruff and mypy."""
+"""`forgefront client`: the generated module is imported, called against a server, and checked by ruff and mypy."""
 
 import importlib.util
 import json

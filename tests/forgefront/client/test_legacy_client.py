@@ -1,4 +1,4 @@
-"""A client of the time, python-gitlab 1.2.0 with its API version 3, against the whole service over HTTP, under both profiles."""
+"""python-gitlab 1.2.0 with API version 3 against the whole service over HTTP, under both profiles."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Subscriptions go on by themselves after the service was stopped or killed: nothing is missed, nothing comes twice.
+"""Subscriptions resume after the service was stopped or killed: no event is missed or repeated.
 
 `tests/reliability/test_restarts.py` does the same through twenty restarts.
 """

@@ -1,4 +1,4 @@
-"""`forgefront check`: every kind of fault is found, named, and comes with what to do."""
+"""`forgefront check` finds and names every kind of fault, and says what to do."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The commands of administrators: what they change, what they say, and how they end when something is wrong."""
+"""The administration commands: their effects, output and exit codes."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The demo: what a folder holds when it was filled, which folders are refused, and who becomes a user."""
+"""The demo: contents of the filled folder, rejected folders, and the users it creates."""
 
 import asyncio
 import json
@@ -236,17 +236,13 @@ class TestDemoData:
     def test_is_whole(self, demo_data: DemoData) -> None:
         assert CommandRunner(demo_data.data).json("check", "--full")["problems"] == []
 
-    def test_lists_tokens_for_people(self, tmp_path: Path, source: Path) -> None:
-        output = CommandRunner(tmp_path / "data")("demo", "--repository", source).stdout
-        assert all(name in output for name in demo_builder.ROLES)
-
 
 def test_both_databases(tmp_path: Path, source: Path, new_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGEFRONT_DATABASE_URL", new_database())
     filled = DemoData(tmp_path / "data", source)
     assert filled.summary["project_id"] == 1
     assert CommandRunner(tmp_path / "data").json("check")["problems"] == []
-    # The folder alone does not tell: the database has users already.
+    # The folder alone does not show it: the database has users already.
     again = CommandRunner(tmp_path / "other")("demo", "--repository", source, code=1)
     assert "the database already has users" in again.stderr
     assert not (tmp_path / "other").exists()
@@ -303,13 +299,6 @@ class TestDataFolder:
         assert "has no commit yet" in CommandRunner(tmp_path / "data")("demo", code=1).stderr
         assert not (tmp_path / "data").exists()
 
-    def test_project_may_be_empty(self, tmp_path: Path) -> None:
-        from forgefront.commands.demo import fill_folder
-
-        made = fill_folder(Config.load(data=tmp_path / "data"), None)
-        assert made.project_path == "demo/forgefront"
-        assert CommandRunner(tmp_path / "data").json("check")["problems"] == []
-
 
 def test_unusual_history_is_imported(tmp_path: Path) -> None:
     raw = b"tree %b\n%bauthor %b 1400000000 +0000\ncommitter %b 1400000000 +0000\n\n%b"
@@ -327,7 +316,9 @@ def test_unusual_history_is_imported(tmp_path: Path) -> None:
         parent = f"parent {last}\n".encode()
     # HEAD names a branch that is not there.
     git(source, "update-ref", "refs/heads/other", last)
-    assert CommandRunner(tmp_path / "data").json("demo", "--repository", source)["project_path"] == "demo/strange"
+    output = CommandRunner(tmp_path / "data")("demo", "--repository", source).stdout
+    assert "the project demo/strange" in output
+    assert all(name in output for name in demo_builder.ROLES)
     users = CommandRunner(tmp_path / "data").json("admin", "user", "list")
     assert {user["email"] for user in users} >= {"jane@x.org", "a@b.c", "root@example.com"}
 

@@ -125,7 +125,7 @@ class TestAnalyze:
 
     def test_a_project_that_does_not_exist_stops_the_run(self, cli: CommandRunner) -> None:
         explained = cli.json("explain", ISSUES, "--variables", '{"path": "no/such"}', "--analyze")
-        assert "row that does not exist" in explained["stopped"]
+        assert "Project not found" in explained["stopped"]
 
     def test_a_mutation_is_not_run(self, cli: CommandRunner) -> None:
         text = 'mutation { createGroup(input: {name: "x", path: "x"}) { group { name } } }'

@@ -1,4 +1,4 @@
-"""The scripts: tried over stand-ins for the tools that they call, so that nothing is installed or run twice."""
+"""The scripts, run with stubs of the tools that they call, so that nothing is installed."""
 
 import os
 import shutil
@@ -63,6 +63,7 @@ def test_scripts_are_all_known() -> None:
     assert sorted(path.name for path in (ROOT / "scripts").iterdir()) == sorted(SCRIPTS)
 
 
+SELECTION = "python -m tests.support.affected_tests"
 SUITE = "python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder"
 
 
@@ -76,6 +77,25 @@ class TestTestScript:
     def test_arguments_go_to_pytest(self, checkout: Checkout) -> None:
         checkout.run("scripts/test", "-k", "two words")
         assert checkout.logged_calls()[-1] == f"{SUITE} -k two words"
+
+    def test_quick_runs_the_selected_tests(self, checkout: Checkout) -> None:
+        result = checkout.run("scripts/test", "--quick")
+        assert (result.returncode, checkout.logged_calls()) == (0, [*self.STEPS[:-1], SELECTION])
+        assert "nothing changed" in result.stderr
+        python = checkout.folder / ".venv" / "bin" / "python"
+        python.write_text(f"{STUB_SCRIPT}[ $2 = pytest ] || printf 'tests/test_a.py\\ntests/test_b.py\\n'\n")
+        assert checkout.run("scripts/test", "--quick", "-x").returncode == 0
+        selected = "python -m pytest --numprocesses 2 --dist loadfile tests/test_a.py tests/test_b.py -x"
+        assert checkout.logged_calls() == [*self.STEPS[:-1], SELECTION, selected]
+
+    def test_quick_fails_without_a_selection(self, checkout: Checkout) -> None:
+        assert checkout.run("scripts/test", "--quick", FAILING=SELECTION).returncode == 1
+
+    def test_help_runs_nothing(self, checkout: Checkout) -> None:
+        result = checkout.run("scripts/test", "--help")
+        assert (result.returncode, checkout.logged_calls()) == (0, [])
+        assert "--quick" in result.stdout
+        assert "set -euo" not in result.stdout
 
     @pytest.mark.parametrize(("failing", "step"), [("ruff format --check", 3), ("mypy  ", 4), ("python -m pytest", 6)])
     def test_stops_at_the_first_that_fails(self, checkout: Checkout, failing: str, step: int) -> None:
@@ -284,7 +304,7 @@ while :; do sleep 0.05; done
         assert self.git(release.folder, "tag") == ""
         assert self.git(release.folder, "status", "--porcelain") == ""
 
-    def test_help_tells_what_it_does(self, release: Checkout) -> None:
+    def test_help_describes_the_script(self, release: Checkout) -> None:
         result = release.run("scripts/release", "--help")
         assert result.returncode == 0
         assert "scripts/release VERSION" in result.stdout

@@ -1,4 +1,4 @@
-"""`forgefront serve` as a process: what it prints, how it is stopped, and what a second start keeps."""
+"""`forgefront serve` as a process: its output, how it stops, and what a second start preserves."""
 
 import json
 import os
@@ -145,6 +145,7 @@ def test_checkout_without_a_history(commits: str, tmp_path: Path, isolated_envir
     result = CommandRunner(tmp_path / "data")("serve", "--demo")
     assert "the demo's project is empty. To show a history: --repository PATH, with a new --data." in result.stderr
     assert "Three commands to try" in result.stdout
+    assert CommandRunner(tmp_path / "data").json("check")["problems"] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The real git program against the real server on a loopback port: clone, fetch, push, and what is refused and why."""
+"""The real git program against a real server: clone, fetch, push, and refusals with their reasons."""
 
 import asyncio
 import contextlib
@@ -155,7 +155,7 @@ def settings() -> dict[str, int]:
 
 @pytest.fixture
 async def forge(make: DataFactory, tmp_path: Path, settings: dict[str, int]) -> AsyncIterator[GitHttpServer]:
-    """The door alone, behind the server's own protocol and what every request gets; the whole service is tried at the end."""
+    """The endpoint alone, behind the server's protocol and middleware; the whole service is tested at the end."""
     listener = socket.create_server(("127.0.0.1", 0))
     transport = Transport(**settings)
     git_http = GitHttpEndpoint(GitAccess(make.services), transport)

@@ -1,4 +1,4 @@
-"""The real git and ssh programs against the SSH door on a loopback port; what no ssh program would send is sent with asyncssh."""
+"""The real git and ssh programs against the SSH server; asyncssh sends what no ssh program would send."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ class SshServer(GitHttpServer):
     """The user name in an address is that of the file of the key that ssh shows."""
 
     counted: list[tuple[str, str]]
-    ssh_door: GitSshServer
+    ssh_server: GitSshServer
     environment: dict[str, str]
 
     def url(self, project: tables.Project, viewer: tables.User | str | None = None, *, token: str | None = None) -> str:
@@ -134,7 +134,7 @@ async def forge(make: DataFactory, tmp_path: Path, settings: dict[str, int]) -> 
         f"UserKnownHostsFile {tmp_path}/known\nStrictHostKeyChecking yes\n"
     )
     forge = SshServer(None, transport, port, make, tmp_path / "work", {})  # type: ignore[arg-type]
-    forge.counted, forge.ssh_door = counted, server
+    forge.counted, forge.ssh_server = counted, server
     forge.environment = {**ENVIRONMENT, "GIT_SSH_COMMAND": f"ssh -F {tmp_path / 'config'}", "GIT_SSH_VARIANT": "ssh"}
     forge.write_key("stranger", "stranger")
     forge.write_key("git", "developer")
@@ -446,10 +446,10 @@ class TestPush:
         await wait_until(lambda: forge.transport.pushing.running == 1)
         connection.abort()
         await wait_until(lambda: forge.refs(project).get("refs/heads/alone") == oid)
-        await wait_until(lambda: not forge.ssh_door.connections)
-        await forge.ssh_door.close()
+        await wait_until(lambda: not forge.ssh_server.connections)
+        await forge.ssh_server.close()
         async with asyncio.timeout(10):
-            while (await forge.row(project)).last_activity_at <= before:  # noqa: ASYNC110 - only the row tells
+            while (await forge.row(project)).last_activity_at <= before:  # noqa: ASYNC110 - only the row shows it
                 await asyncio.sleep(0.02)
 
 
@@ -573,18 +573,18 @@ class TestLimits:
                 process = await connection.create_process(f"{service} '{forge.path_of[project.id]}.git'", encoding=None)
                 await wait_until(lambda: bool(forge.processes()))
                 await asyncio.sleep(0.2)
-                for line in forge.ssh_door.connections:
+                for line in forge.ssh_server.connections:
                     line.close_if_idle()
                 await asyncio.wait_for(process.wait(), 8)
                 await wait_until(lambda: forge.processes() == [])
             await asyncio.sleep(0.6)
-            for line in list(forge.ssh_door.connections):
+            for line in list(forge.ssh_server.connections):
                 line.close_if_idle()
             await asyncio.wait_for(connection.wait_closed(), 5)
         assert (forge.transport.fetching.running, forge.transport.pushing.running) == (0, 0)
 
     async def test_a_client_that_does_not_read(self, forge: SshServer, developer: tables.User) -> None:
-        """However much its window lets it be sent, little is kept for it."""
+        """However large its window is, little is buffered for it."""
         project = await forge.project(members=[(developer, AccessLevel.DEVELOPER)])
         encode_chunk(create_large_repository(forge.folder.parent / "large.git", megabytes=12), forge.repository(project))
         await take_over(forge.make.services)
@@ -593,10 +593,10 @@ class TestLimits:
         command = f"git-upload-pack '{forge.path_of[project.id]}.git'"
         process = await connection.create_process(command, encoding=None, window=2**31)
         process.stdin.write(f"0032want {tip}\n00000009done\n".encode())
-        await wait_until(lambda: any(session.bytes_out for line in forge.ssh_door.connections for session in line._sessions))
+        await wait_until(lambda: any(session.bytes_out for line in forge.ssh_server.connections for session in line._sessions))
         connection._transport.pause_reading()  # type: ignore[union-attr]
         await asyncio.sleep(1)
-        (session,) = (session for line in forge.ssh_door.connections for session in line._sessions)
+        (session,) = (session for line in forge.ssh_server.connections for session in line._sessions)
         sent = session.bytes_out
         assert sent < 10_000_000
         await asyncio.sleep(0.3)
@@ -615,7 +615,7 @@ class TestShutdown:
         process = await busy.create_process(command, encoding=None)
         process.stdin.write(f"{len(line) + 4:04x}".encode() + line + b"0000")
         await wait_until(lambda: bool(forge.processes()))
-        forge.ssh_door.begin_shutdown(10)
+        forge.ssh_server.begin_shutdown(10)
         await asyncio.wait_for(idle.wait_closed(), 5)
         with pytest.raises(OSError):
             await forge.connect("developer")
@@ -624,7 +624,7 @@ class TestShutdown:
         process.stdin.write(EMPTY_PACK)
         assert b"refs/heads/last" in await process.stdout.read()
         assert (await process.wait()).exit_status == 0
-        await asyncio.wait_for(forge.ssh_door.close(), 5)
+        await asyncio.wait_for(forge.ssh_server.close(), 5)
         assert forge.refs(project)["refs/heads/last"] == oid
 
     async def test_commands_over_the_grace_period_are_killed(
@@ -633,8 +633,8 @@ class TestShutdown:
         connection = await forge.connect("developer")
         await connection.create_process(f"git-upload-pack '{forge.path_of[project.id]}.git'", encoding=None)
         await wait_until(lambda: bool(forge.processes()))
-        forge.ssh_door.begin_shutdown(0.2)
-        await asyncio.wait_for(forge.ssh_door.close(), 5)
+        forge.ssh_server.begin_shutdown(0.2)
+        await asyncio.wait_for(forge.ssh_server.close(), 5)
         assert forge.processes() == []
         await asyncio.wait_for(connection.wait_closed(), 5)
 

@@ -1,4 +1,4 @@
-"""Pictures of the pages, from a real Chromium: `scripts/screenshots [FOLDER]`, by default docs/screenshots."""
+"""Takes screenshots of the pages in Chromium: `scripts/screenshots [FOLDER]`, by default docs/screenshots."""
 
 import asyncio
 import sys

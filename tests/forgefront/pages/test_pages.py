@@ -1,4 +1,4 @@
-"""The pages in a real browser, over the whole service: what people see, how they move, and that what changes is seen at once."""
+"""The pages in a real browser, over the whole service: contents, navigation and live updates."""
 
 import json
 from collections.abc import AsyncIterator

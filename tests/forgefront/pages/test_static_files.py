@@ -1,4 +1,4 @@
-"""The door to static files: what it serves, what it says of it, and that nothing else is reached."""
+"""The endpoint of static files: what it serves, with which headers, and that nothing else is reachable."""
 
 from pathlib import Path
 

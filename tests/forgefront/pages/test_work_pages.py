@@ -179,7 +179,7 @@ async def test_graphiql_runs_an_example_without_the_internet(site: WorkPagesSite
     )
     await page.click(".graphiql-execute-button")
     await page.wait_for("document.querySelector('.result-window').innerText.includes('authoredAt')")
-    # What introspection told.
+    # The types that introspection returned.
     await page.click("[aria-label='Show Documentation Explorer']")
     await page.wait_for("document.querySelector('.graphiql-doc-explorer')?.innerText.includes('Subscription')")
 

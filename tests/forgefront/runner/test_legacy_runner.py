@@ -1,4 +1,4 @@
-"""A whole life spoken by a runner of 2016 against the whole service over HTTP: a push, two stages, code, trace, artifact, the end."""
+"""A runner of 2016 against the whole service over HTTP: push, two stages, code, trace, artifact."""
 
 import asyncio
 import os

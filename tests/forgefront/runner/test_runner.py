@@ -1,4 +1,4 @@
-"""`forgefront runner` against a running service: builds of a pushed repository, and what its parts do by themselves."""
+"""`forgefront runner` against a running service: builds of a pushed repository; and its parts alone."""
 
 import asyncio
 import io
@@ -244,7 +244,7 @@ def is_running(command: str) -> list[str]:
 
 
 class FakeService:
-    """Stands for the service, and keeps what it is told."""
+    """A stub of the service, which records its requests."""
 
     def __init__(self, *, is_gone: bool = False) -> None:
         self.text = ""

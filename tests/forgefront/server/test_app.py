@@ -1,4 +1,4 @@
-"""The whole service: which path goes to which door, and what happens while the database is not there."""
+"""The whole service: which path reaches which endpoint, and answers while the database is unavailable."""
 
 import asyncio
 import re

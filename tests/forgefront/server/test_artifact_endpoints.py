@@ -1,4 +1,4 @@
-"""Artifacts over the wire: PUT /-/artifacts/TICKET, and GET /api/v3/projects/:id/builds/:build_id/artifacts."""
+"""Artifacts over HTTP: PUT /-/artifacts/TICKET, and GET /api/v3/projects/:id/builds/:build_id/artifacts."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 import rest_v3
-from forgefront.endpoints.artifact_uploads import ArtifactUploadEndpoint
+from forgefront.endpoints.artifact_uploads import PATH_PATTERN, ArtifactUploadEndpoint
 from forgefront.server.http_connection import ConnectionTimeouts, create_connection_class
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
@@ -257,12 +257,12 @@ class TestDownload:
 
 @pytest.fixture
 async def port(graph: Graph) -> AsyncIterator[int]:
-    """Both doors behind the server's own protocol, which gives up on a connection that stands still for a second."""
+    """Both endpoints behind the server's protocol, which closes a connection that is idle for a second."""
     uploads = ArtifactUploadEndpoint(ArtifactAccess(graph.services))
     rest = rest_v3.create_app(graph, external_url="http://forge", operations=route_operations())
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        await (uploads if uploads.matches(scope["path"]) else rest)(scope, receive, send)
+        await (uploads if PATH_PATTERN.fullmatch(scope["path"]) else rest)(scope, receive, send)
 
     listener = socket.create_server(("127.0.0.1", 0))
     app = RequestMiddleware(dispatch, Metrics(), is_unavailable)

@@ -1,4 +1,4 @@
-"""Where values come from, and what a wrong one is told."""
+"""Sources of configuration values, and messages for wrong ones."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""Pages of other origins call the service: headers of every answer, preflights, WebSockets, and a real browser that does it."""
+"""Cross-origin requests: headers of every answer, preflights, WebSockets, and a real browser."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ from websockets.typing import Origin, Subprotocol
 
 from forgefront.app import App, create_app
 from forgefront.config import Config, ConfigError
+from forgefront.server.app_router import AppRoute
 from graph.context import Services
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
 from tests.make import DataFactory, token_of
@@ -102,7 +103,7 @@ class TestAnyOrigin:
             assert (await client.options("/graphql")).headers["allow"] == "GET, POST, OPTIONS"
 
     async def test_errors_carry_the_headers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without them a page is told of a failure of the network, whatever was answered."""
+        """Without them the browser reports a network error to the page, whatever the answer was."""
         query = {"query": "{ viewer { username } }"}
         async with start_app(tmp_path, rate_limit=100) as client:
             app: App = client.app  # type: ignore[attr-defined]
@@ -120,7 +121,7 @@ class TestAnyOrigin:
             async def away(*_: object, **__: object) -> None:
                 raise ConnectionRefusedError
 
-            monkeypatch.setattr(app, "_graphql", away)
+            monkeypatch.setitem(app._router.by_path, "/graphql", AppRoute("/graphql", away, is_api=True))
             found[503] = await client.post("/graphql", json=query, headers=token)
         for status, answer in found.items():
             assert answer.status_code == status

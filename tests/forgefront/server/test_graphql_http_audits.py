@@ -1,4 +1,4 @@
-"""GraphQL over HTTP, as its own auditors see it: every audit of npm's graphql-http, against a real server.
+"""GraphQL over HTTP: every audit of npm's graphql-http, against a real server.
 
 Its two packages come by `npm ci` (tests/support/npm.py).
 """

@@ -1,4 +1,4 @@
-"""What supervisors and load balancers are told."""
+"""Health and readiness, which supervisors and load balancers read."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""How answers are written to a connection. What clients see of it is in test_server.py."""
+"""How answers are written to a connection. Effects that clients see are tested in test_server.py."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every line has the same form, its request's id and no secret."""
+"""Every log line has the same form, the id of its request, and no secret."""
 
 import asyncio
 import io
@@ -129,7 +129,7 @@ class TestRedaction:
 
 
 class FlushCountingStream(io.StringIO):
-    """Tells what was written between two flushes."""
+    """Records what was written between two flushes."""
 
     def __init__(self) -> None:
         super().__init__()

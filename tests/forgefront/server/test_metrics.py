@@ -1,4 +1,4 @@
-"""The request id, the access line and the metrics of requests, around small apps."""
+"""The request id, the access log and the metrics of requests, around small apps."""
 
 import asyncio
 import io
@@ -288,7 +288,7 @@ print(scraped["body"].decode())
         text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout
         assert samples(text, "forgefront_http_requests_total") == {'{method="GET",route="/x",status="200"}': 2}
         assert list(samples(text, "forgefront_build_info").values()) == [1]
-        # Read from the database by whichever is asked, so not summed.
+        # Each process reads it from the database, so it is not summed.
         assert samples(text, "forgefront_builds_waiting") == {"": 3}
         run[-1] = "application/openmetrics-text"
         text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout.rstrip("\n") + "\n"

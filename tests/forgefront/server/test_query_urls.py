@@ -245,8 +245,8 @@ def parse_variable(name: str, text: str) -> RouteOperationVariable:
     return RouteOperationVariable(name, kind, text.endswith("!"))
 
 
-def parse_pairs(pairs: list[tuple[str, str]], **spelled: str) -> dict[str, Any]:
-    return parse_variables({name: parse_variable(name, kind) for name, kind in spelled.items()}, pairs)
+def parse_pairs(pairs: list[tuple[str, str]], **types: str) -> dict[str, Any]:
+    return parse_variables({name: parse_variable(name, kind) for name, kind in types.items()}, pairs)
 
 
 class TestVariables:

@@ -1,4 +1,4 @@
-"""A real server on a loopback port: slow clients, bad headers, and what a stop does to the requests that run."""
+"""A real server on a loopback port: slow clients, invalid headers, and running requests at a stop."""
 
 import re
 import signal

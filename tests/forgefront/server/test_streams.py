@@ -1,4 +1,4 @@
-"""Subscriptions over a real server: Server-Sent Events and WebSockets, and what a stop does to them."""
+"""Subscriptions over a real server: Server-Sent Events and WebSockets, also at a stop."""
 
 import asyncio
 import json
@@ -180,7 +180,7 @@ async def forge(database_url: str, services: Services, make: DataFactory, tmp_pa
 @pytest.fixture
 def sqlite_only(dialect: str) -> None:
     if dialect == "postgresql":
-        pytest.skip("the door is the same")
+        pytest.skip("the endpoint is the same")
 
 
 @pytest.mark.usefixtures("sqlite_only")

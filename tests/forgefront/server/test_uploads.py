@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from forgefront.endpoints.upload_downloads import UploadDownloadEndpoint
+from forgefront.endpoints.upload_downloads import PATH_PATTERN, UploadDownloadEndpoint
 from graph.operations.execution import Graph
 from storage import tables
 from storage.tables import AccessLevel, UserState, Visibility
@@ -123,4 +123,4 @@ class TestDownload:
     ],
 )
 def test_paths_of_uploads(path: str, is_one: bool) -> None:
-    assert UploadDownloadEndpoint.matches(path) is is_one
+    assert (PATH_PATTERN.fullmatch(path) is not None) is is_one

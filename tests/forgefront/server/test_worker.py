@@ -1,4 +1,4 @@
-"""What runs beside the requests."""
+"""The background worker, which runs beside the requests."""
 
 import asyncio
 import os

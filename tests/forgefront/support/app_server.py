@@ -1,4 +1,4 @@
-"""A server in a process of its own, with an app made for the tests: the program is this file, run with `python -m`."""
+"""A server in its own process with an app for tests; run with `python -m`."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A server whose claims run out after a second, so that a test can kill it: run with `python -m`. Prints its port when it is ready."""
+"""A server whose claims expire after a second, so that a test can kill it; run with `python -m`. Prints its port when it is ready."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A forge to be looked at: the whole service on a port, with people, projects, builds and merge requests told through the graph."""
+"""The whole service on a port, with people, projects, builds and merge requests created through the graph."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -33,7 +33,7 @@ STATUSES = {"+": "SUCCESS", "-": "FAILED", "x": "CANCELED", "*": "RUNNING", "?":
 
 @dataclass(frozen=True)
 class DemoCommit:
-    """A commit so many minutes ago. `builds` are names of JOBS, each with the sign of ENDS that tells how it went."""
+    """A commit so many minutes ago. `builds` are names of JOBS, each with the sign of ENDS for its result."""
 
     title: str
     author: str
@@ -163,7 +163,7 @@ class DemoServer:
         return await self.app.repositories.read(project_id, write)
 
     async def create_builds(self, path: str, oid: str, ref: str, push: DemoCommit) -> dict[str, int]:
-        """Tells of the builds of a commit; gives their v3 ids by their names."""
+        """Reports the builds of a commit; returns their v3 ids by name."""
         started = datetime.now(UTC) - timedelta(minutes=push.minutes)
         self.clock_time = started
         build_ids = {}
@@ -221,7 +221,7 @@ async def run_demo_server(data: Path, projects: Iterable[DemoProject]) -> AsyncI
     app = App(config, clock=lambda: servers[0].now() if servers else datetime.now(UTC))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn tells nobody when it has started
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for its start
         await asyncio.sleep(0.02)
     servers.append(DemoServer(app, config.base_url))
     await servers[0].create_projects(projects)

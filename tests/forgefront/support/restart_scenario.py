@@ -1,6 +1,6 @@
-"""Clients of subscriptions, and a server that is stopped and killed under them while builds go on changing.
+"""Clients of subscriptions, and a server that is stopped and killed while builds change.
 
-Each client resumes by its own means. What it was told is compared with what happened: each change once, in order.
+Each client resumes by its own means. The events that it received are compared with the changes: each once, in order.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class NodeStreamClient:
 
 
 class PageStreamClient:
-    """The stream reader of the pages (`pages/static/live.js`) in a browser, which must be told of a gap for none of its breaks."""
+    """The stream reader of the pages (`pages/static/live.js`) in a browser; it must report no gap after any disconnect."""
 
     def __init__(self, page: BrowserPage) -> None:
         self.received_ids: list[int] = []
@@ -140,7 +140,6 @@ class ThreadStreamClient:
     def __init__(self, module: ModuleType, url: str, token: str) -> None:
         self.received_ids: list[int] = []
         self._ended: BaseException | None = None
-        self._closing = False
         threading.Thread(target=self._follow, args=(module, url, token), daemon=True).start()
 
     def _follow(self, module: Any, url: str, token: str) -> None:
@@ -244,7 +243,7 @@ class RestartScenario:
                 await asyncio.sleep(0.05)
 
     async def _wait_for_events(self) -> None:
-        """Waits until each follower was told as many changes as there were; they must be the very ones."""
+        """Waits until each client has received as many events as there were changes, and compares them."""
         for name, follower in self.clients.items():
             try:
                 async with asyncio.timeout(WAIT_SECONDS):
@@ -255,7 +254,9 @@ class RestartScenario:
                 missed = {
                     each: [id for id in self.changed_build_ids if id not in other.received_ids] for each, other in self.clients.items()
                 }
-                raise AssertionError(f"{name} was not told all in time; of {self.changed_build_ids[-5:]} still to come: {missed}") from None
+                raise AssertionError(
+                    f"{name} did not receive all in time; of {self.changed_build_ids[-5:]} still to come: {missed}"
+                ) from None
             assert follower.received_ids == self.changed_build_ids, name
 
 

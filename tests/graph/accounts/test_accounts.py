@@ -1,4 +1,4 @@
-"""Accounts through the graph: what administrators do with them."""
+"""Accounts through the graph: what administrators can do with them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The person at the machine: whom they act as, and that the rules stay the same for them."""
+"""The local administrator: who the commands act as, under the same rules."""
 
 import pytest
 

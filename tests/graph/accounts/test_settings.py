@@ -1,4 +1,4 @@
-"""The settings of the instance through the graph, and that they act."""
+"""The settings of the instance through the graph, and their effects."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Opening an account for oneself."""
+"""Sign-up: a visitor creates an account."""
 
 import asyncio
 from collections import Counter
@@ -131,7 +131,7 @@ async def test_can_be_disabled(ask: Ask, make: DataFactory, statements: Statemen
         assert user_error_codes(await ask(SIGN_UP, input=ADA)) == ["FORBIDDEN"]
 
     assert {statement.split()[0] for statement in seen} == {"SELECT"}
-    # Whoever is signed in has createUser, or nothing.
+    # A signed-in viewer uses createUser, if allowed.
     assert user_error_codes(await ask(SIGN_UP, await make.admin(), input=ADA)) == ["FORBIDDEN"]
 
 

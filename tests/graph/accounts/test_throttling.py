@@ -1,4 +1,4 @@
-"""The throttle of failed attempts."""
+"""The rate limit of failed sign-ins."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Users through the graph: who knows what of whom."""
+"""Users through the graph: who can see which fields."""
 
 import hashlib
 from dataclasses import replace

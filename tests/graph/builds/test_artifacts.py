@@ -1,4 +1,4 @@
-"""Artifacts of builds in the graph: who may send one, what a ticket is good for, and how files come and go with their rows."""
+"""Artifacts of builds through the graph: who can upload, what a ticket allows, and files that follow their rows."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

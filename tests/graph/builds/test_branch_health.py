@@ -1,4 +1,4 @@
-"""The health of branches: what the newest commit that tells comes to, since when, and who may have broken it."""
+"""The health of branches: the state of the newest checked commit, since when, and which commits may have broken it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -38,7 +38,7 @@ async def project(make: DataFactory) -> tables.Project:
 
 @pytest.fixture
 async def context(services: Services) -> AsyncIterator[Context]:
-    """As a chore has it: of nobody."""
+    """The context of a job, which has no viewer."""
     async with services.database.read_session() as session:
         yield Context(services, session, None, "test")
 
@@ -81,7 +81,7 @@ class TestState:
             ("ok - stop bad bad", "failed", 0, 3, 4, [3, 2, 1]),
             ("ok bad wait - run", "failed", 0, 1, 2, [1]),
             ("bad ok stop -", "success", 1, None, 2, []),
-            # A revert restores green; what it reverted is told no more.
+            # A revert restores green; the reverted commit is no longer listed.
             ("ok bad ok", "success", 2, None, 3, []),
             ("ok bad ok bad", "failed", 2, 3, 4, [3]),
             # No green one ever.
@@ -171,16 +171,6 @@ class TestState:
         found = await branch_health.load_health(context, [(project.id, line[0]), (fork.id, line[0]), (fork.id, "f" * 40)])
 
         assert [health.state for health in found.values()] == [RollupState.FAILED, RollupState.SUCCESS, RollupState.NONE]
-
-    async def test_of_branches_by_their_names(self, make: DataFactory, project: tables.Project, context: Context) -> None:
-        line = await make.linear_commits(project, 2)
-        await create_builds(make, project, line, "ok bad")
-        for name, oid in zip(("old", "new"), line, strict=True):
-            await make.save(tables.Branch(project_id=project.id, name=name, oid=oid))
-
-        found = await branch_health.load_branch_health(context, [(project.id, name) for name in ("old", "new", "gone")])
-
-        assert {name: health.state for (_, name), health in found.items()} == {"old": RollupState.SUCCESS, "new": RollupState.FAILED}
 
 
 class TestLongHistories:

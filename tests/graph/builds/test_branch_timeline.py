@@ -1,4 +1,4 @@
-"""The timeline of branches: what their heads came to as time went on."""
+"""The timeline of branches: the states of their heads over time."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -162,7 +162,7 @@ class TestTimelineField:
         assert [each["seconds"] for each in data["project"]["branch"]["timeline"]] == [each[3] for each in found]
         assert await self.timeline(ask, owner, project, until=at(1)) == []
         assert await self.timeline(ask, owner, project, since=at(25), until=at(5)) == []
-        # A move at the range's first instant is head from there on, and one at its end is not in it.
+        # A move at the start of the range is in it, and one at its end is not.
         assert await self.timeline(ask, owner, project, since=at(20), until=at(40)) == whole[4:6]
 
     async def test_the_current_segment_is_open(self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project) -> None:

@@ -1,4 +1,4 @@
-"""What can be done to builds, and what systems outside say of theirs."""
+"""Mutations of builds, and builds that external systems report."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ NOW = "2016-01-02T12:00:00.000000Z"
 
 
 def at(seconds: float) -> str:
-    """An instant so long after noon, as the graph spells it."""
+    """A timestamp this long after noon, as the graph serializes it."""
     return (NOON + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -83,7 +83,7 @@ async def events(services: Services, build_id: int) -> list[tuple[str | None, st
     row = tables.Change
     async with services.database.read_session() as session:
         found = await session.execute(select(row).where(col(row.build_id) == build_id).order_by(col(row.id)))
-        return [(event.was, event.became) for event in found.scalars()]
+        return [(event.old_state, event.new_state) for event in found.scalars()]
 
 
 async def count_rows(services: Services, table: type[Row], build_id: int) -> int:

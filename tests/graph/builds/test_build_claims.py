@@ -1,4 +1,4 @@
-"""Which build a runner is given, what it is told of it, and what becomes of builds whose runner is lost."""
+"""Claims of builds: which build a runner gets, with which data, and builds of lost runners."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,7 +46,7 @@ SWITCH = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) 
 
 
 class RunnerCalls:
-    """A runner, as the service hears of it."""
+    """A runner, as it describes itself to the service."""
 
     def __init__(self, graph: Graph, token: str) -> None:
         self.graph = graph
@@ -320,7 +320,7 @@ class TestReports:
         assert payload == {"build": {"status": "SUCCESS", "coverage": 87.0}, "userErrors": []}
         row = await row_of(make, build.id)
         assert row.finished_at is not None and row.lease_until is None
-        # An answer that got lost is asked for again.
+        # The request is repeated after a lost answer.
         assert await runner.code(REPORT, token, databaseId=build.id, status="SUCCESS") == "ok"
         assert await runner.code(REPORT, token, databaseId=build.id, status="FAILED") == "CONFLICT"
         assert await runner.code(APPEND, token, databaseId=build.id, text="more", offset=19) == "CONFLICT"

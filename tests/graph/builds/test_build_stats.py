@@ -1,4 +1,4 @@
-"""Builds counted and measured in groups, in the buckets of a time zone, of what the viewer may see."""
+"""Statistics of builds: groups, buckets of a time zone, and only what the viewer can see."""
 
 import random
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Builds through the graph: lists, fields, attempts and rights."""
+"""Builds through the graph: lists, fields, attempts and permissions."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -283,7 +283,7 @@ class TestLists:
 
         for first, shown in ((10, [builds[0].id, past[1].id, past[0].id]), (2, [builds[0].id, past[1].id]), (0, [])):
             attempts = [node["attempts"] for node in (await ask.data(query % first, owner, ids=ids))["nodes"]]
-            # A superseded attempt tells the same as the newest.
+            # A superseded attempt returns the same as the newest.
             assert attempts[0] == attempts[2] == {"totalCount": 3, "nodes": [{"databaseId": each} for each in shown]}
             assert attempts[1] != attempts[0] or not first
         assert await ask.codes(query % 101, owner, ids=ids) == ["LIMIT_EXCEEDED"]

@@ -1,4 +1,4 @@
-"""`.gitlab-ci.yml`: what is read of a file, the errors of a wrong one, and the bounds of its cost (docs/wire-facts.md 13.1)."""
+"""`.gitlab-ci.yml`: what is read, the errors of an invalid file, and the bounds of its cost (docs/wire-facts.md 13.1)."""
 
 from time import monotonic
 from typing import Any

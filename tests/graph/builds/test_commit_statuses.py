@@ -220,16 +220,16 @@ class TestTransitions:
 
         assert await make.count(tables.CommitStatus) == 2
 
-    async def test_wakes_up_waiting_merges(self, services: Services, owner: tables.User, project: tables.Project) -> None:
-        bell = CountingWakeup()
-        ask = Ask(Graph(replace(services, maintenance_wakeup=bell)))
+    async def test_notifies_waiting_merges(self, services: Services, owner: tables.User, project: tables.Project) -> None:
+        wakeup = CountingWakeup()
+        ask = Ask(Graph(replace(services, maintenance_wakeup=wakeup)))
 
         await post(ask, owner, project, "PENDING")
         await post(ask, owner, project, "SUCCESS")
-        assert bell.count == 2
+        assert wakeup.count == 2
 
         await ask(CREATE, owner, input={"projectPath": str(project.id), "sha": "master", "state": "SUCCESS", "targetUrl": "javascript:"})
-        assert bell.count == 2
+        assert wakeup.count == 2
 
     async def test_the_commit_follows_at_once(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
         for state, shown in (("PENDING", "PENDING"), ("RUNNING", "RUNNING"), ("FAILED", "FAILED"), ("SUCCESS", "SUCCESS")):
@@ -367,6 +367,8 @@ class TestCost:
     async def test_posting_runs_a_constant_number_of_statements(
         self, ask: Ask, make: DataFactory, statements: StatementRecorder, owner: tables.User, project: tables.Project, head: str
     ) -> None:
+        # The refs of the project are cached from then on.
+        await post(ask, owner, project, "PENDING")
         with statements.record() as first:
             await post(ask, owner, project, "SUCCESS")
         for number in range(30):

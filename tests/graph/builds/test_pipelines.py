@@ -1,4 +1,4 @@
-"""Pipelines: a push of `.gitlab-ci.yml` makes builds, stage after stage, on both databases (docs/wire-facts.md 5.1, 5.6 and 13.1)."""
+"""Pipelines: a push of `.gitlab-ci.yml` creates builds, stage by stage (docs/wire-facts.md 5.1, 5.6 and 13.1)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -141,9 +141,9 @@ class TestPush:
         await pushes(STAGES)
         async with pushes.services.database.read_session() as session:
             (event,) = list(await session.scalars(select(tables.Change)))
-        assert (event.was, event.became, event.build_id) == (None, PENDING, (await pushes.builds())["compile"].id)
+        assert (event.old_state, event.new_state, event.build_id) == (None, PENDING, (await pushes.builds())["compile"].id)
 
-    async def test_wakes_up_waiting_runners(self, pushes: PushScenario) -> None:
+    async def test_notifies_waiting_runners(self, pushes: PushScenario) -> None:
         rings = pushes.services.runner_queue.notification_count
         await pushes(STAGES)
         assert pushes.services.runner_queue.notification_count == rings + 1
@@ -435,10 +435,10 @@ class TestStages:
         assert counted[0] == counted[1]
 
 
-async def _events(pushes: PushScenario, became: CheckStatus) -> list[tables.Build]:
+async def _events(pushes: PushScenario, new_state: CheckStatus) -> list[tables.Build]:
     async with pushes.services.database.read_session() as session:
         of = select(tables.Build).join(tables.Change, col(tables.Change.build_id) == col(tables.Build.id))
-        return list(await session.scalars(of.where(col(tables.Change.became) == became)))
+        return list(await session.scalars(of.where(col(tables.Change.new_state) == new_state)))
 
 
 class TestPipelineFields:

@@ -1,4 +1,4 @@
-"""Registration tokens: who is shown one, how it is changed."""
+"""Registration tokens: who can see and reset them."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Runners: who makes them known and changes them, and what their tokens are good for."""
+"""Runners: who can register and change them, and what their tokens allow."""
 
 from graph.operations.execution import Graph
 from storage import tables

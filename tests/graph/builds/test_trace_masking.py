@@ -1,4 +1,4 @@
-"""What of a trace is masked, however it is written and wherever it is cut."""
+"""Masking of secrets in traces, in every encoding and at every cut."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""Traces of builds: appended once, read from the end, joined when the build has ended."""
+"""Traces of builds: appended once, read from the end, joined when the build has finished."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The history of branches through the graph: what `git log` says, a page after the other."""
+"""The history of branches through the graph, page by page, equal to `git log`."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -53,7 +53,7 @@ def git_log_pages(make: DataFactory, project: tables.Project, *arguments: str) -
     rows = [row.split() for row in git(path, "log", "--format=%H %P", "master", *arguments[:-2]).splitlines()]
     revisions = [f"{oid}:{arguments[-1]}" for row in rows for oid in row]
     output = git(path, "cat-file", "--batch-check=%(objectname)", stdin="\n".join(revisions).encode()).splitlines()
-    # Of what is not there git repeats what it was asked.
+    # For a name that does not exist git repeats the name.
     there = {name.partition(":")[0]: None if name in line else line for name, line in zip(revisions, output, strict=True)}
     return [oid for oid, *parents in rows if all(there[parent] != there[oid] for parent in parents) and (parents or there[oid])]
 

@@ -1,4 +1,4 @@
-"""Branches in the graph: made, deleted, protected; what follows, and what is forbidden."""
+"""Branches through the graph: create, delete, protect; effects and refusals."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Two commits of a project held against each other in the graph."""
+"""Comparison of two commits of a project through the graph."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Commits that are read from the index tell the very same as git does, whatever they hold."""
+"""Commits read from the index equal those that git reads, whatever they contain."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The index of commits and branch heads: what a push brings gets there, in chunks, once, whatever the commits say."""
+"""The index of commits and branch heads: a push is indexed in chunks, once, whatever the commits contain."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -44,7 +44,7 @@ async def project(make: DataFactory) -> tables.Project:
 
 @pytest.fixture
 def push(make: DataFactory) -> Push:
-    """Records refs that have moved, as the git doors do."""
+    """Records refs that have moved, as the git endpoints do."""
 
     async def push(project: tables.Project, *updates: RefCommand) -> None:
         granted = RepositoryGrant(project.id, path_of(make, project), project.creator_id)

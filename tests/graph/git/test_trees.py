@@ -1,4 +1,4 @@
-"""Directories and files of a project in the graph."""
+"""Directories and files of a project through the graph."""
 
 from pathlib import Path
 from typing import Any

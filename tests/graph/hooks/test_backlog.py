@@ -1,4 +1,4 @@
-"""What waits, as the metrics say it."""
+"""The backlog of deliveries, as the metrics report it."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""One POST to one hook."""
+"""The POST request of a delivery."""
 
 import ssl
 from datetime import UTC, datetime, timedelta

@@ -21,7 +21,7 @@ from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Ask
 from tests.support.statements import StatementRecorder
-from tests.support.webhook_receiver import WebhookReceiver
+from tests.support.webhook_receiver import WebhookReceiver, finish_deliveries
 
 CREATE = """mutation ($input: CreateHookInput!) { createHook(input: $input) { userErrors { field code message } hook {
     id databaseId url pushEvents tagPushEvents issuesEvents mergeRequestsEvents noteEvents enableSslVerification hasCredentials hasSecret
@@ -226,7 +226,7 @@ class TestRedeliverHook:
             await create_deliveries(services, admin)
             deliverer = DeliveryWorker(services)
             await deliverer.run_once()
-            await deliverer.wait_idle()
+            await finish_deliveries(deliverer)
             failed = await make.fetch(tables.Delivery, 1)
             assert failed is not None
             assert failed.state is DeliveryState.FAILED
@@ -238,14 +238,14 @@ class TestRedeliverHook:
             # To a disabled hook it goes once; taken there, it enables the hook.
             receiver.status = 500
             await deliverer.run_once()
-            await deliverer.wait_idle()
+            await finish_deliveries(deliverer)
             second = await make.fetch(tables.Delivery, 1)
             assert second is not None
             assert (second.state, second.error) == (DeliveryState.FAILED, "answered 500")
             receiver.status = 200
             await ask.data(REDELIVER, admin, input={"databaseId": 1})
             await deliverer.run_once()
-            await deliverer.wait_idle()
+            await finish_deliveries(deliverer)
 
         assert len({request.headers["webhook-id"] for request in receiver.requests}) == 1
         assert len(receiver.requests) == 3

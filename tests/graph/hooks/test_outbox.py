@@ -1,4 +1,4 @@
-"""What hooks are told by which mutation: exactly its events, in its transaction, and nothing of what was refused."""
+"""The events of each mutation: exactly its own, in its transaction, and none of a refused one."""
 
 import asyncio
 from dataclasses import fields
@@ -34,7 +34,7 @@ def text_of(name: str) -> str:
 
 
 class OutboxScenario:
-    """`await do(mutation, viewer, **input)` does what must succeed; `await heard()` gives what hooks were told since the last call."""
+    """`await do(mutation, viewer, **input)` does what must succeed; `await heard()` returns the events of hooks since the last call."""
 
     def __init__(self, ask: Ask, make: DataFactory) -> None:
         self.ask = ask

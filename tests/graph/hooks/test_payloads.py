@@ -1,4 +1,4 @@
-"""What hooks are told: the closed schema of each event, with its values."""
+"""Payloads of hooks: the closed schema of each event, with its values."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any

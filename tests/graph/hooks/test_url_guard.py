@@ -1,4 +1,4 @@
-"""Where hooks may call."""
+"""Addresses that hooks may call."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Trusted documents: where they come from, what is wrong with broken ones, and how they are asked for."""
+"""Trusted documents: where they are read from, errors of broken ones, and how they are requested."""
 
 import asyncio
 import json

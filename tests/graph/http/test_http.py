@@ -1,4 +1,4 @@
-"""The GraphQL door: what it makes of HTTP, and what it answers. The graph behind most tests is one that says what it is told to."""
+"""The GraphQL endpoint: how it reads HTTP requests, and what it answers. Most tests use a stub of the graph."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ PLAIN = "application/json"
 
 @dataclass
 class StubGraph:
-    """Keeps what it was asked, and gives `outcome`."""
+    """Records its requests, and returns `outcome`."""
 
     result: OperationResult | Exception = field(default_factory=lambda: OperationResult({"__typename": "Query"}))
     calls: list[tuple[Any, ...]] = field(default_factory=list)
@@ -402,7 +402,7 @@ class TestResponses:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://forge.example") as client:
             response = await client.post("/", json={"query": "{a}"})
         assert response.json()["errors"][0]["extensions"]["requestId"] == "r-1"
-        assert state == {"request_id": "r-1", "route": "/graphql", "user_id": 7}
+        assert state == {"request_id": "r-1", "user_id": 7}
 
     async def test_a_cancelled_request_is_not_answered(self, fake: StubGraph) -> None:
         async def never(*_: Any, **__: Any) -> OperationResult:

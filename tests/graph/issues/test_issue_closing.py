@@ -1,4 +1,4 @@
-"""What merge requests and pushes close: the pattern, the lists of both sides, and closing as whom."""
+"""Issues closed by merge requests and pushes: the pattern, the lists of both sides, and the closing user."""
 
 import asyncio
 import time
@@ -106,9 +106,9 @@ def split_references(text: str) -> tuple[tuple[str, str], int]:
 
 class TestPattern:
     @pytest.mark.parametrize("verb", ["close", "closes", "closed", "closing", "fix", "fixes", "fixed", "fixing"])
-    @pytest.mark.parametrize("spell", [str, str.capitalize])
-    def test_keywords(self, verb: str, spell: Any) -> None:
-        assert parse_closing_references(f"{spell(verb)} #7", EXTERNAL_URL) == named(7)
+    @pytest.mark.parametrize("change_case", [str, str.capitalize])
+    def test_keywords(self, verb: str, change_case: Any) -> None:
+        assert parse_closing_references(f"{change_case(verb)} #7", EXTERNAL_URL) == named(7)
 
     @pytest.mark.parametrize("verb", ["Resolve", "resolves", "resolved", "Resolving"])
     def test_further_keywords(self, verb: str) -> None:
@@ -363,7 +363,7 @@ class TestPushing:
         shared = await make.project(owner=bob, path="shared", members=[(ada, AccessLevel.REPORTER)])
         seen, hidden, may = await make.issue(public), await make.issue(secret), await make.issue(shared)
 
-        # Whoever writes bob's address into a commit gets none of bob's rights.
+        # A commit with bob's address does not have bob's permissions.
         await closer.push(ada, mill, commit(1, "Fixes bob/public#1, bob/secret#1 and bob/shared#1", "bob@example.org"))
 
         assert [await closer.state(issue) for issue in (seen, hidden, may)] == ["opened", "opened", "closed"]

@@ -1,4 +1,4 @@
-"""Searches: how long a term may be, everywhere the schema takes one."""
+"""Search terms: their maximum length, wherever the schema accepts one."""
 
 import pytest
 from graphql import GraphQLInputObjectType

@@ -1,4 +1,4 @@
-"""Following the health of branches: told when it changes or the head moves, once, and as it is in the end."""
+"""Subscriptions to the health of branches: one event for each change of health or head, and the final state."""
 
 import asyncio
 from dataclasses import replace
@@ -57,7 +57,7 @@ class BranchScenario:
         assert (await self.ask.data(CREATE_STATUS, self.master, i=sent))["createCommitStatus"]["userErrors"] == []
 
     async def push(self, branch: str, new: str | None, old: str | None) -> None:
-        """The service hears that the branch has moved."""
+        """Reports to the service that the branch has moved."""
         granted = RepositoryGrant(self.project.id, self.services.repositories.path_of(self.project.id), self.master.id)
         await push_refs(self.services, granted, [RefCommand(f"refs/heads/{branch}", old, new)], "test")
 
@@ -145,7 +145,7 @@ class TestEvents:
         await branches.refresh_health()
         async with branches.services.database.read_session() as session:
             rows = await session.read(tables.all_rows(tables.Branch))
-        assert {(row[0].told_health, row[0].told_oid) for row in rows} == {("success", tip)}
+        assert {(row[0].notified_health, row[0].notified_oid) for row in rows} == {("success", tip)}
 
     async def test_the_last_event_matches_the_state_and_no_event_repeats(
         self, graph: Graph, branches: BranchScenario, master: tables.User, make: DataFactory

@@ -1,4 +1,4 @@
-"""One answer for many who follow: given to all for whom it would be the same, and to nobody else."""
+"""Fan-out: one answer is shared by all subscribers for whom it would be equal, and by no others."""
 
 import asyncio
 import signal
@@ -40,7 +40,7 @@ async def start_build(services: Services, build: tables.Build, to: CheckStatus =
 
 
 async def collect_events(graph: Graph, viewers: list[tables.User], query: str, build: tables.Build) -> list[dict[str, Any]]:
-    """What each of these is told when the build begins to run."""
+    """The event that each of these receives when the build starts."""
     streams = [await open_stream(graph, viewer, query) for viewer in viewers]
     await start_build(graph.services, build)
     found = await asyncio.gather(*(next_event(stream) for stream in streams if isinstance(stream, SubscriptionStream)))
@@ -99,7 +99,7 @@ async def test_blocking_one_viewer_does_not_end_other_streams(
         await session.commit()
     await start_build(graph.services, build)
     found = await asyncio.gather(*(stream.next(5) for stream in streams if isinstance(stream, SubscriptionStream)))
-    assert [told.seq if told else None for told in found] == [None, *[1] * (len(people) - 1)]
+    assert [event.seq if event else None for event in found] == [None, *[1] * (len(people) - 1)]
     for stream in streams:
         assert isinstance(stream, SubscriptionStream)
         stream.close()

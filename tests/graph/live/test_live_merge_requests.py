@@ -1,4 +1,4 @@
-"""Following merge requests: each change that a list would show is told, by whatever way it came, and nothing else is."""
+"""Subscriptions to merge requests: an event for each change that a list would show, however it is made."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def merges(make: DataFactory, project: tables.Project, master: tables.User) -> M
 
 
 class StreamWatcher:
-    """What a stream told since it was last asked, as (from, to)."""
+    """New events of a stream since the last call, as (from, to)."""
 
     def __init__(self, stream: SubscriptionStream, merges: MergeRequestFactory) -> None:
         self._stream = stream
@@ -146,7 +146,7 @@ class TestEvents:
                 await push("master", head, await merges.commit("master", {"more.txt": "more"}))
             # One for both that are marked, one for each as it is looked at, one for the branch.
             assert sum("INSERT INTO changes" in text for text in sent) == 4
-            # They were looked at anew, and are as they were: nobody knew for a moment.
+            # They were compared again with the same result: no event in between.
             assert await watched() == 4 * NO_CHANGE
 
 
@@ -183,7 +183,7 @@ class TestResuming:
         """What else is in the log, as changes of builds, is not this stream's."""
         row = (await merges.proposal("feature")).row
         build = await make.build(project, "f" * 40)
-        await make.save(tables.Change(kind="build", project_id=project.id, build_id=build.id, ref="master", became="pending"))
+        await make.save(tables.Change(kind="build", project_id=project.id, build_id=build.id, ref="master", new_state="pending"))
         for title in "abc":
             await ask.data(UPDATE, master, i={"projectPath": str(row.project_id), "databaseId": row.id, "title": title})
         stream = await open_stream(graph, master, CHANGED, after="2")

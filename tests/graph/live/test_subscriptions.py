@@ -1,8 +1,9 @@
-"""Subscriptions: what is told, to whom, in which order, and what ends a stream."""
+"""Subscriptions: which events are sent to whom, in which order, and what ends a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -31,8 +32,6 @@ SHA = "f" * 40
 CHANGED = "subscription($projects: [String!], $refs: [String!], $after: String) { "
 CHANGED += "buildChanged(projects: $projects, refs: $refs, afterSeq: $after) { seq from to build { databaseId status project { path } } } }"
 
-Change = Callable[[tables.Build, CheckStatus], Awaitable[None]]
-
 
 @pytest.fixture
 async def owner(make: DataFactory) -> tables.User:
@@ -44,18 +43,45 @@ async def project(make: DataFactory, owner: tables.User) -> tables.Project:
     return await make.project(owner=owner, builds_enabled=True)
 
 
-@pytest.fixture
-def change(services: Services, owner: tables.User) -> Change:
-    """Brings a build to another status, in a transaction of its own."""
+@dataclass(frozen=True)
+class BuildScenario:
+    """A project with builds, its owner, and subscriptions to the builds' changes."""
 
-    async def change(build: tables.Build, to: CheckStatus) -> None:
-        async with session_for(services.database, writing=True) as session:
-            context = Context(services, session, owner, "test")
-            assert await builds.change_status(context, build, to) is not None
+    graph: Graph
+    services: Services
+    make: DataFactory
+    owner: tables.User
+    project: tables.Project
+
+    def subscribed(self, **variables: Any) -> AbstractAsyncContextManager[SubscriptionStream]:
+        return subscribed(self.graph, self.owner, CHANGED, **variables)
+
+    async def build(self, **columns: Any) -> tables.Build:
+        return await self.make.build(self.project, SHA, **columns)
+
+    async def change(self, build: tables.Build, status: CheckStatus = CheckStatus.RUNNING) -> None:
+        """Changes the status of a build in a transaction of its own."""
+        async with session_for(self.services.database, writing=True) as session:
+            context = Context(self.services, session, self.owner, "test")
+            assert await builds.change_status(context, build, status) is not None
             await session.flush()
             await commit_and_notify(context)
 
-    return change
+    async def catch_up(self) -> None:
+        await self.services.broadcaster.catch_up(self.services.database)
+
+    async def execute(self, statement: Any) -> None:
+        async with self.services.database.write_session() as session:
+            await session.execute(statement)
+            await session.commit()
+
+    async def block(self, user: tables.User) -> None:
+        await self.execute(update(tables.User).where(col(tables.User.id) == user.id).values(state=tables.UserState.BLOCKED))
+
+
+@pytest.fixture
+def forge(graph: Graph, services: Services, make: DataFactory, owner: tables.User, project: tables.Project) -> BuildScenario:
+    return BuildScenario(graph, services, make, owner, project)
 
 
 @pytest.fixture
@@ -69,17 +95,15 @@ async def reader(services: Services) -> AsyncIterator[None]:
 
 class TestEvents:
     @pytest.mark.usefixtures("reader")
-    async def test_changes_are_sent_in_order(
-        self, graph: Graph, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
-    ) -> None:
-        build = await make.build(project, SHA)
-        async with subscribed(graph, owner, CHANGED) as stream:
-            await change(build, CheckStatus.RUNNING)
+    async def test_changes_are_sent_in_order(self, forge: BuildScenario) -> None:
+        build = await forge.build()
+        async with forge.subscribed() as stream:
+            await forge.change(build)
             first = await next_event(stream)
-            await change(build, CheckStatus.FAILED)
+            await forge.change(build, CheckStatus.FAILED)
             second = await next_event(stream)
         assert (first["from"], first["to"], first["build"]["status"]) == ("PENDING", "RUNNING", "RUNNING")
-        assert first["build"]["project"]["path"] == project.path
+        assert first["build"]["project"]["path"] == forge.project.path
         assert (second["from"], second["to"]) == ("RUNNING", "FAILED")
         assert int(first["seq"]) < int(second["seq"])
 
@@ -94,43 +118,30 @@ class TestEvents:
         assert (event["from"], event["to"]) == (None, "PENDING")
         assert event["build"]["databaseId"] == made["createBuild"]["build"]["databaseId"]
 
-    async def test_earlier_changes_are_not_sent(
-        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
-    ) -> None:
-        await change(await make.build(project, SHA), CheckStatus.RUNNING)
-        async with subscribed(graph, owner, CHANGED) as stream:
-            await services.broadcaster.catch_up(services.database)
+    async def test_earlier_changes_are_not_sent(self, forge: BuildScenario) -> None:
+        await forge.change(await forge.build())
+        async with forge.subscribed() as stream:
+            await forge.catch_up()
             assert await stream.next(0.05) is None
             assert not stream.is_ended
 
-    async def test_only_filtered_builds_are_sent(
-        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
-    ) -> None:
-        other = await make.project(owner=owner, builds_enabled=True)
-        group = await make.fetch(tables.Namespace, project.namespace_id)
+    async def test_only_filtered_builds_are_sent(self, forge: BuildScenario) -> None:
+        other = await forge.make.project(owner=forge.owner, builds_enabled=True)
+        group = await forge.make.fetch(tables.Namespace, forge.project.namespace_id)
         assert group is not None
-        expected = await make.build(project, SHA, ref="release")
-        async with subscribed(graph, owner, CHANGED, projects=[f"{group.path}/{project.path}"], refs=["release", "next"]) as stream:
-            for build in (await make.build(other, SHA, ref="release"), await make.build(project, SHA), expected):
-                await change(build, CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+        expected = await forge.build(ref="release")
+        async with forge.subscribed(projects=[f"{group.path}/{forge.project.path}"], refs=["release", "next"]) as stream:
+            for build in (await forge.make.build(other, SHA, ref="release"), await forge.build(), expected):
+                await forge.change(build)
+            await forge.catch_up()
             assert (await next_event(stream))["build"]["databaseId"] == expected.id
             assert await stream.next(0.05) is None
 
-    async def test_equal_streams_share_the_answer(
-        self,
-        graph: Graph,
-        services: Services,
-        make: DataFactory,
-        owner: tables.User,
-        project: tables.Project,
-        change: Change,
-        statements: StatementRecorder,
-    ) -> None:
-        build = await make.build(project, SHA)
-        streams = [await open_stream(graph, owner, CHANGED, after=None if number else "0") for number in range(20)]
-        await change(build, CheckStatus.RUNNING)
-        await services.broadcaster.catch_up(services.database)
+    async def test_equal_streams_share_the_answer(self, forge: BuildScenario, statements: StatementRecorder) -> None:
+        build = await forge.build()
+        streams = [await open_stream(forge.graph, forge.owner, CHANGED, after=None if number else "0") for number in range(20)]
+        await forge.change(build)
+        await forge.catch_up()
         assert all(isinstance(stream, SubscriptionStream) for stream in streams)
         with statements.record() as sent:
             found = await asyncio.gather(*(next_event(stream) for stream in streams if isinstance(stream, SubscriptionStream)))
@@ -139,58 +150,47 @@ class TestEvents:
         for stream in streams:
             assert isinstance(stream, SubscriptionStream)
             stream.close()
-        assert services.broadcaster.open_streams == 0
+        assert len(forge.services.broadcaster._open_slots) == 0
 
 
 class TestResuming:
-    async def test_no_event_is_missed_or_repeated(
-        self,
-        graph: Graph,
-        services: Services,
-        make: DataFactory,
-        owner: tables.User,
-        project: tables.Project,
-        change: Change,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    async def test_no_event_is_missed_or_repeated(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("graph.live.subscriptions.PAGE_SIZE", 3)
-        made = [await make.build(project, SHA) for _ in range(8)]
+        made = [await forge.build() for _ in range(8)]
         for build in made:
-            await change(build, CheckStatus.RUNNING)
+            await forge.change(build)
         seen: list[int] = []
         last = "0"
         for _ in range(3):
-            async with subscribed(graph, owner, CHANGED, after=last) as stream:
+            async with forge.subscribed(after=last) as stream:
                 for _ in range(2):
                     event = await next_event(stream)
                     seen.append(event["build"]["databaseId"])
                     last = event["seq"]
-        async with subscribed(graph, owner, CHANGED, after=last) as stream:
+        async with forge.subscribed(after=last) as stream:
             seen += [(await next_event(stream))["build"]["databaseId"] for _ in range(2)]
-            later = await make.build(project, SHA)
-            await change(later, CheckStatus.RUNNING)
+            later = await forge.build()
+            await forge.change(later)
             assert await stream.next(0.02) is None
-            await services.broadcaster.catch_up(services.database)
+            await forge.catch_up()
             seen.append((await next_event(stream))["build"]["databaseId"])
             assert await stream.next(0.02) is None
         assert seen == [*(build.id for build in made), later.id]
 
     @pytest.mark.usefixtures("reader")
-    async def test_while_others_write(
-        self, graph: Graph, make: DataFactory, owner: tables.User, project: tables.Project, change: Change, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_while_others_write(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is read of the past meets what comes now without a seam."""
         monkeypatch.setattr("graph.live.subscriptions.PAGE_SIZE", 2)
-        made = [await make.build(project, SHA) for _ in range(30)]
+        made = [await forge.build() for _ in range(30)]
         for build in made[:10]:
-            await change(build, CheckStatus.RUNNING)
+            await forge.change(build)
 
         async def write(part: list[tables.Build]) -> None:
             for build in part:
-                await change(build, CheckStatus.RUNNING)
+                await forge.change(build)
 
         writing = asyncio.gather(write(made[10:20]), write(made[20:]))
-        async with subscribed(graph, owner, CHANGED, after="0") as stream:
+        async with forge.subscribed(after="0") as stream:
             seen = [await next_event(stream) for _ in made]
             assert await stream.next(0.02) is None
         await writing
@@ -209,7 +209,7 @@ class TestEventOrder:
     @pytest.fixture
     def rows(self, make: DataFactory, project: tables.Project) -> Any:
         async def row(build: tables.Build) -> dict[str, Any]:
-            common = {"kind": ChangeKind.BUILD, "became": CheckStatus.RUNNING, "ref": build.ref, "created_at": build.created_at}
+            common = {"kind": ChangeKind.BUILD, "new_state": CheckStatus.RUNNING, "ref": build.ref, "created_at": build.created_at}
             return {**common, "project_id": project.id, "build_id": build.id}
 
         return row
@@ -254,16 +254,14 @@ class TestEventOrder:
             await early.rollback()
         assert [event.seq for event in (await reader.read(database))[0]] == [2]
 
-    async def test_a_new_stream_waits_for_open_transactions(
-        self, graph: Graph, database: Database, make: DataFactory, owner: tables.User, project: tables.Project, rows: Any
-    ) -> None:
+    async def test_a_new_stream_waits_for_open_transactions(self, forge: BuildScenario, database: Database, rows: Any) -> None:
         """The past that is read at once must be all there, up to the number that it is read to."""
-        build = await make.build(project, SHA)
+        build = await forge.build()
         async with database.write_session() as early, database.write_session() as late:
             await early.execute(insert(tables.Change), [await rows(build)])
             await late.execute(insert(tables.Change), [await rows(build)])
             await late.commit()
-            opening = asyncio.create_task(open_stream(graph, owner, CHANGED, after="0"))
+            opening = asyncio.create_task(open_stream(forge.graph, forge.owner, CHANGED, after="0"))
             await asyncio.sleep(0.1)
             assert not opening.done()
             await early.commit()
@@ -274,181 +272,140 @@ class TestEventOrder:
 
 
 class TestNotifications:
-    async def test_another_process_is_notified(
-        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, change: Change
-    ) -> None:
+    async def test_another_process_is_notified(self, forge: BuildScenario) -> None:
         """Another process is another `Live` over the same database; where there are no notices it looks by itself."""
         other = ChangeBroadcaster()
-        project = await make.project(owner=owner, builds_enabled=True)
-        build = await make.build(project, SHA)
-        tasks = [asyncio.create_task(each.run(services.database)) for each in (services.broadcaster, other)]
-        async with subscribed(Graph(replace(services, broadcaster=other)), owner, CHANGED) as stream:
+        build = await forge.build()
+        tasks = [asyncio.create_task(each.run(forge.services.database)) for each in (forge.services.broadcaster, other)]
+        async with subscribed(Graph(replace(forge.services, broadcaster=other)), forge.owner, CHANGED) as stream:
             await asyncio.sleep(0.2)
             started = asyncio.get_running_loop().time()
-            await change(build, CheckStatus.RUNNING)
+            await forge.change(build)
             assert (await next_event(stream))["to"] == "RUNNING"
             passed = asyncio.get_running_loop().time() - started
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert passed < (0.7 if services.database.dialect == "postgresql" else 2)
+        assert passed < (0.7 if forge.services.database.dialect == "postgresql" else 2)
 
 
 class TestPermissions:
-    async def test_hidden_changes_are_not_sent(
-        self, graph: Graph, services: Services, make: DataFactory, project: tables.Project, change: Change
-    ) -> None:
-        stranger = await make.user()
-        public = await make.project(visibility=Visibility.PUBLIC, builds_enabled=True)
-        async with subscribed(graph, stranger, CHANGED) as stream:
-            await change(await make.build(project, SHA), CheckStatus.RUNNING)
-            seen = await make.build(public, SHA)
-            await change(seen, CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+    async def test_hidden_changes_are_not_sent(self, forge: BuildScenario) -> None:
+        stranger = await forge.make.user()
+        public = await forge.make.project(visibility=Visibility.PUBLIC, builds_enabled=True)
+        async with subscribed(forge.graph, stranger, CHANGED) as stream:
+            await forge.change(await forge.build())
+            seen = await forge.make.build(public, SHA)
+            await forge.change(seen)
+            await forge.catch_up()
             assert (await next_event(stream))["build"]["databaseId"] == seen.id
             assert await stream.next(0.02) is None
 
-    async def test_nothing_after_a_membership_ended(
-        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, change: Change
-    ) -> None:
-        member = await make.user()
-        project = await make.project(owner=owner, members=[(member, AccessLevel.REPORTER)], builds_enabled=True)
-        build = await make.build(project, SHA)
-        async with subscribed(graph, member, CHANGED, projects=[str(project.id)]) as stream:
-            await change(build, CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+    async def test_nothing_after_a_membership_ended(self, forge: BuildScenario) -> None:
+        member = await forge.make.user()
+        project = await forge.make.project(owner=forge.owner, members=[(member, AccessLevel.REPORTER)], builds_enabled=True)
+        build = await forge.make.build(project, SHA)
+        async with subscribed(forge.graph, member, CHANGED, projects=[str(project.id)]) as stream:
+            await forge.change(build)
+            await forge.catch_up()
             await next_event(stream)
-            async with services.database.write_session() as session:
-                await session.execute(delete(tables.ProjectMember).where(col(tables.ProjectMember.user_id) == member.id))
-                await session.commit()
-            await change(build, CheckStatus.SUCCESS)
-            await services.broadcaster.catch_up(services.database)
+            await forge.execute(delete(tables.ProjectMember).where(col(tables.ProjectMember.user_id) == member.id))
+            await forge.change(build, CheckStatus.SUCCESS)
+            await forge.catch_up()
             assert await stream.next(0.02) is None
 
     @pytest.mark.parametrize("how", ["blocked", "token"])
-    async def test_a_revoked_viewer_is_disconnected(
-        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, how: str
-    ) -> None:
-        stays = await make.user()
-        async with subscribed(graph, owner, CHANGED) as stream, subscribed(graph, stays, CHANGED) as other:
-            async with services.database.write_session() as session:
-                if how == "blocked":
-                    await session.execute(update(tables.User).where(col(tables.User.id) == owner.id).values(state=tables.UserState.BLOCKED))
-                else:
-                    await session.execute(delete(tables.Token).where(col(tables.Token.user_id) == owner.id))
-                await session.commit()
-            await services.broadcaster.end_invalid_streams(services.database)
+    async def test_a_revoked_viewer_is_disconnected(self, forge: BuildScenario, how: str) -> None:
+        stays = await forge.make.user()
+        async with forge.subscribed() as stream, subscribed(forge.graph, stays, CHANGED) as other:
+            if how == "blocked":
+                await forge.block(forge.owner)
+            else:
+                await forge.execute(delete(tables.Token).where(col(tables.Token.user_id) == forge.owner.id))
+            await forge.services.broadcaster.end_invalid_streams(forge.services.database)
             assert await end_code(stream) == Code.UNAUTHENTICATED
             assert await other.next(0.02) is None
             assert not other.is_ended
-            assert services.broadcaster.open_streams == 1
+            assert len(forge.services.broadcaster._open_slots) == 1
 
-    async def test_revocation_is_checked_periodically(
-        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_revocation_is_checked_periodically(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(broadcaster, "TOKEN_CHECK_SECONDS", 0.05)
         monkeypatch.setattr(broadcaster, "POLL_SECONDS", 0.05)
-        task = asyncio.create_task(services.broadcaster.run(services.database))
-        async with subscribed(graph, owner, CHANGED) as stream:
-            owner.state = tables.UserState.BLOCKED
-            async with services.database.write_session() as session:
-                await session.execute(update(tables.User).where(col(tables.User.id) == owner.id).values(state=tables.UserState.BLOCKED))
-                await session.commit()
+        task = asyncio.create_task(forge.services.broadcaster.run(forge.services.database))
+        async with forge.subscribed() as stream:
+            forge.owner.state = tables.UserState.BLOCKED
+            await forge.block(forge.owner)
             assert await end_code(stream, 3) == Code.UNAUTHENTICATED
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    async def test_a_blocked_user_gets_no_event_before_the_check_either(
-        self, graph: Graph, services: Services, make: DataFactory, project: tables.Project, change: Change
-    ) -> None:
-        member = await make.user(admin=True)
-        build = await make.build(project, SHA)
-        async with subscribed(graph, member, CHANGED) as stream:
-            async with services.database.write_session() as session:
-                await session.execute(update(tables.User).where(col(tables.User.id) == member.id).values(state=tables.UserState.BLOCKED))
-                await session.commit()
-            await change(build, CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+    async def test_a_blocked_user_gets_no_event_before_the_check_either(self, forge: BuildScenario) -> None:
+        member = await forge.make.user(admin=True)
+        build = await forge.build()
+        async with subscribed(forge.graph, member, CHANGED) as stream:
+            await forge.block(member)
+            await forge.change(build)
+            await forge.catch_up()
             assert await end_code(stream) == Code.UNAUTHENTICATED
 
-    async def test_rejects_invalid_subscriptions(
-        self, graph: Graph, make: DataFactory, owner: tables.User, project: tables.Project
-    ) -> None:
-        stranger, blocked = await make.user(), await make.user(state=tables.UserState.BLOCKED)
-        reporterless = await make.user()
-        quiet = await make.project(owner=owner, members=[(reporterless, AccessLevel.GUEST)], builds_enabled=True)
-        assert await rejection_code(graph, None, CHANGED) == Code.UNAUTHENTICATED
-        assert await rejection_code(graph, blocked, CHANGED) == Code.UNAUTHENTICATED
-        assert await rejection_code(graph, stranger, CHANGED, projects=[str(project.id)]) == Code.NOT_FOUND
-        assert await rejection_code(graph, stranger, CHANGED, projects=["no/where"]) == Code.NOT_FOUND
-        assert await rejection_code(graph, reporterless, CHANGED, projects=[str(quiet.id)]) == Code.FORBIDDEN
-        assert await rejection_code(graph, owner, CHANGED, projects=["1"] * 51) == Code.LIMIT_EXCEEDED
-        assert await rejection_code(graph, owner, CHANGED, refs=["a\0b"]) == Code.BAD_REQUEST
-        assert await rejection_code(graph, owner, "{ viewer { username } }") == Code.BAD_REQUEST
-        assert await rejection_code(graph, owner, "subscription { nothing }") == Code.BAD_REQUEST
+    async def test_rejects_invalid_subscriptions(self, forge: BuildScenario) -> None:
+        stranger, blocked = await forge.make.user(), await forge.make.user(state=tables.UserState.BLOCKED)
+        reporterless = await forge.make.user()
+        quiet = await forge.make.project(owner=forge.owner, members=[(reporterless, AccessLevel.GUEST)], builds_enabled=True)
+        assert await rejection_code(forge.graph, None, CHANGED) == Code.UNAUTHENTICATED
+        assert await rejection_code(forge.graph, blocked, CHANGED) == Code.UNAUTHENTICATED
+        assert await rejection_code(forge.graph, stranger, CHANGED, projects=[str(forge.project.id)]) == Code.NOT_FOUND
+        assert await rejection_code(forge.graph, stranger, CHANGED, projects=["no/where"]) == Code.NOT_FOUND
+        assert await rejection_code(forge.graph, reporterless, CHANGED, projects=[str(quiet.id)]) == Code.FORBIDDEN
+        assert await rejection_code(forge.graph, forge.owner, CHANGED, projects=["1"] * 51) == Code.LIMIT_EXCEEDED
+        assert await rejection_code(forge.graph, forge.owner, CHANGED, refs=["a\0b"]) == Code.BAD_REQUEST
+        assert await rejection_code(forge.graph, forge.owner, "{ viewer { username } }") == Code.BAD_REQUEST
+        assert await rejection_code(forge.graph, forge.owner, "subscription { nothing }") == Code.BAD_REQUEST
         nodes = "project { builds(first: 100) { nodes { attempts(first: 100) { nodes { user { id } } } } } }"
         expensive = f"subscription {{ buildChanged {{ build {{ {nodes} }} }} }}"
-        assert await rejection_code(graph, owner, expensive) == Code.LIMIT_EXCEEDED
-        assert await rejection_code(graph, owner, CHANGED, refs=3) == Code.BAD_REQUEST
+        assert await rejection_code(forge.graph, forge.owner, expensive) == Code.LIMIT_EXCEEDED
+        assert await rejection_code(forge.graph, forge.owner, CHANGED, refs=3) == Code.BAD_REQUEST
 
 
 class TestLimits:
-    async def test_a_slow_client_is_disconnected_and_resumes(
-        self,
-        graph: Graph,
-        services: Services,
-        make: DataFactory,
-        owner: tables.User,
-        project: tables.Project,
-        change: Change,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    async def test_a_slow_client_is_disconnected_and_resumes(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(broadcaster, "MAX_QUEUED_CHANGES", 3)
         monkeypatch.setattr(broadcaster, "SLOW_CONSUMER_SECONDS", 0.0)
-        made = [await make.build(project, SHA) for _ in range(6)]
-        async with subscribed(graph, owner, CHANGED) as slow:
-            await change(made[0], CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+        made = [await forge.build() for _ in range(6)]
+        async with forge.subscribed() as slow:
+            await forge.change(made[0])
+            await forge.catch_up()
             last = (await next_event(slow))["seq"]
             for build in made[1:]:
-                await change(build, CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+                await forge.change(build)
+            await forge.catch_up()
             found = await slow.next(1)
             assert found is not None
             assert found.outcome.errors[0].code is Code.LIMIT_EXCEEDED
             assert "afterSeq" in found.outcome.errors[0].message
             assert slow.is_ended
-        async with subscribed(graph, owner, CHANGED, after=last) as again:
+        async with forge.subscribed(after=last) as again:
             assert [(await next_event(again))["build"]["databaseId"] for _ in made[1:]] == [build.id for build in made[1:]]
 
-    async def test_a_full_queue_falls_back_to_the_log(
-        self,
-        graph: Graph,
-        services: Services,
-        make: DataFactory,
-        owner: tables.User,
-        project: tables.Project,
-        change: Change,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    async def test_a_full_queue_falls_back_to_the_log(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         """A reader that keeps up is not cut off for a push that brings many changes."""
         monkeypatch.setattr(broadcaster, "MAX_QUEUED_CHANGES", 3)
-        made = [await make.build(project, SHA) for _ in range(12)]
-        async with subscribed(graph, owner, CHANGED) as stream:
+        made = [await forge.build() for _ in range(12)]
+        async with forge.subscribed() as stream:
             before = stream.position
             for build in made[:8]:
-                await change(build, CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+                await forge.change(build)
+            await forge.catch_up()
             assert stream.position == before
             seen = [(await next_event(stream))["build"]["databaseId"] for _ in range(2)]
             # Also while it reads there.
             for build in made[8:]:
-                await change(build, CheckStatus.RUNNING)
-                await services.broadcaster.catch_up(services.database)
+                await forge.change(build)
+                await forge.catch_up()
             seen += [(await next_event(stream))["build"]["databaseId"] for _ in range(10)]
             assert seen == [build.id for build in made]
             assert await stream.next(0.05) is None
-            assert stream.position == services.broadcaster.watermark
+            assert stream.position == forge.services.broadcaster.watermark
 
     async def test_the_number_of_streams_is_limited(self, services: Services, owner: tables.User) -> None:
         counts: list[int] = []
@@ -475,22 +432,13 @@ class TestLimits:
         async with subscribed(graph, owner, CHANGED):
             pass
 
-    async def test_a_stream_is_interrupted_while_the_database_is_away(
-        self,
-        graph: Graph,
-        services: Services,
-        make: DataFactory,
-        owner: tables.User,
-        project: tables.Project,
-        change: Change,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """The event is not told as an error, after which clients would not go on: the stream ends so that they resume before it."""
-        build = await make.build(project, SHA)
-        async with subscribed(graph, owner, CHANGED) as stream:
+    async def test_a_stream_is_interrupted_while_the_database_is_away(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The event is not sent as an error, after which clients would stop: the stream ends, so that they resume before it."""
+        build = await forge.build()
+        async with forge.subscribed() as stream:
             before = stream.position
-            await change(build, CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+            await forge.change(build)
+            await forge.catch_up()
 
             async def away(*_: object) -> None:
                 raise ConnectionRefusedError
@@ -499,16 +447,14 @@ class TestLimits:
                 patched.setattr("graph.live.fanout.find_viewer", away)
                 assert await end_code(stream) is None
             assert stream.is_interrupted
-        async with subscribed(graph, owner, CHANGED, after=str(before)) as again:
+        async with forge.subscribed(after=str(before)) as again:
             assert (await next_event(again))["build"]["databaseId"] == build.id
 
-    async def test_the_position_precedes_queued_events(
-        self, graph: Graph, services: Services, make: DataFactory, owner: tables.User, project: tables.Project, change: Change
-    ) -> None:
-        async with subscribed(graph, owner, CHANGED) as stream:
+    async def test_the_position_precedes_queued_events(self, forge: BuildScenario) -> None:
+        async with forge.subscribed() as stream:
             first = stream.position
-            await change(await make.build(project, SHA), CheckStatus.RUNNING)
-            await services.broadcaster.catch_up(services.database)
+            await forge.change(await forge.build())
+            await forge.catch_up()
             assert stream.position == first
             seq = int((await next_event(stream))["seq"])
             assert stream.position == seq

@@ -1,4 +1,4 @@
-"""Merging when the builds succeed, and both mutations of merging: what they do and forbid."""
+"""Automatic merges when the builds succeed, and both mutations of merging: effects and refusals."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How long merge requests took, which of them have red heads, and those of a whole group."""
+"""Lead times of merge requests, heads with failed checks, and those of a whole group."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

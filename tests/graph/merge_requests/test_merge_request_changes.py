@@ -1,4 +1,4 @@
-"""Changing merge requests through the graph."""
+"""Updates of merge requests through the graph."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Merge requests that an imported history tells of."""
+"""Merge requests imported from a history."""
 
 import asyncio
 import subprocess

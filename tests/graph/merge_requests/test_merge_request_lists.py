@@ -1,4 +1,4 @@
-"""What merge requests show: lists, notes, votes, commits, what stands in the way; and to whom."""
+"""Reads of merge requests: lists, notes, votes, commits and blockers, for each viewer."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Merge requests counted by what became of them when, how long they took, and how many were red when they were merged."""
+"""Statistics of merge requests: counts by outcome and time, lead times, and failed checks when merged."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ EMPTY = {"count": 0, "mean": None, "p50": None, "p90": None, "p95": None, "max":
 
 
 def at(text: str) -> datetime:
-    """An instant of May 2016, as `03T12:00`; the third was a Tuesday."""
+    """A timestamp in May 2016, as `03T12:00`; the third was a Tuesday."""
     return datetime.fromisoformat(f"2016-05-{text}+00:00")
 
 

@@ -1,4 +1,4 @@
-"""Merge requests through the graph: opening them."""
+"""Creation of merge requests through the graph."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Accepting merge requests: what it does and forbids, and that no interruption leaves half of it."""
+"""Acceptance of merge requests: effects, refusals, and that an interruption never leaves a half merge."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,9 +38,9 @@ async def merges(make: DataFactory, people: dict[str, tables.User]) -> MergeRequ
     return MergeRequestFactory(make, project, people["reporter"])
 
 
-async def accept(merges: MergeRequestFactory, proposal: OpenMergeRequest, user: tables.User, **wish: Any) -> tables.MergeRequest:
+async def accept(merges: MergeRequestFactory, proposal: OpenMergeRequest, user: tables.User, **options: Any) -> tables.MergeRequest:
     async with merges.acting(user) as context:
-        return await merging.accept_now(context, proposal.row, MergeOptions(**wish))
+        return await merging.accept_now(context, proposal.row, MergeOptions(**options))
 
 
 async def notes_of(merges: MergeRequestFactory, proposal: OpenMergeRequest) -> list[str]:
@@ -58,7 +58,7 @@ async def assert_not_merged(merges: MergeRequestFactory, proposal: OpenMergeRequ
 
 
 async def assert_merged(merges: MergeRequestFactory, proposal: OpenMergeRequest) -> tables.MergeRequest:
-    """The row and the repository say the same: it is merged, and told once."""
+    """The row and the repository agree: it is merged, with one event."""
     row = await merges.reload(proposal)
     assert row.state is MergeRequestState.MERGED
     assert row.merge_commit_oid is not None and await merges.contains(row.merge_commit_oid)

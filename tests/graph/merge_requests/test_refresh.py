@@ -1,4 +1,4 @@
-"""What merge requests propose: compared, marked when a branch moves, looked at again, and found merged."""
+"""Refresh of merge requests: compared again when a branch moves, and detected as merged."""
 
 import asyncio
 from collections.abc import Sequence
@@ -49,20 +49,20 @@ class RefreshScenario:
         return Repository.open(self.path(project)).find_ref(f"refs/heads/{branch}")
 
     def commit(self, branch: str, project: tables.Project | None = None, *, message: str = "A change", **files: bytes | None) -> str:
-        """A commit on a branch, which begins at master; nobody has told the service."""
+        """A commit on a branch that starts at master; the service does not know it yet."""
         start = None if self.head(branch, project) else "master"
         return commit_to_branch(
             self.path(project), branch, dict(files) or {f"{branch}.txt": message.encode()}, start=start, message=message
         )
 
     async def record_push(self, *updates: RefCommand, project: tables.Project | None = None, by: tables.User | None = None) -> None:
-        """The service hears of a push that has moved these refs."""
+        """Reports to the service a push that has moved these refs."""
         target = project or self.project
         granted = RepositoryGrant(target.id, self.path(target), (by or self.developer).id)
         await push_refs(self.services, granted, list(updates), "test")
 
     async def push(self, branch: str, new: str | None, *, project: tables.Project | None = None, by: tables.User | None = None) -> None:
-        """Moves a branch, by whatever it takes, and tells the service."""
+        """Moves a branch, by force if needed, and reports it to the service."""
         old = self.head(branch, project)
         if old != new:
             git(self.path(project), "update-ref", f"refs/heads/{branch}", new or "0" * 40)
@@ -536,9 +536,9 @@ async def test_keep_refs_cannot_be_pushed(forge: RefreshScenario) -> None:
     granted = RepositoryGrant(forge.project.id, forge.path(), forge.developer.id)
     updates = [RefCommand(f"refs/merge-requests/{row.iid}/head", row.head_oid, new) for new in (None, "1" * 40)]
 
-    verdicts = await GitAccess(forge.services).authorize_updates(granted, updates, "test")
+    decisions = await GitAccess(forge.services).authorize_updates(granted, updates, "test")
 
-    assert [verdict.rule for verdict in verdicts] == [PushRule.REJECT, PushRule.REJECT]
+    assert [decision.rule for decision in decisions] == [PushRule.REJECT, PushRule.REJECT]
 
 
 async def test_the_diffs_of_one_operation_share_a_limit(forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Notes that the service writes under merge requests, and mentions between issues, merge requests and commits."""
+"""System notes under merge requests, and mentions between issues, merge requests and commits."""
 
 from typing import Any
 

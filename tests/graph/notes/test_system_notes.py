@@ -1,4 +1,4 @@
-"""Notes that the service writes: what became of an issue, and where it was mentioned."""
+"""System notes: state changes of an issue, and its mentions."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What graphql-cop and its like send: each is refused over HTTP with a code and a way out, before the graph touches anything."""
+"""Attacks of graphql-cop and similar tools: each is rejected over HTTP with a code and a remedy, before execution."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Keyset connections: pages, cursors, counts, and what happens to them while rows come and go."""
+"""Keyset connections: pages, cursors, counts, and concurrent inserts and deletes."""
 
 import asyncio
 import base64

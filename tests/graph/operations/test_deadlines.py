@@ -1,4 +1,4 @@
-"""Work that takes too long is called off, and nothing else."""
+"""Work that takes too long is cancelled, and nothing else."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Texts that anybody sends are kept while they are in use, and leave nothing behind."""
+"""The document cache: texts stay while they are in use, and leave no memory behind."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""One operation is one transaction, for one viewer; what goes wrong has a code, and nothing else is told."""
+"""One operation is one transaction for one viewer; errors have a code and reveal nothing else."""
 
 from collections.abc import Callable
 from typing import Any

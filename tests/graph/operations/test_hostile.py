@@ -1,4 +1,4 @@
-"""No mutation and no query of the graph breaks, or changes anything, whatever its arguments are.
+"""No mutation or query fails with an internal error or changes data, whatever its arguments.
 
 Everything is generated from the schema: each field of each input, and each argument of each field, gets values of the right type that
 nobody means well with, and some of wrong types.
@@ -43,7 +43,7 @@ assert graphql_schema.mutation_type is not None
 assert graphql_schema.query_type is not None
 MUTATIONS = graphql_schema.mutation_type.fields
 SLOW_MUTATIONS = re.compile("MergeRequest|Project$|Build|Branch$")
-"""Mutations of things that take git or more to make anew."""
+"""Mutations of objects that are expensive to create again, because they need git."""
 PARTS = 4
 """How many tests share the mutations, so that several processes may."""
 MUTATION_NAMES = 4
@@ -261,7 +261,7 @@ def query_for(world: Scenario, kind: GraphQLObjectType, name: str, field: GraphQ
 
 
 def page_windows(cursors: list[str]) -> Iterator[dict[str, Any]]:
-    """Pages that cannot be asked for, or that lie far out."""
+    """Pages that are invalid, or far beyond the end."""
     for first in (0, -1, 101, 2**31 - 1):
         yield {"first": first}
         yield {"first": None, "last": first}

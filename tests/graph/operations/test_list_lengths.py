@@ -1,4 +1,4 @@
-"""A list that a caller sends has at most 1,000 values, wherever it stands, with plans and without."""
+"""A list in a request has at most 1,000 values, in every position, with plans and without."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Branches, tags, runners and memberships by their ids: who is given them, and what an id stays the same through."""
+"""`node`: branches, tags, runners and memberships by id: who can read them, and which changes preserve an id."""
 
 from typing import Any
 

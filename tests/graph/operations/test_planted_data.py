@@ -1,4 +1,4 @@
-"""No path through the schema shows a viewer what the viewer may not read: see tests/support/planted_data.py.
+"""No path through the schema shows a viewer what the viewer cannot read: see tests/support/planted_data.py.
 
 Every path of fields from every entity is asked of all entities of its kind at once, as each viewer. In the suite paths have one relation,
 and a share of the longer ones is drawn; FORGEFRONT_PLANTED=3 asks all paths of up to three, FORGEFRONT_PLANTED_DRAWN=2000 draws so many.
@@ -61,7 +61,7 @@ ARGUMENT_LITERALS = {
     "Query.projects": "(filter: {archived: null})",
     "Group.projects": "(filter: {archived: null})",
 }
-"""The arguments of fields that need some, or show more with them. What needs the number of one thing is asked for each below."""
+"""The arguments of fields that need some, or show more with them. Fields that need the number of an object are requested for each below."""
 FIELDS_BY_ARGUMENT = {
     "Project.artifact": ("buildId", tables.Build), "Project.build": ("databaseId", tables.Build),
     "Project.snippet": ("databaseId", tables.Snippet), "Issue.note": ("databaseId", tables.Note),

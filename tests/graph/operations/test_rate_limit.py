@@ -1,4 +1,4 @@
-"""What a viewer may spend in an hour: points, headers, refusals; and what the service tells of itself."""
+"""The rate limit of a viewer: points, headers, refusals; and `serverInfo`."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

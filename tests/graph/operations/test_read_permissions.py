@@ -1,4 +1,4 @@
-"""What a viewer may not read by its own field is not read by another: by ids, by what hangs on it, by what names it."""
+"""Data that a viewer cannot read by its own field cannot be read by another: by id, as a child, or by a reference."""
 
 import asyncio
 import runpy

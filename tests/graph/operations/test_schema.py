@@ -1,4 +1,4 @@
-"""The schema as a contract: written down, described throughout, and changed knowingly."""
+"""The schema as a contract: recorded in a file, described throughout, and compared with the last release."""
 
 import subprocess
 from collections.abc import Iterator
@@ -128,7 +128,7 @@ class TestSchemaChanges:
         assert str(found[0]) == "breaking: Field Query.b was removed."
 
     def test_breaking_changes_are_in_the_changelog(self) -> None:
-        """Since the last release; before the first one nothing was promised, and a change is only told apart."""
+        """Since the last release; before the first release a change is only classified."""
         tag = (git("describe", "--tags", "--abbrev=0", "--match", "v[0-9]*") or "").strip()
         old = git("show", f"{tag or 'HEAD'}:schema.graphql")
         if old is None:

@@ -1,4 +1,4 @@
-"""Changes of state: each pair of a state and an event, lawful or not, through the graph."""
+"""State machines: each pair of a state and an event, allowed or not, through the graph."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who calls is remembered for a moment; what changes of them is seen by the very next operation."""
+"""The token cache: the viewer is cached briefly, and a change of the viewer applies to the next operation."""
 
 import asyncio
 import sqlite3

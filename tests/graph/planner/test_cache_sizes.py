@@ -1,4 +1,4 @@
-"""What caches say they hold is what they take in memory, within a factor of two."""
+"""The sizes that caches report are within a factor of two of the memory that they use."""
 
 import gc
 import tracemalloc
@@ -16,7 +16,7 @@ from graph.operations.execution import Graph
 from graph.operations.token_cache import TokenCache
 from graph.planner import cache
 from graph.planner.coerce.arguments import ARGUMENT_CACHE_BOUNDS, value_size
-from graph.planner.ir import connection_step
+from graph.planner.sql import statements as plan_statements
 from graph.schema import graphql_schema
 from graph.types.issues.issues import IssueFilter
 from storage import tables
@@ -69,7 +69,7 @@ def assert_close(name: str, estimated: int, measured: int) -> None:
 class TestQueries:
     async def test_documents_plans_and_statements(self, edge_cases: EdgeCaseData, argument_pool: ArgumentPool, make: DataFactory) -> None:
         # Full caches of the process would drop entries of other tests for each new one.
-        for full in (connection_step._PAGE_STATEMENTS, cache._TEXT_PLAN_SIZES):
+        for full in (plan_statements._STATEMENTS, cache._TEXT_PLAN_SIZES):
             for key in [*full._entries]:
                 full.pop(key)  # type: ignore[arg-type]
         graph, token = Graph(make.services, planner=True), token_of(edge_cases.viewers["admin"])
@@ -90,7 +90,7 @@ class TestQueries:
         await ask(range(20), 2)
         bytes_of: list[Callable[[], int]] = [
             lambda: statements.bytes,
-            lambda: connection_step._PAGE_STATEMENTS.bytes,
+            lambda: plan_statements._STATEMENTS.bytes,
             lambda: cache._TEXT_PLAN_SIZES.bytes,
         ]
         documents: Callable[[], int] = lambda: graph._documents._cache._in_use.bytes + graph._documents._cache._new.bytes  # noqa: E731

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from graphql import GraphQLError, GraphQLString
 
-from graph.planner.codegen.object_serializer import DerivedField, LeafField, compile_serializer
-from graph.planner.codegen.row_serializer import RowObjectFactory, compile_row_serializer
+from graph.planner.codegen.object_serializer import compile_serializer
+from graph.planner.codegen.row_serializer import compile_object_maker, compile_row_serializer
 from graph.planner.errors import PlanBailout
-from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowView, ViewPart
+from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowObjects, RowView, ViewPart
+from graph.planner.ir.selection import DeferredField, DerivedField, LeafField
 from storage import tables
 from storage.database import code_scope
 
@@ -55,7 +56,7 @@ ROW_CASES: list[tuple[list[tuple[str, ViewPart]], str, list[Any]]] = [
         [{"a": "<1>", "b": "<x>"}],
     ),
     (
-        [("child", RelatedRow(RowView(INNER, compile_row_serializer(INNER)), 1, is_non_null=False))],
+        [("child", RelatedRow(RowView(INNER), 1, is_non_null=False))],
         "lambda rows: [{v0: None if r[1] is None else {v1: v2(r[2])}} for r in rows]",
         [{"child": None}],
     ),
@@ -73,7 +74,7 @@ def test_serializer_of_rows(parts: list[tuple[str, ViewPart]], source: str, answ
 def test_serializer_of_objects() -> None:
     leaf = LeafField("name", "title", GraphQLString, is_non_null=True, is_plain=True)
     with generated_sources() as sources:
-        serialize = compile_serializer([leaf, DerivedField("upper", str.upper, ("title",), is_non_null=False), ("later", None)])
+        serialize = compile_serializer([leaf, DerivedField("upper", str.upper, ("title",), is_non_null=False), DeferredField("later")])
     quick = "{v0: v1(None) if (v := d['title']) is None else v, v2: v3(d['title']), v4: v5}"
     assert sources == [
         "def slow(objects):\n    return [{v0: v1(o.title), v2: v3(o.title), v4: v5} for o in objects]\n",
@@ -88,7 +89,7 @@ def test_serializer_of_objects() -> None:
 
 def test_objects_of_rows() -> None:
     with generated_sources() as sources:
-        make = RowObjectFactory(tables.Label, {"id": ([0], None), "title": ([2], str.upper)})
+        make = compile_object_maker(RowObjects(tables.Label, {"id": ([0], None), "title": ([2], str.upper)}))
     assert sources == ["lambda r: {'id': r[0], 'title': v0(r[2])}"]
     label = make((7, None, "bug"))
     assert (label.id, label.title) == (7, "BUG")

@@ -82,8 +82,8 @@ def change_of(build: tables.Build) -> tables.Change:
         project_id=build.project_id,
         build_id=build.id,
         ref=build.ref,
-        was="running",
-        became=build.status.value,
+        old_state="running",
+        new_state=build.status.value,
     )
 
 
@@ -591,7 +591,7 @@ class TestCost:
                 )  # fmt: skip
                 await make.save(tables.MergeRequestCommit(merge_request_id=row.id, position=0, oid=week.oids["t1"]))
                 issue = await make.issue(place, milestone_id=milestone if place is week.web else None, assignee_id=week.bob.id)
-                await make.save(tables.Closing(merge_request_id=row.id, described=True, project_id=place.id, iid=issue.iid))
+                await make.save(tables.Closing(merge_request_id=row.id, in_description=True, project_id=place.id, iid=issue.iid))
                 for status in (CheckStatus.FAILED, CheckStatus.SUCCESS, CheckStatus.RUNNING):
                     for name in (f"job{number}", "unit"):
                         build = await make.build(

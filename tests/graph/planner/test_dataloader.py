@@ -1,4 +1,4 @@
-"""Loaders: one statement for what is asked together, each key once, and nobody suffers from who else has asked."""
+"""Data loaders: one statement per batch, each key once, and failures that do not affect others."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -13,13 +13,13 @@ class NumberLoader:
     """Gives for each number its double, but for 0; `held` has it wait."""
 
     def __init__(self) -> None:
-        self.asked: list[list[int]] = []
+        self.batches: list[list[int]] = []
         self.held = asyncio.Event()
         self.held.set()
         self.loader: Loader[int, int] = Loader(self.fetch)
 
     async def fetch(self, keys: list[int]) -> dict[int, int]:
-        self.asked.append(sorted(keys))
+        self.batches.append(sorted(keys))
         await self.held.wait()
         if 13 in keys:
             raise KeyError(13)
@@ -31,7 +31,7 @@ async def test_batches_keys_of_one_loop_iteration() -> None:
     loaded = [cast(Awaitable[int | None], numbers.loader.load(key)) for key in (1, 2, 1)]
     assert await asyncio.gather(*loaded) == [2, 4, 2]
     assert await asyncio.gather(*map(numbers.loader.get, (2, 3, 0, 3))) == [4, 6, None, 6]
-    assert numbers.asked == [[1, 2], [0, 3]]
+    assert numbers.batches == [[1, 2], [0, 3]]
 
 
 async def test_deferred_keys_join_the_next_batch() -> None:
@@ -41,7 +41,7 @@ async def test_deferred_keys_join_the_next_batch() -> None:
         return await cast(Awaitable[int | None], numbers.loader.load(2))
 
     assert await asyncio.gather(numbers.loader.get(1), leave()) == [2, 4]
-    assert numbers.asked == [[1, 2]]
+    assert numbers.batches == [[1, 2]]
 
 
 async def test_a_key_being_loaded_is_not_loaded_again() -> None:
@@ -54,7 +54,7 @@ async def test_a_key_being_loaded_is_not_loaded_again() -> None:
     numbers.held.set()
     assert await asyncio.gather(first, *later) == [2, 2, 2]
     assert (await numbers.loader.get(0), await numbers.loader.get(0)) == (None, None)
-    assert numbers.asked == [[1], [0]]
+    assert numbers.batches == [[1], [0]]
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.01], ids=["before it is fetched", "while it is fetched"])
@@ -77,4 +77,4 @@ async def test_an_error_reaches_all_waiters_and_is_not_cached() -> None:
     for count in (1, 2):
         found = await asyncio.gather(*(numbers.loader.get(13) for _ in range(count)), return_exceptions=True)
         assert [type(each) for each in found] == [KeyError] * count
-    assert numbers.asked == [[13], [13]]
+    assert numbers.batches == [[13], [13]]

@@ -1,4 +1,4 @@
-"""What mutations give is planned, and the same as without a plan: each is done in two equal worlds, one time with, one time without."""
+"""Payloads of mutations are equal with and without a plan: each mutation runs on two equal databases."""
 
 import asyncio
 import os
@@ -11,29 +11,22 @@ from typing import Any
 import orjson
 from graphql import parse
 
-from graph.context import Services
 from graph.fields.declarations import ENTITIES
 from graph.http.responses import serialize_result
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
-from storage.database.engine import Database
 from storage.migrations import upgrade
-from storage.objects.folder_store import FolderStore
-from storage.objects.uploads import UploadStore
-from storage.secrets import Passwords, TokenCipher, load_key
-from tests.make import EXTERNAL_URL, FAST_PASSWORD_HASHER, DataFactory, token_of
+from tests.make import DataFactory, open_services, token_of
 from tests.support.arguments import ArgumentPool
-from tests.support.databases import share_compiled_statements
 from tests.support.oracle import FallbackCountingGraph, answers_equal, prepare_document, require_valid
 from tests.support.query_generator import QueryGenerator
-from tests.support.repositories import EditableRepositories
 from tests.support.scenario import Scenario, create_scenario, valid_mutation_input
 from tests.support.week_fixture import NOW
 
 QUERIES = int(os.environ.get("FORGEFRONT_GENERATED_PAYLOADS", "0"))
 """Of each mutation, on each database."""
 EXCLUDED_MUTATIONS = {"signIn", "signUp", "importMergeRequests", "registerRunner", "unregisterRunner", "claimBuild"}
-"""Asked by nobody who is signed in, or by runners; or what they need is not in this world."""
+"""Mutations for anonymous callers or runners, or whose objects are not in this data."""
 EXCLUDED_FIELDS = frozenset(
     {
         *("cursor", "startCursor", "endCursor", "privateToken", "token", "value", "url", "secret", "stream", "runnersToken", "markdown"),
@@ -49,24 +42,8 @@ OID = re.compile(rb"[0-9a-f]{40}")
 async def open_scenario(url: str, folder: Path, histories: Path) -> AsyncIterator[Scenario]:
     """A world of its own, made as any other."""
     await asyncio.to_thread(upgrade, url)
-    database = Database(url)
-    repositories = EditableRepositories(folder / "repositories", database)
-    share_compiled_statements(database)
-    services = Services(
-        database,
-        repositories,
-        Passwords(FAST_PASSWORD_HASHER),
-        TokenCipher(load_key(folder, None)),
-        UploadStore(folder / "uploads"),
-        FolderStore(folder / "artifacts"),
-        external_url=EXTERNAL_URL,
-        clock=lambda: NOW,
-    )
-    try:
+    async with open_services(url, folder, clock=lambda: NOW) as services:
         yield await create_scenario(DataFactory(services, histories))
-    finally:
-        repositories.close()
-        await database.close()
 
 
 def normalized_result(outcome: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A mutation runs once, whoever answers: a plan, graphql-core, or one after the other. Both give the same answer."""
+"""A mutation runs once, whether a plan, graphql-core, or both in turn answer; the answers are equal."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -117,17 +117,20 @@ class TestEqualAnswers:
 
 
 class TestFallback:
-    async def test_when_the_payload_fails(self, twins: TwinIssues, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(("error", "code", "fallbacks"), [(Unavailable(), "UNAVAILABLE", 0), (KeyError("secret"), "INTERNAL", 1)])
+    async def test_when_the_payload_fails(
+        self, twins: TwinIssues, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, fallbacks: int
+    ) -> None:
         async def fails(*_: Any) -> bool:
-            raise Unavailable
+            raise error
 
         monkeypatch.setattr("graph.types.notes.can", fails)
         outcome = await twins.run_both(NOTE, body="x")
 
         # The note is null, since what it shows of itself may not be; it is there all the same, once.
         assert outcome.data == {"created": {"again": "CreateNotePayload", "note": None, "userErrors": []}}
-        assert [(error.code, error.path) for error in outcome.errors] == [("UNAVAILABLE", ["created", "note", "viewerCan"])]
-        assert (twins.fallback_count, await twins.make.count(tables.Note)) == (1, 2)
+        assert [(error.code, error.path) for error in outcome.errors] == [(code, ["created", "note", "viewerCan"])]
+        assert (twins.fallback_count, await twins.make.count(tables.Note)) == (fallbacks, 2)
 
     async def test_when_the_mutation_fails(self, twins: TwinIssues, monkeypatch: pytest.MonkeyPatch) -> None:
         requested = []
@@ -136,7 +139,7 @@ class TestFallback:
             requested.append(arguments)
             raise KeyError("what only we should see")
 
-        monkeypatch.setattr("graph.types.notes.publish", fails)
+        monkeypatch.setattr("graph.rules.notes.notes.publish", fails)
         outcome = await twins.run_both(NOTE, body="x")
 
         assert (outcome.data, [(error.code, error.path) for error in outcome.errors]) == (None, [("INTERNAL", ["created"])])

@@ -1,4 +1,4 @@
-"""Plans answer made-up queries as graphql-core does: the same bytes, errors and paths.
+"""Plans answer generated queries as graphql-core does: the same bytes, errors and paths.
 
 FORGEFRONT_GENERATED=4000 has so many queries made up for each of five viewers on each database, from the seed FORGEFRONT_SEED on; the
 suite makes up a few.
@@ -22,16 +22,18 @@ from starlette.routing import Mount
 import graph as package
 import rest_v3
 from graph.context import Services
+from graph.fields import declarations
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
+from storage.database.compiled_statements import SqlDialect
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import route_operations
 from tests.support.arguments import ArgumentPool, ProjectArguments, collect_arguments
 from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
 from tests.support.oracle import AnswersDiffer, PlanOracle, compare_pruned, prepare_document, require_valid
 from tests.support.query_generator import QueryGenerator
-from tests.support.week_fixture import NOW
+from tests.support.week_fixture import NOW, WeekData, create_week
 
 DEFAULT_QUERY_COUNT = 12
 QUERIES = int(os.environ.get("FORGEFRONT_GENERATED", DEFAULT_QUERY_COUNT))
@@ -43,6 +45,11 @@ VIEWERS = ("owner", "member", "guest", "stranger", "admin")
 @pytest.fixture
 async def edge_cases(make: DataFactory, tmp_path: Path) -> EdgeCaseData:
     return await create_edge_cases(make, tmp_path / "town.git")
+
+
+@pytest.fixture
+async def week(make: DataFactory, tmp_path: Path) -> WeekData:
+    return await create_week(make, tmp_path / "story.git")
 
 
 @pytest.fixture
@@ -83,7 +90,8 @@ class TestEqualAnswers:
         if QUERIES > DEFAULT_QUERY_COUNT:
             report(f"seeds {SEED} to {seed}: {dict(oracle.comparison_counts)}")
         assert not differences, "\n\n".join(differences)
-        assert oracle.comparison_counts["rows"] > oracle.comparison_counts["errors"]
+        counts = oracle.comparison_counts
+        assert counts["rows"] > counts["errors"] + counts["refusals"] and counts["refusals"] >= QUERIES
 
     async def test_to_the_calls_of_v3(self, edge_cases: EdgeCaseData, oracle: PlanOracle) -> None:
         drawn = await collect_arguments(edge_cases, oracle.reference_graph, cursors=False)
@@ -118,6 +126,38 @@ class TestEqualAnswers:
                     for ref in ({}, {"ref": None}, {"ref": "stable"}) if "ref" in names else ({},):
                         await oracle.compare(prepare_document(DocumentNode(definitions=(node,))), declared | ref, edge_cases.viewers[who])
         assert oracle.comparison_counts["rows"] >= 20
+
+
+class TestSharedCode:
+    """Plans and graphql-core share no serializers: one that is broken on either side is a difference."""
+
+    ROWS = 'project(path: "acme/web") { issues { nodes { id iid title state createdAt } } builds { nodes { allowFailure } } }'
+    OBJECT = "viewer { id databaseId name state createdAt isAdmin }"
+    LABELS = 'project(path: "acme/web") { issues { nodes { labels } } }'
+
+    @pytest.mark.parametrize("text", [ROWS, OBJECT])
+    @pytest.mark.parametrize("name", ["ID", "Int", "String", "IssueState UserState", "DateTime", "Boolean"])
+    async def test_broken_serializers_of_the_schema(self, oracle: PlanOracle, week: WeekData, text: str, name: str) -> None:
+        operation = prepare_document(parse(f"{{ {text} }}"))
+        await oracle.compare(operation, {}, week.ann)
+        with pytest.MonkeyPatch.context() as patch:
+            for each in name.split():
+                patch.setattr(graphql_schema.type_map[each], "coerce_output_value", lambda value: "broken")
+            with pytest.raises(AnswersDiffer):
+                await oracle.compare(operation, {}, week.ann)
+
+    async def test_a_broken_global_id(self, oracle: PlanOracle, week: WeekData, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(declarations, "global_id", lambda name, key: f"{name}:{key}")
+        with pytest.raises(AnswersDiffer):
+            await oracle.compare(prepare_document(parse(f"{{ {self.ROWS} }}")), {}, week.ann)
+
+    async def test_a_broken_list_of_a_plan(
+        self, oracle: PlanOracle, week: WeekData, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await make.issue(week.web, labels=[await make.label(week.web, "bug")])
+        monkeypatch.setattr(SqlDialect, "list_decoder", lambda self, statement: lambda values: [[] for _ in values])
+        with pytest.raises(AnswersDiffer):
+            await oracle.compare(prepare_document(parse(f"{{ {self.LABELS} }}")), {}, week.ann)
 
 
 EXCLUDED_CALLS = {"GET /hooks/:id"}

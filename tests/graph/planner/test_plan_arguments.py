@@ -1,4 +1,4 @@
-"""Arguments that are read by functions made once are what graphql-core and strawberry make of them."""
+"""Compiled readers of arguments return what graphql-core and strawberry return."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What fails in a planned query fails as it does without a plan: the same codes, beside a path, and never a half of an answer."""
+"""Failures in a planned query are those of an unplanned one: the same codes and paths, never a partial answer."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""What is planned, and what is kept of it. That plans answer as graphql-core does is proved in test_oracle.py."""
+"""What is planned, and what is cached of it. That plans answer as graphql-core does is tested in test_oracle.py."""
 
 import gc
 import tracemalloc
@@ -16,6 +16,7 @@ from graphql import (
 )
 from sqlalchemy.dialects import sqlite
 from strawberry.schema.schema_converter import GraphQLCoreConverter
+from structlog.testing import capture_logs
 
 from graph.context import Services, StaticSettings
 from graph.fields.resolvers import is_row_type
@@ -23,8 +24,9 @@ from graph.operations.document_cache import MIN_WEIGHT_CHARACTERS, DocumentCache
 from graph.operations.execution import Graph
 from graph.planner import cache
 from graph.planner.cache import MAX_PLANS_PER_OPERATION, MIN_RUNS_TO_PLAN, plan_cache_of
+from graph.planner.compiler import CompileTarget, compile_operation
 from graph.planner.errors import Unplannable
-from graph.planner.resolve.compiler import OperationPlan, PlanCompiler
+from graph.planner.plan import OperationPlan
 from graph.schema import graphql_schema, schema
 from storage import tables
 from tests.make import DataFactory, token_of
@@ -128,7 +130,7 @@ class TestComputedFields:
 
 
 class TestProjectRoot:
-    """It comes with the one row of it that is asked for, by one statement; on PostgreSQL with a page too."""
+    """One statement reads it with the one row that is requested; on PostgreSQL with a page too."""
 
     ISSUES = """query ($path: String!, $iid: Int) { project(path: $path) { issues(first: 2, offset: $iid) {
         totalCount pageInfo { hasNextPage endCursor } nodes { title author { username } viewerCan { update } project { name } } } } }"""
@@ -237,15 +239,36 @@ class TestPlanCache:
         assert not isinstance(found, list), found
         return found.prepared
 
-    async def test_a_text_that_is_run_again(self, graph: Graph, ask: Ask, make: DataFactory) -> None:
+    async def test_a_text_that_is_run_again(self, graph: Graph, ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cache, "MIN_RUNS_TO_PLAN", 3)
         # Texts of other tests are remembered.
         viewer, text = await make.user(), f"query {graph.services.database.dialect} {{ viewer {{ username }} }}"
         plans = plan_cache_of(await self.prepared(graph, text))
         assert plans is not None
-        for run in range(1, MIN_RUNS_TO_PLAN + 1):
-            assert (plans.find({}, sqlite.dialect(), FIXED) is not None) is (run >= MIN_RUNS_TO_PLAN)
-        assert MIN_RUNS_TO_PLAN > 1
+        assert [plans.find({}, sqlite.dialect(), FIXED) is not None for _ in range(4)] == [False, False, True, True]
         assert await ask.data(text, viewer) == {"viewer": {"username": viewer.username}}
+
+    async def test_an_error_of_the_compiler_is_logged_and_fails_only_in_tests(self, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+        def compile_with_stale_keyword(*_: Any) -> Any:
+            raise TypeError("unexpected keyword argument")
+
+        monkeypatch.setattr(cache.PlanCache, "compile", compile_with_stale_keyword)
+        plans = plan_cache_of(await self.prepared(graph, f"query {graph.services.database.dialect} {{ viewer {{ broken: username }} }}"))
+        assert plans is not None
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            for _ in range(MIN_RUNS_TO_PLAN):
+                plans.find({}, sqlite.dialect(), FIXED)
+        monkeypatch.setattr(cache, "log_compile_error", cache.log_compile_error.__wrapped__)  # type: ignore[attr-defined]
+        with capture_logs() as logs:
+            assert [plans.find({}, sqlite.dialect(), FIXED) for _ in range(2)] == [None, None]
+        assert [(each["event"], each["log_level"]) for each in logs] == [("plan compilation failed", "error")]
+
+    async def test_an_operation_with_a_wrong_constant_is_left_to_graphql_core(self) -> None:
+        """Neither is an error of the compiler: nothing is logged, nothing raised."""
+        for text in ("query ($state: IssueState = GONE) { viewer { username } }", "{ user(username: 7) { id } }"):
+            (operation,) = parse(text).definitions
+            plans = cache.PlanCache(prepare_document(parse(text)), operation)  # type: ignore[arg-type]
+            assert [plans.find({}, sqlite.dialect(), FIXED) for _ in range(MIN_RUNS_TO_PLAN + 1)][-1] is None
 
     async def test_the_cache_is_bounded(self, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cache._TEXT_PLAN_SIZES, "_max_entries", 2)
@@ -285,7 +308,7 @@ class TestPlanCache:
         (operation,) = document.definitions
         assert isinstance(operation, OperationDefinitionNode)
         with pytest.raises(Unplannable):
-            PlanCompiler(graphql_schema, schema.schema_converter, {}, {}, sqlite.dialect(), FIXED).plan(operation)
+            compile_operation(operation, {}, {}, CompileTarget(graphql_schema, schema.schema_converter, sqlite.dialect(), FIXED))
 
     async def test_multi_field_mutations_are_not_planned(self, graph: Graph) -> None:
         text = 'mutation { __typename signIn(input: {login: "a", password: "b"}) { userErrors { code } } }'

@@ -1,4 +1,4 @@
-"""What payloads of deletions say is gone."""
+"""Payloads of deletions."""
 
 import pytest
 from graphql import GraphQLObjectType, get_named_type

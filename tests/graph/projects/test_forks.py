@@ -1,4 +1,4 @@
-"""Forks in the graph: how they come, who sees them, what is forbidden."""
+"""Forks through the graph: creation, visibility and refusals."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Groups through the graph: who sees and changes them, what they may be called, and what goes with them."""
+"""Groups through the graph: who can see and change them, valid paths, and what is deleted with them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

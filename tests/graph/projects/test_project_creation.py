@@ -1,4 +1,4 @@
-"""How projects begin: empty or from a repository on the server's disk, whole or not at all."""
+"""Creation of projects: empty or from a repository on the server's disk, completely or not at all."""
 
 import asyncio
 import dataclasses
@@ -310,7 +310,7 @@ class TestTransactionEnd:
 
     async def test_removes_leftovers_of_a_killed_process(self, ask: Ask, make: DataFactory, services: Services) -> None:
         user = await make.user()
-        services.repositories.create(1)
+        Repository.create(services.repositories.path_of(1))
         (services.repositories.path_of(1) / "left").touch()
 
         project = await create_project(ask, user)
@@ -321,7 +321,7 @@ class TestTransactionEnd:
 
 
 def make_endless_copy(services: Services) -> Callable[..., Path]:
-    """An import that ends only when its progress tells it to, and then removes what it made, as the real one."""
+    """An import that ends only when its progress callback raises, and then removes its files, like the real one."""
 
     def stage(source: Path, branch: str, progress: Callable[[str, int, int], None]) -> Path:
         folder = services.repositories.root / ".incoming-test"

@@ -1,4 +1,4 @@
-"""Projects through the graph: what they show, to whom, and who changes them."""
+"""Projects through the graph: fields, visibility and changes."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Uploads through the graph: how a file comes and goes with its row."""
+"""Uploads through the graph: a file is created and deleted with its row."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`webUrl`: every one is the address of a page that shows the thing."""
+"""`webUrl`: each is the address of a page that shows the object."""
 
 from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""From bytes to what was sent."""
+"""Parsing of request bodies."""
 
 from collections.abc import Iterable
 from typing import Any

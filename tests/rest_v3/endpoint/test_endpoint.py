@@ -1,4 +1,4 @@
-"""A row becomes an endpoint: credentials, the order of checks, what goes to the graph and what comes back."""
+"""The endpoint of a row: credentials, the order of checks, the operation and its answer."""
 
 from typing import Any
 
@@ -239,8 +239,8 @@ class TestVariables:
         )
 
     async def test_not_sent_differs_from_null(self, client: httpx.AsyncClient, fake: FakeGraph) -> None:
-        await client.put(ISSUE, json={"title": "a", "labels": None, "state_event": None, "assignee_id": None, "due_date": ""})
-        assert fake.inputs == [{"project_path": "1", "database_id": 101, "title": "a", "due_date": None}]
+        await client.put(ISSUE, json={"title": "a", "labels": None, "state_event": None, "assignee_id": "", "due_date": ""})
+        assert fake.inputs == [{"project_path": "1", "database_id": 101, "title": "a", "assignee_id": None}]
 
     async def test_a_body_cannot_change_the_path(self, client: httpx.AsyncClient, fake: FakeGraph) -> None:
         body = {"title": "a", "id": "<built-in function id>", "issue_id": 102, "project_id": 3, "first": 9}

@@ -1,4 +1,4 @@
-"""Codes become statuses and bodies."""
+"""Error codes become statuses and bodies."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""No row of v3 breaks, or changes anything, whatever is sent to it.
+"""No route of v3 fails with 5xx or changes data, whatever is sent to it.
 
 Every row of the route table is called with each of its parameters spoiled in turn, in every form in which a parameter may be sent, by an
 administrator and by somebody who is none. The rows come from the table, so that new ones are covered by themselves.
@@ -128,7 +128,7 @@ BODIES = (
 
 
 SLOW_SECTIONS = frozenset(("Merge requests", "Builds"))
-"""Sections whose things take git or more to make anew."""
+"""Sections whose objects are expensive to create again, because they need git."""
 
 FuzzRequest = Callable[[dict[str, Any]], dict[str, Any]]
 """From lawful parameters to what is sent."""
@@ -224,7 +224,7 @@ async def raw(api: Api, viewer: tables.User | None, method: str, path: str, quer
 
 
 def as_json(parameters: dict[str, Any], name: str, literal: str) -> bytes:
-    """A JSON body in which one value is spelled as it stands."""
+    """A JSON body in which one value is inserted literally."""
     members = [f"{json.dumps(key)}:{json.dumps(value)}" for key, value in parameters.items() if key != name]
     return f"{{{','.join([*members, f'{json.dumps(name)}:{literal}'])}}}".encode()
 

@@ -1,4 +1,4 @@
-"""A parameter that becomes a list takes at most 1,000 values."""
+"""A parameter that becomes a list accepts at most 1,000 values."""
 
 from storage import tables
 from tests.make import DataFactory

@@ -1,4 +1,4 @@
-"""Parameters that are sent nested: as lists and objects, in queries and forms."""
+"""Nested parameters: lists and objects, in queries and forms."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""Operations: read, prepared with the fragments they use, and turned into plans."""
+"""Operations: parsed, prepared with the fragments they use, and compiled into plans."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from rest_v3.operations import BadOperationError, OperationRegistry
 from rest_v3.reshape import plan_entry_transform, plan_transform, truncate_to_milliseconds
-from tests.rest_v3.support.fake_graph import prepare
+from tests.rest_v3.support.fake_graph import fragment_names, prepare
 from tests.rest_v3.support.sample_routes import SAMPLE_OPERATIONS
 
 
@@ -17,8 +17,8 @@ def operations(source: str = SAMPLE_OPERATIONS) -> OperationRegistry:
 
 class TestReading:
     def test_an_operation_comes_with_only_the_fragments_it_uses(self) -> None:
-        assert operations().fragments_of("ProjectIssues") == {"issue", "person"}
-        assert operations().fragments_of("ProjectCommit") == frozenset()
+        assert fragment_names(operations().source("ProjectIssues")) == {"issue", "person"}
+        assert fragment_names(operations().source("ProjectCommit")) == set()
         assert "unused" not in operations().source("ProjectIssues")
 
     def test_fragments_may_stand_in_another_file(self, tmp_path: Path) -> None:
@@ -26,7 +26,6 @@ class TestReading:
         (tmp_path / "people.graphql").write_text("query Me { viewer { ...person } }")
         read = OperationRegistry.read(tmp_path, prepare)
         assert read.names == {"Me"}
-        assert read.fragment_names == {"person"}
         assert set(read.get("Me").root_fields["viewer"].subfields) == {"username"}
 
     def test_an_operation_is_prepared_once(self) -> None:

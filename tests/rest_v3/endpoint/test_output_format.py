@@ -1,4 +1,4 @@
-"""Plans make v3's answers in v3's form; what graphql-core answered is brought there: the same bytes."""
+"""Plans and graphql-core give v3's output format: the same bytes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pages: what is asked for, and the headers that tell of the rest."""
+"""Pages: the requested one, and the paging headers."""
 
 from typing import Any
 

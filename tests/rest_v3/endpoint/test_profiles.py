@@ -1,4 +1,4 @@
-"""What the profile `gitlab-8.5` changes, that it changes nothing else, and what holds under every profile (docs/wire-facts.md 16)."""
+"""The profile `gitlab-8.5`: what it changes, what it does not, and what holds under every profile (docs/wire-facts.md 16)."""
 
 from dataclasses import fields
 from typing import Any

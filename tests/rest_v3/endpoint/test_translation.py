@@ -1,4 +1,4 @@
-"""A v3 call as an operation of the graph: it is what the door runs, for every row."""
+"""A v3 call as an operation of the graph: it is the one that the endpoint runs, for every row."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The project's copy of the interface document, and the shared document where it is at hand."""
+"""The project's copy of the interface document, and the shared document if it is available."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""The project's list of rules: each is proven by a test that cites it, and the list is that of the shared document where it is at hand."""
+"""The project's list of rules: a test cites each, and the list equals that of the shared document if it is available."""
 
 import ast
 import re

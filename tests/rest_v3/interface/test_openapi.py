@@ -1,4 +1,4 @@
-"""The OpenAPI document and the page that reads it."""
+"""The OpenAPI document and the page that shows it."""
 
 import re
 from typing import Any

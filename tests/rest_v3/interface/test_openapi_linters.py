@@ -1,4 +1,4 @@
-"""The OpenAPI document under the linters of the field, with their recommended rules, and under the validator of the standard."""
+"""The OpenAPI document, checked by common linters with their recommended rules and by the standard's validator."""
 
 import json
 import os
@@ -18,7 +18,7 @@ LINTERS = Path(__file__).parent / "linters"
 NPM_SECONDS = 240
 LINTER_SECONDS = 120
 OFFLINE = {"REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true", "NODE_NO_WARNINGS": "1", "NO_UPDATE_NOTIFIER": "1"}
-"""The linters ask nobody for newer versions and tell nobody of their use."""
+"""The linters look for no newer versions and send no telemetry."""
 COMMANDS = {
     "redocly": ["redocly", "lint", "--config=redocly.yaml", "--format=json"],
     "spectral": ["spectral", "lint", "--ruleset=spectral.yaml", "--format=json", "--fail-severity=hint", "--quiet"],

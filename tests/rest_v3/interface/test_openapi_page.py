@@ -1,4 +1,4 @@
-"""The page that reads the OpenAPI document, in a real browser."""
+"""The page that shows the OpenAPI document, in a real browser."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""What the request specs of the server of the time settled (docs/decisions.md 35-40), under both profiles."""
+"""Decisions taken from the request specs of GitLab 8.5 (docs/decisions.md 35-40), under both profiles."""
 
 import pytest
 

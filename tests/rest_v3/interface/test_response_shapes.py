@@ -1,4 +1,4 @@
-"""The check of closed shapes notices what it is for."""
+"""The check of closed shapes detects wrong answers."""
 
 from typing import Any
 

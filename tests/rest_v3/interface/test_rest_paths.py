@@ -1,4 +1,4 @@
-"""`restPath`: each node of the graph names the same thing in v3, and what v3 answers there is that thing."""
+"""`restPath`: v3 answers the same object there."""
 
 from graphql import GraphQLInterfaceType, is_non_null_type
 
@@ -72,7 +72,7 @@ class TestAnswers:
             if name in ABSENT:
                 assert path == ""
             elif name == "Hook":
-                # Asked for, it sends a test.
+                # A GET of it sends a test delivery.
                 assert app_of_profile("document").find_route("GET", path).operation == "TestHook"
             elif name == "GroupMember":
                 # A member alone is only changed and removed.

@@ -1,4 +1,4 @@
-"""The section States and transitions of the interface document: the words, and changes that no single section describes."""
+"""The section States and transitions of the interface document, and changes that no other section describes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The section Builds of the interface document, but for the artifacts themselves."""
+"""The section Builds of the interface document, except artifacts."""
 
 import shutil
 from typing import Any
@@ -93,7 +93,7 @@ class TestListProjectBuilds:
         response = await api.request("GET", path, reporter)
 
         assert (response.status_code, response.json()) == (400, {"message": "Scope contains invalid value(s)"})
-        # Who may not see builds hears that first (docs/decisions.md 5).
+        # The permission to see builds is checked first (docs/decisions.md 5).
         assert (await api.request("GET", path, guest)).status_code == 403
         assert (await api.request("GET", path, await make.user())).status_code == 404
 

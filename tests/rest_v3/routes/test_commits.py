@@ -1,4 +1,4 @@
-"""The section Commits of the interface document: all but commit statuses."""
+"""The section Commits of the interface document, except commit statuses."""
 
 import subprocess
 from datetime import UTC, datetime, timedelta

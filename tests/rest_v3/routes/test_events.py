@@ -1,4 +1,4 @@
-"""The section Events of the interface document: what hooks carry, and which calls they hear of."""
+"""The section Events of the interface document: payloads of hooks, and the calls that cause them."""
 
 import dataclasses
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
 from tests.support.scenario import Scenario, valid_v3_request
-from tests.support.webhook_receiver import WebhookReceiver
+from tests.support.webhook_receiver import WebhookReceiver, finish_deliveries
 
 SWITCHES = ("push_events", "tag_push_events", "issues_events", "merge_requests_events", "note_events", "enable_ssl_verification")
 
@@ -62,7 +62,7 @@ async def test_a_hook_is_notified(api: Api, make: DataFactory, services: Service
         assert (await api.post("/hooks", admin, url=receiver.url)).status_code == 201
         user = (await api.post("/users", admin, username="bob", name="Bob", email="bob@example.org", password="12345678")).json()
         await deliverer.run_once()
-        await deliverer.wait_idle()
+        await finish_deliveries(deliverer)
 
     (request,) = receiver.requests
     assert (request.method, request.path, request.headers["x-gitlab-event"]) == ("POST", "/told", "System Hook")

@@ -16,7 +16,7 @@ from graph.operations.execution import Graph
 from storage import tables
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
-from tests.support.api_clients import Api
+from tests.support.api_clients import Api, route_operations
 from tests.support.webhook_receiver import WebhookReceiver
 
 URL = "https://hooks.example/told?of=it"
@@ -75,7 +75,7 @@ class TestCreateHook:
         assert (*switches, row.enable_ssl_verification) == (True, False, False, False, False, True)
 
     async def test_answers_an_object_to_legacy_clients(self, graph: Graph, make: DataFactory) -> None:
-        app = rest_v3.create_app(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5")
+        app = rest_v3.create_app(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5", operations=route_operations())
         headers = {"PRIVATE-TOKEN": token_of(await make.admin())}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=EXTERNAL_URL) as client:
             response = await client.post("/hooks", headers=headers, json={"url": URL})

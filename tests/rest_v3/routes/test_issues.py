@@ -191,8 +191,8 @@ class TestListProjectIssues:
         project = await make.project(owner=owner, path="engine")
         await make.issue(project, title="Here")
 
-        for spelled in ("ada%2Fengine", "Ada%2FENGINE"):
-            response = await api.get(f"/projects/{spelled}/issues", owner)
+        for path in ("ada%2Fengine", "Ada%2FENGINE"):
+            response = await api.get(f"/projects/{path}/issues", owner)
             assert [issue["title"] for issue in response.json()] == ["Here"]
 
     async def test_statement_count_does_not_grow_with_rows(self, api: Api, make: DataFactory, statements: StatementRecorder) -> None:

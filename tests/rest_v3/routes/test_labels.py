@@ -14,7 +14,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
-from tests.support.api_clients import Api
+from tests.support.api_clients import Api, route_operations
 from tests.support.statements import StatementRecorder
 
 MOMENT = datetime(2016, 1, 4, 15, 31, 46, 176000, tzinfo=UTC)
@@ -367,5 +367,5 @@ class TestWhoMayChangeLabels:
 
 def legacy_client(graph: Graph) -> httpx.AsyncClient:
     """A client of the interface under the profile `gitlab-8.5`."""
-    app = rest_v3.create_app(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5")
+    app = rest_v3.create_app(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5", operations=route_operations())
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://inside/api/v3")  # type: ignore[arg-type]

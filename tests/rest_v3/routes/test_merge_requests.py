@@ -489,13 +489,13 @@ class TestAcceptMergeRequest:
             assert response.json() == UNAUTHORIZED
         assert (await workspace.api.put(f"{workspace.url}/{made['id']}/merge", workspace.people["stranger"])).json() == NO_PROJECT
 
-    @pytest.mark.parametrize("spelling", ["merged_when_build_succeeds", "merge_when_build_succeeds"])
-    async def test_waits_for_the_build_where_asked(self, workspace: MergeRequestProject, spelling: str) -> None:
+    @pytest.mark.parametrize("parameter", ["merged_when_build_succeeds", "merge_when_build_succeeds"])
+    async def test_waits_for_the_build_if_requested(self, workspace: MergeRequestProject, parameter: str) -> None:
         made = await workspace.create_merge_request()
         sha = git(workspace.path, "rev-parse", "feature")
         await workspace.make.commit_status(workspace.project, sha)
 
-        response = await workspace.api.put(f"{workspace.url}/{made['id']}/merge", workspace.ada, **{spelling: True})
+        response = await workspace.api.put(f"{workspace.url}/{made['id']}/merge", workspace.ada, **{parameter: True})
 
         assert response.json() == {**made, "merge_when_build_succeeds": True}
 

@@ -1,4 +1,4 @@
-"""POST /session, which the interface document does not show and clients of the time sign in with (docs/wire-facts.md 1.4)."""
+"""POST /session, which the interface document lacks and clients of the time use to sign in (docs/wire-facts.md 1.4)."""
 
 from dataclasses import replace
 

@@ -1,17 +1,12 @@
 """The section Notes of the interface document, under snippets and merge requests."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
 
-import httpx
 import pytest
 
-import rest_v3
-from graph.operations.execution import Graph
 from storage import tables
 from storage.tables import AccessLevel, Visibility
-from tests.make import EXTERNAL_URL, DataFactory
+from tests.make import DataFactory
 from tests.rest_v3.support import response_shapes
 from tests.support.api_clients import Api
 from tests.support.statements import StatementRecorder
@@ -162,13 +157,6 @@ class TestGetSnippetNote:
 
 class TestGetSnippetNoteInLegacyProfile:
     """GET /projects/:id/snippets/:snippet_id/notes/:note_id with the profile gitlab-8.5"""
-
-    @pytest.fixture
-    async def legacy_api(self, graph: Graph) -> AsyncIterator[Api]:
-        app = rest_v3.create_app(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5")
-        mounted: Any = app
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=mounted), base_url=EXTERNAL_URL) as client:
-            yield Api(client, app)
 
     async def test_returns_the_note(self, legacy_api: Api, make: DataFactory) -> None:
         project = await make.project(owner=(owner := await make.user()))

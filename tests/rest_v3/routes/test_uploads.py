@@ -1,4 +1,4 @@
-"""POST /projects/:id/uploads, and what a note then shows as its attachment."""
+"""POST /projects/:id/uploads, and the attachment of a note."""
 
 import resource
 import signal

@@ -17,7 +17,7 @@ from storage.secrets import Passwords
 from storage.tables import AccessLevel, UserState
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
-from tests.support.api_clients import Api
+from tests.support.api_clients import Api, route_operations
 from tests.support.statements import StatementRecorder
 
 MOMENT = datetime(2012, 5, 23, 8, 0, 58, 123456, tzinfo=UTC)
@@ -397,7 +397,7 @@ class TestBlockUser:
 
     async def test_answers_200_false_in_the_old_profile(self, graph: Graph, make: DataFactory) -> None:
         user, admin = await make.user(state=UserState.BLOCKED), await make.admin()
-        app = rest_v3.create_app(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5")
+        app = rest_v3.create_app(graph, external_url=EXTERNAL_URL, profile="gitlab-8.5", operations=route_operations())
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url=EXTERNAL_URL) as client:
             response = await client.put(f"/api/v3/users/{user.id}/block", headers={"PRIVATE-TOKEN": token_of(admin)})

@@ -5,14 +5,24 @@ from dataclasses import dataclass
 from typing import Any, NewType
 
 import strawberry
-from graphql import DocumentNode, ExecutionResult, GraphQLError, GraphQLSchema, OperationDefinitionNode, execute, parse, validate
+from graphql import (
+    DocumentNode,
+    ExecutionResult,
+    FragmentDefinitionNode,
+    GraphQLError,
+    GraphQLSchema,
+    OperationDefinitionNode,
+    execute,
+    parse,
+    validate,
+)
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types import Info
 
 from graph.operations.output_format import OutputFormat
 
 DateTime = NewType("DateTime", str)
-"""The graph's spelling of a time."""
+"""A timestamp, serialized like the graph's."""
 
 
 @dataclass(frozen=True)
@@ -319,3 +329,8 @@ def _error_entry(error: GraphQLError) -> FakeErrorEntry:
         raise AssertionError(error) from cause
     known = cause.problem
     return FakeErrorEntry(known.code, known.message, list(error.path or ()), known.subject, known.reason)
+
+
+def fragment_names(source: str) -> set[str]:
+    """The names of the fragments that a document defines."""
+    return {node.name.value for node in parse(source).definitions if isinstance(node, FragmentDefinitionNode)}

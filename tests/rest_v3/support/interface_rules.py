@@ -1,4 +1,4 @@
-"""The rules of the interface document as the project's own data, and how a test says which of them it proves.
+"""The rules of the interface document as the project's own data, and how a test cites those that it proves.
 
 Read are the sections that say how the service behaves as a whole; what single calls take and answer stands in `document.py`. Each
 statement of those sections (a row of a table, an entry of a list) is given with the rules that it makes. A rule is named by what it

@@ -1,4 +1,4 @@
-"""The closed shapes of v3's answers, and the check that holds every answer against them.
+"""The closed shapes of v3's answers, and the check of every answer against them.
 
 A shape is a key set: a key too many fails as a missing one does. Types are spelled
 

@@ -1,4 +1,4 @@
-"""Rows of every form over the fake graph, as a noun's rows and operations would be written."""
+"""Rows of every form over the fake graph, written like the rows and operations of a noun."""
 
 from rest_v3.requests.params import boolean, choice, date, integer, integers, names, text
 from rest_v3.reshape import show_keys_to_admins, wrap_in_list
@@ -128,7 +128,7 @@ SAMPLE_ROUTES = (
         params=(
             *ISSUE,
             text("title"),
-            date("due_date", blank_clears=True),
+            date("due_date"),
             integer("assignee_id", blank_clears=True),
             names("labels", blank_clears=True),
             choice("state_event", "close", "reopen"),

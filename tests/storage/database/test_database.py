@@ -1,4 +1,4 @@
-"""What errors of the database tell, and what they keep to themselves."""
+"""Errors of the database: what they say, and what they do not reveal."""
 
 import pytest
 from sqlalchemy import text

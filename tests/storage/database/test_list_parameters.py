@@ -1,4 +1,4 @@
-"""A list of values is one parameter: the string of a statement is the same for lists of all lengths, and indexes still serve it."""
+"""A list of values is one parameter: lists of all lengths share a statement, and indexes still serve it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

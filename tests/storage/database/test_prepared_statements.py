@@ -1,4 +1,4 @@
-"""What a connection to PostgreSQL keeps prepared stays right while tables change, and is bounded."""
+"""Prepared statements of a PostgreSQL connection stay valid while tables change, and are bounded."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reading beside the ORM: the same values, rows that nobody can change in a query and rows of the session in a mutation."""
+"""Reads without the ORM: the same values; immutable rows in a query, rows of the session in a mutation."""
 
 import asyncio
 from datetime import UTC, date, datetime

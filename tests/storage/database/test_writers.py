@@ -1,4 +1,4 @@
-"""Writers wait for each other, and not for ever."""
+"""Writers wait for each other, up to a time limit."""
 
 import asyncio
 import sqlite3
@@ -96,10 +96,10 @@ class TestDeferredRows:
                 async with database.write_session() as session:
                     session.add_deferred(row := group(path))
 
-                    async def tell(row: Namespace = row) -> None:
+                    async def notify(row: Namespace = row) -> None:
                         counts.append(row.id)
 
-                    await session.run_if(ANY_TABLE, tell)
+                    await session.run_if(ANY_TABLE, notify)
                     await session.commit()
             if path == "first":
                 assert len(seen) == (1 if database.dialect == "postgresql" else 2)
@@ -342,7 +342,7 @@ class TestSqlite:
     async def test_the_write_ahead_log_is_checkpointed(
         self, short_wait_database: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """By the thread, beside writers, and to its end before a transaction, which begins the log anew."""
+        """In the thread, beside writers, and completely before a transaction, which restarts the log."""
         database, path = short_wait_database
         monkeypatch.setattr(writers, "CHECKPOINT_EVERY", 8)
         for number in range(8):

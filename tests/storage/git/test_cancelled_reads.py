@@ -1,4 +1,4 @@
-"""Reading of repositories that nobody waits for any more."""
+"""Reads of repositories that are cancelled."""
 
 import asyncio
 import threading

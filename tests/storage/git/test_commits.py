@@ -1,4 +1,4 @@
-"""Commits as they really come: any bytes, any encoding, any date."""
+"""Commits with any bytes, any encoding and any date."""
 
 from datetime import datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""Diff entries as docs/wire-facts.md 7 says, within their bounds, and the line of a comment."""
+"""Diff entries as docs/wire-facts.md 7 defines them, within their bounds, and the line of a comment."""
 
 import asyncio
 import json

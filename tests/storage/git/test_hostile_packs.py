@@ -1,4 +1,4 @@
-"""Pushes of packs that are small to send and large, slow or endless to read: refused with a reason, or taken within bounds."""
+"""Pushes of hostile packs, small to send and large, slow or endless to read: rejected with a reason, or accepted within bounds."""
 
 import asyncio
 import json
@@ -22,7 +22,6 @@ from tests.storage.git.test_transport import (
     RefRecorder,
     allow_all,
     leftovers,
-    line,
     push_chunks,
     refs,
     running,
@@ -69,8 +68,7 @@ def path(tmp_path: Path) -> Path:
 
 def push_body(pack: HostilePack, ref: str = REF) -> list[bytes]:
     """The request of a client with a side band: the list of updates, and the pack in blocks as they come from the network."""
-    command = line(f"{NONE} {pack.tip or 'f' * 40} {ref}\0 report-status side-band-64k".encode()) + b"0000"
-    return [command, *(pack.data[at : at + 65536] for at in range(0, len(pack.data), 65536))]
+    return [hostile_packs.push_command(pack, ref), *(pack.data[at : at + 65536] for at in range(0, len(pack.data), 65536))]
 
 
 def limited_transport(**given: object) -> Transport:
@@ -178,7 +176,7 @@ class TestHostilePacks:
 
     async def test_too_long_for_its_size(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A small push does not get the time of a large one."""
-        monkeypatch.setattr("storage.git.protocol.transport.INDEXING_SECONDS", 0.5)
+        monkeypatch.setattr("storage.git.protocol.process_supervision.INDEXING_SECONDS", 0.5)
         moved, shown = await push(limited_transport(push_limits=ProcessLimits()), path, hostile_packs.delta_bomb(300 * MEGABYTE, 40))
         assert not moved
         assert "rejected: reading it takes more than the 1 seconds that a push of its size may take" in shown
@@ -224,7 +222,7 @@ class TestSlots:
 
     @pytest.mark.parametrize("size", [1, 7, 100_000])
     async def test_over_a_stream_the_end_of_the_pack_waits(self, path: Path, size: int) -> None:
-        """A client keeps its side open until it has the report; the checksum tells that the pack has come whole."""
+        """A client keeps its side open until it has the report; the checksum shows that the pack is complete."""
         transport, received = limited_transport(max_indexing=1), OutputBuffer()
         pack = hostile_packs.deep_chain(10)
         requested = push_body(pack)[0]

@@ -1,4 +1,4 @@
-"""Importing keeps all branches, tags and HEAD of every kind of source, shows its progress, and leaves nothing half-made."""
+"""Imports preserve all branches, tags and HEAD of every kind of source, report progress, and leave nothing half-done."""
 
 import os
 from pathlib import Path

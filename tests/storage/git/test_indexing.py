@@ -1,4 +1,4 @@
-"""New commits are read whole, in chunks, whatever they say; and what cannot be read is said."""
+"""New commits are read completely, in chunks, whatever they contain; unreadable ones are reported."""
 
 import contextlib
 import os
@@ -100,7 +100,7 @@ class TestNewCommits:
 
 
 def children() -> set[str]:
-    """The processes that this one started, also those that ended and were not asked after."""
+    """The child processes of this one, including ended ones that were not waited for."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""History in git log's own order, and a first page that costs a page."""
+"""The order of git log; a first page costs one page."""
 
 import random
 from pathlib import Path

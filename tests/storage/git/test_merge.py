@@ -1,4 +1,4 @@
-"""Merges in a bare repository: what git would merge, what it would not, and what lies between two commits."""
+"""Merges in a bare repository: the same result as git's, the same conflicts, and the commits between two."""
 
 import threading
 import time
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage.git import merge
+from storage.git.diff import diff_between
 from storage.git.merge import CommitSignature, DiffTotals, MergeConflict, MergeTrial, UnrelatedHistories
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
@@ -85,7 +86,7 @@ class TestTrialMerge:
     def test_takes_only_ids_of_commits_that_are_there(self, name: str, path: Path) -> None:
         one = commit_files(path, {"a": b"1"})
         repository = Repository.open(path)
-        for work in (merge.is_ancestor, merge.merge_base, merge.try_merge, merge.merge_changes, merge.diff_stat, merge.count_between):
+        for work in (merge.is_ancestor, merge.merge_base, merge.try_merge, merge.diff_stat, merge.count_between):
             for pair in ((one, name), (name, one)):
                 if name == "" and work is merge.count_between:
                     continue
@@ -206,7 +207,7 @@ class TestCommitsBetween:
         source = commit_files(path, {"moved": TEXT, "b": b"b\n", "new": b"1\n2\n"}, base)
         repository = Repository.open(path)
 
-        entries = merge.merge_changes(repository, target, source)
+        entries = diff_between(repository, merge.merge_base(repository, target, source), source)
 
         assert [(entry.old_path, entry.new_path, entry.renamed_file) for entry in entries] == [("a", "moved", True), ("new", "new", False)]
         assert merge.diff_stat(repository, base, source) == DiffTotals(2, 2, 0)
@@ -216,9 +217,7 @@ class TestCommitsBetween:
     def test_changes_of_an_unrelated_history_are_all_of_it(self, path: Path) -> None:
         one, other = commit_files(path, {"a": b"a\n"}), commit_files(path, {"b": b"b\n"})
 
-        (entry,) = merge.merge_changes(Repository.open(path), one, other)
-
-        assert (entry.new_path, entry.new_file) == ("b", True)
+        assert merge.merge_base(Repository.open(path), one, other) is None
         assert merge.diff_stat(Repository.open(path), None, other) == DiffTotals(1, 1, 0)
         assert merge.ahead_behind(Repository.open(path), one, other) == (1, 1)
 

@@ -1,4 +1,4 @@
-"""Merged proposals, as the messages of merge commits tell of them."""
+"""Merge requests that the messages of merge commits name."""
 
 from pathlib import Path
 

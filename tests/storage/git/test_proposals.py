@@ -1,4 +1,4 @@
-"""What one branch would bring to another: within a repository, from a fork, and with every name that a branch can have."""
+"""The commits of a merge request: within a repository, from a fork, and with every valid branch name."""
 
 from pathlib import Path
 

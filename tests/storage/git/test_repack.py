@@ -1,4 +1,4 @@
-"""Packing repositories: few packs from many, nothing lost, beside pushes and readers."""
+"""Repacking: many packs become few, no object is lost, beside pushes and readers."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""The folder of all repositories: placing, removing, reading in threads, and what a kill leaves."""
+"""The folder of all repositories: creation, removal, reads in threads, and leftovers of a kill."""
 
 import asyncio
 import threading
@@ -10,6 +10,7 @@ import pytest
 from storage.git import repository as module
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
+from storage.git.repository_import import import_repository
 from tests.support.git_history import git, make_history
 
 
@@ -30,28 +31,18 @@ class TestPaths:
             repositories.path_of(project_id)
 
     def test_create_and_remove(self, repositories: Repositories):
-        assert repositories.create(1).is_empty()
+        assert Repository.create(repositories.path_of(1)).is_empty()
         with pytest.raises(FileExistsError):
-            repositories.create(1)
+            Repository.create(repositories.path_of(1))
         repositories.remove(1)
         repositories.remove(1)
         assert list(repositories.root.iterdir()) == []
 
-    def test_adopt(self, repositories: Repositories, tmp_path: Path):
-        made = make_history(tmp_path / "source.git", commits=20)
-        steps: list[str] = []
-        adopted = repositories.import_copy(7, made.path, lambda phase, done, total: steps.append(phase))
-
-        assert [branch.name for branch in adopted.branches()] == list(made.branches)
-        assert steps
-        with pytest.raises(FileExistsError):
-            repositories.import_copy(7, made.path)
-
     def test_everything_is_synced_before_it_appears(self, repositories: Repositories, monkeypatch: pytest.MonkeyPatch):
         synced: list[tuple[Path, bool]] = []
         path = repositories.path_of(3)
-        monkeypatch.setattr(module, "_fsync", lambda file: synced.append((file, path.exists())))
-        repositories.create(3)
+        monkeypatch.setattr(module, "sync_path", lambda file: synced.append((file, path.exists())))
+        Repository.create(repositories.path_of(3))
         files = [file.relative_to(path) for file in path.rglob("*")]
         before = {Path(*file.parts[len(path.parts) :]) for file, there in synced if not there}
 
@@ -61,7 +52,7 @@ class TestPaths:
 
 class TestRead:
     async def test_runs_the_work_in_a_thread(self, repositories: Repositories):
-        repositories.create(1)
+        Repository.create(repositories.path_of(1))
 
         assert await repositories.read(1, lambda _: threading.current_thread().name.startswith("git"))
         assert await repositories.read(1, Repository.is_empty)
@@ -71,20 +62,20 @@ class TestRead:
             await repositories.read(1, Repository.branches)
 
     async def test_passes_errors_on(self, repositories: Repositories):
-        repositories.create(1)
+        Repository.create(repositories.path_of(1))
         with pytest.raises(LookupError):
             await repositories.read(1, lambda repository: repository.commit("f" * 40))
 
     async def test_sees_later_changes_by_git(self, repositories: Repositories, tmp_path: Path):
         made = make_history(tmp_path / "source.git", commits=20)
-        repositories.import_copy(1, made.path)
+        import_repository(made.path, repositories.path_of(1))
         git(repositories.path_of(1), "branch", "later", "master")
         git(repositories.path_of(1), "repack", "-adq")
 
         assert await repositories.read(1, lambda repository: repository.resolve("later"))
 
     async def test_is_bounded(self, repositories: Repositories):
-        repositories.create(1)
+        Repository.create(repositories.path_of(1))
         lock, running, most = threading.Lock(), 0, 0
         full = threading.Barrier(2)
 
@@ -104,7 +95,8 @@ class TestRead:
 class TestCleanup:
     def test_removes_only_leftovers_of_a_killed_process(self, repositories: Repositories, tmp_path: Path):
         made = make_history(tmp_path / "source.git", commits=20)
-        adopted = repositories.import_copy(1, made.path)
+        import_repository(made.path, repositories.path_of(1))
+        adopted = Repository.open(repositories.path_of(1))
         for name in (".incoming-2.git-00000000", ".removed-3.git-00000000"):
             (repositories.root / name / "objects").mkdir(parents=True)
         locks = [adopted.path / name for name in ("config.lock", ".tmp-of-refs")]

@@ -1,4 +1,4 @@
-"""Names are looked up exactly, refs move by compare-and-swap, bad folders have an error of their own."""
+"""Names are resolved exactly, refs move by compare-and-swap, invalid folders raise an error of their own."""
 
 from hashlib import sha1
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Fetches and pushes as git's processes take them: bounded, guarded, and gone with their client."""
+"""Fetches and pushes as git processes: bounded, guarded, and ended when their client disconnects."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Commits that are written without a work tree."""
+"""Commits written without a work tree."""
 
 from datetime import UTC, datetime
 from pathlib import Path

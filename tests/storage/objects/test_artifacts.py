@@ -1,4 +1,4 @@
-"""The object store: the same promises in a folder and in a bucket of a real S3 server process."""
+"""The object store: the same guarantees in a folder and in a bucket of a real S3 server process."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Filling rows gives what graphql-core's own executor gives, errors and their places included."""
+"""Time slices change nothing in what graphql-core answers, nor how often loaders fetch."""
 
 import asyncio
 import gc
@@ -9,9 +9,9 @@ import pytest
 from graphql import Executor, build_schema, parse
 
 from graph.context import Services
-from graph.operations import row_executor
+from graph.operations import executor, time_slices
 from graph.operations.execution import Graph, OperationResult
-from graph.operations.row_executor import RowExecutor
+from graph.operations.executor import SlicedExecutor
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory
@@ -68,8 +68,8 @@ def run_both(ask: Ask, make: DataFactory, project: tables.Project, monkeypatch: 
     async def run(query: str, **variables: Any) -> tuple[OperationResult, OperationResult]:
         owner = await make.fetch(tables.User, project.creator_id or 0)
         outcomes = []
-        for executor in (RowExecutor, Executor):
-            monkeypatch.setattr(row_executor, "RowExecutor", executor)
+        for executor_class in (SlicedExecutor, Executor):
+            monkeypatch.setattr(executor, "SlicedExecutor", executor_class)
             outcomes.append(await ask(query, owner, path=str(project.id), **variables))
         return outcomes[0], outcomes[1]
 
@@ -77,11 +77,13 @@ def run_both(ask: Ask, make: DataFactory, project: tables.Project, monkeypatch: 
 
 
 @pytest.mark.parametrize("brief", [True, False])
-async def test_both_executors_return_the_same(run_both: Any, brief: bool) -> None:
-    filled, general = await run_both(LIST, brief=brief)
+@pytest.mark.parametrize("seconds", [0.0, time_slices.SLICE_SECONDS])
+async def test_both_executors_return_the_same(run_both: Any, brief: bool, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_slices, "SLICE_SECONDS", seconds)
+    sliced, general = await run_both(LIST, brief=brief)
 
-    assert filled.errors == general.errors == []
-    assert repr(filled.data) == repr(general.data)
+    assert sliced.errors == general.errors == []
+    assert repr(sliced.data) == repr(general.data)
 
 
 @pytest.mark.parametrize(
@@ -89,17 +91,22 @@ async def test_both_executors_return_the_same(run_both: Any, brief: bool) -> Non
 )
 async def test_places_errors_the_same(run_both: Any, scalar: str, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(value: Any) -> Any:
-        raise ValueError("cannot be spelled")
+        raise ValueError("cannot be serialized")
 
     monkeypatch.setattr(graphql_schema.type_map[scalar], "coerce_output_value", refuse)
-    filled, general = await run_both("query ($path: String!) { project(path: $path) { issues { nodes { iid " + field + " } } } }")
+    sliced, general = await run_both("query ($path: String!) { project(path: $path) { issues { nodes { iid " + field + " } } } }")
 
-    assert filled.errors
-    assert sorted(map(repr, filled.errors)) == sorted(map(repr, general.errors))
-    assert filled.data == general.data
+    assert sliced.errors
+    assert sorted(map(repr, sliced.errors)) == sorted(map(repr, general.errors))
+    assert sliced.data == general.data
 
 
-async def test_loads_each_level_once(ask: Ask, make: DataFactory, project: tables.Project, statements: StatementRecorder) -> None:
+@pytest.mark.parametrize("seconds", [0.0, time_slices.SLICE_SECONDS])
+async def test_loads_each_level_once(
+    ask: Ask, make: DataFactory, project: tables.Project, statements: StatementRecorder, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch waits for the pieces of a list that are paused."""
+    monkeypatch.setattr(time_slices, "SLICE_SECONDS", seconds)
     query = "query ($path: String!) { project(path: $path) { issues { nodes { author { name } assignee { name } labels } } } }"
     owner = await make.fetch(tables.User, project.creator_id or 0)
 
@@ -124,7 +131,7 @@ class TestFailingField:
                 raise ValueError("broken")
 
         document, root = parse("{ there { shared } here { shared broken } }"), {"here": Broken(), "there": Part()}
-        result: Any = graphql.execute(schema, document, root, executor_class=RowExecutor)
+        result: Any = graphql.execute(schema, document, root, executor_class=SlicedExecutor)
         answer = await result
         assert answer.data == {"there": {"shared": 7}, "here": None}
         assert [error.path for error in answer.errors] == [["here", "broken"]]
@@ -147,7 +154,7 @@ class TestLeftoverTasks:
         ],
     )
     async def test_no_task_is_left_after_a_field_error(self, text: str, recwarn: pytest.WarningsRecorder) -> None:
-        answer = await row_executor.execute_document(
+        answer = await executor.execute_document(
             self.SCHEMA, parse(text), None, {}, None, root={"part": FailingType(), "parts": [FailingType(), FailingType()]}
         )
 
@@ -160,7 +167,7 @@ class TestLeftoverTasks:
     async def test_no_task_is_left_after_cancellation(self, turns: int, recwarn: pytest.WarningsRecorder) -> None:
         document = parse("{ parts { slow inner { slow inner { slow } } } part { slow inner { slow } } }")
         root = {"part": FailingType(), "parts": [FailingType(), FailingType()]}
-        running = asyncio.create_task(row_executor.execute_document(self.SCHEMA, document, None, {}, None, root=root))
+        running = asyncio.create_task(executor.execute_document(self.SCHEMA, document, None, {}, None, root=root))
         for _ in range(turns):
             await asyncio.sleep(0)
         running.cancel()

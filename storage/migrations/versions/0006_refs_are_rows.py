@@ -6,8 +6,8 @@ The refs of existing projects are read from their repositories at the next start
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 
 
 def upgrade() -> None:

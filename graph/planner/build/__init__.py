@@ -1,0 +1,1 @@
+"""Build: makes the nodes of resolved fields."""

@@ -1,0 +1,303 @@
+"""Builds the nodes of rows that statements select: columns, joined tables, and the fields left to resolvers."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from graphql import GraphQLList, GraphQLObjectType
+from sqlalchemy import Boolean, Date
+from sqlalchemy import Enum as EnumType
+from sqlalchemy.inspection import inspect
+
+from graph.fields.declarations import IndexedBy, NamesOf, ToOne
+from graph.fields.resolvers import declaration_of
+from graph.planner.build.build_context import BuildContext, ObjectFieldStep, StepBuilder
+from graph.planner.codegen.leaf_serializers import (
+    global_id_serializer,
+    is_plain,
+    serialize_string_with_offset,
+    serialize_with_offset,
+    timestamps_serializer,
+)
+from graph.planner.ir.connection_step import (
+    ConnectionPart,
+    ConnectionSelection,
+    ConnectionStep,
+    CursorField,
+    EdgePart,
+    EdgesSelection,
+    PageInfoFields,
+    TotalCount,
+)
+from graph.planner.ir.relations import Relations
+from graph.planner.ir.row_by_number import RowByNumber
+from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowObjects, RowView, ViewPart
+from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, LoaderStep, ResolverStep
+from graph.planner.resolve.classify import (
+    ColumnKind,
+    ConstantKind,
+    DerivedKind,
+    GlobalIdKind,
+    IndexedKind,
+    PageKind,
+    RelationKind,
+    RowByNumberKind,
+    TypenameKind,
+    table_of,
+    unwrap_named,
+    unwrap_non_null,
+)
+from graph.planner.resolve.fields import ResolvedField
+from graph.planner.sql.parent_join import ParentJoin
+from graph.planner.sql.select_builder import SelectBuilder, SelectSource
+
+
+class RowNodeBuilder:
+    """Builds the rows' nodes of one plan. `steps` builds what the rows' objects are needed for."""
+
+    def __init__(self, context: BuildContext, steps: StepBuilder) -> None:
+        self._context = context
+        self._steps = steps
+        self._sql_dialect = context.sql_dialect
+
+    # Of one table's rows
+
+    def build_view(
+        self,
+        kind: GraphQLObjectType,
+        fields: Sequence[ResolvedField],
+        source: SelectSource,
+        select_builder: SelectBuilder,
+    ) -> RowView:
+        """What these fields make of the rows of `source`."""
+        found: dict[str, ViewPart] = {}
+        steps: list[FieldStep] = []
+        batch_steps: list[BatchNode] = []
+        columns: list[tuple[ResolvedField, str]] = []
+        for resolved in fields:
+            part: ViewPart | ConnectionStep | RowByNumber | None = None
+            match resolved.kind:
+                case TypenameKind():
+                    part = ConstantPart(kind.name)
+                case ConstantKind(value):
+                    part = ConstantPart(value)
+                case ColumnKind(attribute) if attribute in source.mapper.columns:
+                    columns.append((resolved, attribute))
+                    part = Deferred()
+                case GlobalIdKind() if "id" in source.attributes:
+                    part = ColumnValue(source.select_column("id"), global_id_serializer(kind.name), True, False)
+                case DerivedKind(derive, attributes):
+                    assert set(attributes) <= set(source.attributes)  # noqa: S101 - they are columns of its row
+                    origins = [source.select_attribute(each) for each in attributes]
+                    part = Derived(derive, origins, unwrap_non_null(resolved.definition.type)[0])
+                case RelationKind(declared):
+                    part = self._build_relation(resolved, declared, source, select_builder)
+                case IndexedKind(index, attributes):
+                    part = self._build_indexed(kind, resolved, index, attributes, source, select_builder)
+                case PageKind() | RowByNumberKind():
+                    part = self.build_child_rows(resolved)
+            if part is None:
+                add_step(self._steps.build_step(kind, resolved), steps, batch_steps)
+            elif isinstance(part, ConnectionStep | RowByNumber):
+                batch_steps.append(part)
+                part = None
+            found[resolved.key] = part or Deferred()
+        needed_attributes = _collect_needed_attributes([*steps, *batch_steps], source)
+        for resolved, attribute in columns:
+            found[resolved.key] = self._build_value(source, attribute, resolved, output_only=attribute not in needed_attributes)
+        objects = _row_objects(source, sorted(needed_attributes)) if needed_attributes else None
+        has_full_rows = source.is_full_row and len(needed_attributes) == len(source.attributes)
+        return RowView(list(found.items()), steps, batch_steps, objects, has_full_rows)
+
+    def _build_relation(
+        self,
+        resolved: ResolvedField,
+        declared: ToOne | NamesOf,
+        source: SelectSource,
+        select_builder: SelectBuilder,
+    ) -> RelatedRow | ColumnValue | None:
+        """A joined row, or an aggregated list of names; None where the statement has no room for it."""
+        is_non_null, inner = unwrap_non_null(resolved.definition.type)
+        if isinstance(declared, NamesOf):
+            if not self._is_string_list(declared, inner):
+                return None
+            decode = self._sql_dialect.list_decoder(declared.statement([]))
+            return ColumnValue(source.select_names(declared.statement), None, True, False, decode)
+        target = table_of(inner)
+        joined = source.join(declared.key, target) if target is not None else None
+        if joined is None:
+            return None
+        view = self.build_view(inner, resolved.children[inner.name], joined, select_builder)
+        return RelatedRow(view, joined.select_column("id"), is_non_null)
+
+    def _build_indexed(
+        self,
+        kind: GraphQLObjectType,
+        resolved: ResolvedField,
+        index: IndexedBy,
+        attributes: Sequence[str],
+        source: SelectSource,
+        select_builder: SelectBuilder,
+    ) -> RelatedRow | None:
+        """The index row of an object that has no row of its own; None where the statement has no room for it."""
+        inner = unwrap_non_null(resolved.definition.type)[1]
+        joined = source.join_index(index, attributes)
+        if joined is None:
+            return None
+        fallback_objects = _row_objects(source, attributes)
+        resolver_step = self._steps.build_step(kind, resolved)
+        assert isinstance(resolver_step, ResolverStep)  # noqa: S101 - `from_index=` is declared beside `batch=`
+        view = self.build_view(inner, resolved.children[inner.name], joined, select_builder)
+        return RelatedRow(view, joined.select_column("id"), False, BatchStep(resolver_step), fallback_objects)
+
+    def _is_string_list(self, declared: NamesOf, kind: Any) -> bool:
+        if not isinstance(kind, GraphQLList) or unwrap_non_null(kind.of_type)[1].name != "String":
+            return False
+        return not hasattr(inspect(declared.statement([]).column_descriptions[1]["expr"], raiseerr=False), "mapper_registry")
+
+    def _build_value(self, source: SelectSource, attribute: str, resolved: ResolvedField, *, output_only: bool) -> ColumnValue:
+        is_non_null, leaf = unwrap_non_null(resolved.definition.type)
+        column = source.mapper.columns[attribute]
+        is_nullable = bool(column.nullable)
+        kind = column.type
+        if source.is_timestamp(attribute) and leaf.name == "DateTime":
+            index = source.select_timestamp(attribute) if output_only else source.select_column(attribute)
+            is_string = output_only or self._sql_dialect.is_sqlite
+            serialize_batch = self._context.timestamps_serializer(timestamps_serializer(is_string), resolved.response_path)
+            utc_offset = None
+            if (offset_index := source.select_utc_offset(attribute)) is not None:
+                serialize_one = serialize_string_with_offset if is_string else serialize_with_offset
+                utc_offset = offset_index, self._context.timestamp_serializer(serialize_one, resolved.response_path)
+            return ColumnValue(index, None, is_non_null, is_nullable, serialize_batch, utc_offset)
+        serialize = self._context.serializer(leaf, True, resolved.response_path)
+        process = source.processor(attribute)
+        index = source.select_column(attribute)
+        if isinstance(kind, EnumType) and kind.enum_class is not None:
+            serialized_members = {str(member.value): serialize(member) for member in kind.enum_class}
+            return ColumnValue(index, serialized_members, is_non_null, is_nullable)
+        if isinstance(kind, Date) and leaf.name == "Date" and self._sql_dialect.is_sqlite:
+            # SQLite stores a date as the string that GraphQL serializes.
+            return ColumnValue(index, None, is_non_null, is_nullable)
+        if is_plain(column, leaf):
+            return ColumnValue(index, bool if process is not None and isinstance(kind, Boolean) else process, is_non_null, is_nullable)
+        return ColumnValue(index, serialize if process is None else lambda value: serialize(process(value)), is_non_null, is_nullable)
+
+    # Of objects that a resolver gave
+
+    def build_relations(self, kind: GraphQLObjectType, relation_fields: list[ResolvedField]) -> Relations | None:
+        """One statement for all relations of a level's objects; None where loaders need no more."""
+        row = table_of(kind)
+        if row is None or _count_statements(relation_fields) < 2:
+            return None
+        select_builder = SelectBuilder(row, self._sql_dialect)
+        parts: list[tuple[str, ViewPart]] = []
+        for resolved in relation_fields:
+            assert isinstance(resolved.kind, RelationKind)  # noqa: S101 - as the name says
+            part = self._build_relation(resolved, resolved.kind.declared, select_builder.root, select_builder)
+            if part is not None:
+                parts.append((resolved.key, part))
+        if not parts:
+            return None
+        return Relations(select_builder, self._generated(RowView(parts)), select_builder.root.select_column("id"))
+
+    # Of lists
+
+    def build_child_rows(self, resolved: ResolvedField) -> ConnectionStep | RowByNumber:
+        """The statement of a level's child rows."""
+        inner = unwrap_non_null(resolved.definition.type)[1]
+        key, position, kind, children = resolved.key, resolved.error_position, resolved.kind, resolved.children[inner.name]
+        if isinstance(kind, RowByNumberKind):
+            select_builder = SelectBuilder(kind.declared.table, self._sql_dialect)
+            view = self._build_root_view(inner, children, select_builder)
+            arguments = self._context.add_arguments(resolved.definition, resolved.nodes[0])
+            return RowByNumber(
+                key, position, kind.declared, arguments, select_builder, view, select_builder.root.select_column("project_id")
+            )
+        assert isinstance(kind, PageKind)  # noqa: S101 - there are no others
+        listing = kind.declared.listing
+        select_builder = SelectBuilder(listing.table, self._sql_dialect)
+        subfield = self._context.connection_subfield(inner, resolved)
+        connection = self._build_connection(inner, children, select_builder)
+        arguments = self._context.add_arguments(resolved.definition, resolved.nodes[0])
+        parent_join = ParentJoin(listing.parent, self._sql_dialect)
+        return ConnectionStep(key, position, kind.declared, arguments, select_builder, parent_join, connection, subfield)
+
+    def _build_connection(
+        self, kind: GraphQLObjectType, fields: Sequence[ResolvedField], select_builder: SelectBuilder
+    ) -> ConnectionSelection:
+        parts: list[tuple[str, ConnectionPart]] = []
+        for resolved in fields:
+            if resolved.field is None:
+                parts.append((resolved.key, ConstantPart(kind.name)))
+                continue
+            inner = unwrap_named(resolved.definition.type)
+            children = resolved.children.get(inner.name, ())
+            part: ConnectionPart = TotalCount()
+            if resolved.name == "nodes":
+                part = self._build_root_view(inner, children, select_builder)
+            elif resolved.name == "edges":
+                part = self._build_edges(inner, children, select_builder)
+            elif resolved.name == "pageInfo":
+                part = PageInfoFields([(each.key, each.name) for each in children])
+            parts.append((resolved.key, part))
+        return ConnectionSelection(parts)
+
+    def _build_edges(self, kind: GraphQLObjectType, fields: Sequence[ResolvedField], select_builder: SelectBuilder) -> EdgesSelection:
+        parts: list[tuple[str, EdgePart]] = []
+        for resolved in fields:
+            part: EdgePart = CursorField()
+            if resolved.field is None:
+                part = ConstantPart(kind.name)
+            elif resolved.name != "cursor":
+                node = unwrap_named(resolved.definition.type)
+                part = self._build_root_view(node, resolved.children[node.name], select_builder)
+            parts.append((resolved.key, part))
+        return EdgesSelection(parts)
+
+    def _build_root_view(self, kind: GraphQLObjectType, fields: Sequence[ResolvedField], select_builder: SelectBuilder) -> RowView:
+        """The view of the rows that a statement is about."""
+        return self._generated(self.build_view(kind, fields, select_builder.root, select_builder))
+
+    def _generated(self, view: RowView) -> RowView:
+        self._context.nodes_to_generate.append(view)
+        return view
+
+
+def _row_objects(source: SelectSource, attributes: Iterable[str]) -> RowObjects:
+    return RowObjects(source.row, {each: source.select_attribute(each) for each in attributes})
+
+
+def _collect_needed_attributes(steps: Sequence[FieldStep | BatchNode], source: SelectSource) -> set[str]:
+    """The attributes of the objects that these take."""
+    found: set[str] = set()
+    for step in steps:
+        found |= source.required_attributes(_attributes_of_step(step.resolver_step if isinstance(step, BatchStep) else step, source))
+    return found
+
+
+def _attributes_of_step(step: FieldStep | BatchNode, source: SelectSource) -> tuple[str, ...] | None:
+    """The attributes of the objects that a step reads; None: all."""
+    if isinstance(step, ResolverStep):
+        return () if step.root == "" else step.definition.metadata.get("needs")
+    if isinstance(step, ConnectionStep):
+        policy_columns = source.policy_columns if step.checks_policy else ()
+        return None if policy_columns is None else (step.key_attribute, *policy_columns)
+    if isinstance(step, LoaderStep):
+        return (step.field_source.key,)
+    return (step.attribute,) if isinstance(step, AttributeStep) else None
+
+
+def _count_statements(relation_fields: list[ResolvedField]) -> int:
+    """How many statements loaders take for these fields."""
+    targets: set[Any] = set()
+    for resolved in relation_fields:
+        declared = declaration_of(resolved.definition)
+        targets.add(declared.target if isinstance(declared, ToOne) else declared)
+    return len(targets)
+
+
+def add_step(step: ObjectFieldStep, steps: list[FieldStep], batch_steps: list[BatchNode]) -> None:
+    """Adds a step to those that are evaluated for each object, or for all of them."""
+    if isinstance(step, ResolverStep) and step.batch_resolver is not None:
+        batch_steps.append(BatchStep(step))
+    else:
+        steps.append(step)

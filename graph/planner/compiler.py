@@ -1,0 +1,63 @@
+"""Compiles an operation: collect → resolve → nodes → generate."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphql import FragmentDefinitionNode, GraphQLSchema, OperationDefinitionNode
+from sqlalchemy import Dialect
+from strawberry.schema.schema_converter import GraphQLCoreConverter
+
+from graph.context import StaticSettings
+from graph.operations.output_format import OutputFormat
+from graph.planner.build.build_context import BuildContext
+from graph.planner.build.object_nodes import ObjectNodeBuilder
+from graph.planner.codegen.functions import generate_functions
+from graph.planner.collect import FieldCollector
+from graph.planner.errors import Unplannable
+from graph.planner.plan import OperationPlan
+from graph.planner.resolve.fields import FieldResolver
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTarget:
+    """What plans are compiled for: a schema, and its converter, a database and the settings of the service.
+
+    `output_format` is None for the graph's own format.
+    """
+
+    schema: GraphQLSchema
+    converter: GraphQLCoreConverter
+    dialect: Dialect
+    settings: StaticSettings
+    output_format: OutputFormat | None = None
+
+
+def compile_operation(
+    operation: OperationDefinitionNode,
+    fragments: Mapping[str, FragmentDefinitionNode],
+    directive_values: Mapping[str, bool],
+    target: CompileTarget,
+) -> OperationPlan:
+    """The plan of an operation. `directive_values` are the values of the variables that directives use.
+
+    Raises Unplannable.
+    """
+    schema = target.schema
+    root = schema.get_root_type(operation.operation)
+    if root is None or operation.directives:
+        raise Unplannable("a directive on the operation, or no such kind of operation")
+
+    # Collect: the fields that are selected of each type, merged, without those that @skip and @include leave out.
+    collector = FieldCollector(schema, fragments, directive_values)
+    collected = collector.collect(root, [operation.selection_set], ())
+
+    # Resolve: what answers each field, by its declaration and its selection.
+    resolved = FieldResolver(target.settings).resolve(root.name, collected, None)
+
+    # Nodes: one for each statement, loader and resolver; statements get their columns and joins meanwhile.
+    context = BuildContext(schema, target.converter, target.dialect, target.output_format, is_mutation=root is schema.mutation_type)
+    selection = ObjectNodeBuilder(context).build_selection(root, resolved)
+
+    # Generate: the functions that serialize rows and objects.
+    generate_functions(context.nodes_to_generate)
+    return OperationPlan(selection, context.arguments, fragments, collector.field_count)

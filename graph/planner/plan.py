@@ -1,0 +1,36 @@
+"""A compiled operation and its runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graphql import FragmentDefinitionNode
+
+from graph.context import Context
+from graph.planner.coerce.arguments import FieldArguments, VariableValues
+from graph.planner.errors import PlanResult, null_error_positions
+from graph.planner.ir.selection import Selection
+from graph.planner.run.levels import execute_selection
+from graph.planner.run.state import PlanRun
+from graph.planner.sql.statements import PlanStatements
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPlan:
+    """A compiled operation: runs for any viewer, and any variables that keep the values of its directives."""
+
+    root: Selection
+    arguments: list[FieldArguments]
+    fragments: Mapping[str, FragmentDefinitionNode]
+    field_count: int
+    statements: PlanStatements = field(default_factory=PlanStatements)
+
+    async def run(self, context: Context, variables: VariableValues) -> PlanResult:
+        """Raises any other error, including those that graphql-core reports beside the data."""
+        run = self.start_run(context, variables)
+        (data,) = await execute_selection(self.root, run, (None,))
+        return null_error_positions(data, run.errors) if run.errors else PlanResult(data, ())
+
+    def start_run(self, context: Context, variables: VariableValues) -> PlanRun:
+        """A run whose arguments are evaluated. Raises GraphQLError, and what input types raise."""
+        arguments = [each.evaluate(variables) for each in self.arguments]
+        return PlanRun(context, variables, self.fragments, arguments, self.statements)

@@ -1,0 +1,76 @@
+"""Awaits what the steps of a level have begun."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from graph.operations.executor import is_awaitable
+from graph.operations.time_slices import SliceScheduler, run_in_slices
+from graph.planner.ir.steps import FieldValues
+from graph.planner.run.state import PendingWork, close_coroutines
+
+T = TypeVar("T")
+
+MAX_UNSLICED_OBJECTS = 500
+"""Objects of a level above which its fields are evaluated in time slices, each field by itself."""
+
+
+async def run_to_completion(begin: Callable[[PendingWork], T]) -> T:
+    """What `begin` returns, when its work is done."""
+    work = PendingWork([], [])
+    try:
+        found = begin(work)
+        if work.coroutines:
+            await _await_work(work.coroutines)
+    except BaseException:
+        work.close()
+        raise
+    return found
+
+
+async def await_values(values: FieldValues, pieces: SliceScheduler | None = None) -> None:
+    """Replaces awaitables by their results. Many coroutines begin and continue in time slices."""
+    if len(values) == 1:
+        if is_awaitable(values[0]):
+            values[0] = await values[0]
+        return
+    waiting = [number for number, value in enumerate(values) if is_awaitable(value)]
+    if waiting:
+        for number, value in zip(waiting, await _await_all([values[number] for number in waiting], pieces), strict=True):
+            values[number] = value
+
+
+async def _await_all(waiting: list[Awaitable[Any]], pieces: SliceScheduler | None) -> FieldValues:
+    """The results. Objects that share a value share its future, so a future is read once it is done."""
+    if len(waiting) == 1:
+        return [await waiting[0]]
+    if all(isinstance(each, asyncio.Future) for each in waiting):
+        # Those of one loader come together.
+        return [await each for each in waiting]
+    if pieces is not None and len(waiting) > MAX_UNSLICED_OBJECTS:
+        try:
+            return await _gather_all([run_in_slices(each, pieces) for each in waiting])
+        except BaseException:
+            # What was called off before it began.
+            close_coroutines(waiting)
+            raise
+    return await _gather_all(waiting)
+
+
+async def _await_work(work: list[Coroutine[Any, Any, None]]) -> None:
+    if len(work) == 1:
+        await work[0]
+    elif work:
+        await _gather_all(work)
+
+
+async def _gather_all(work: Sequence[Awaitable[Any]]) -> FieldValues:
+    """As `asyncio.gather`, but the others still finish when one fails.
+
+    A cancelled statement costs its connection.
+    """
+    found = await asyncio.gather(*work, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return found

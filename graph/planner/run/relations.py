@@ -1,0 +1,41 @@
+"""Runs `Relations`: one statement for the relations of a level's objects."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from graph.planner.errors import PlanBailout
+from graph.planner.ir.relations import Relations
+from graph.planner.run.awaiting import run_to_completion
+from graph.planner.run.levels import begin_level, execute_node
+from graph.planner.run.row_views import execute_view
+from graph.planner.run.state import PlanRun
+from graph.planner.sql.row_select import compile_rows_by_id
+from storage.database.compiled_statements import CompiledStatement
+
+
+@execute_node.register
+async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
+    """Raises PlanBailout where a row is missing and there are no fallback steps."""
+    statement = relations_statement(node, run)
+    ids = node.select_builder.sql_dialect.bind_list(list({each.id for each in objects}))
+    rows = await run.context.session.fetch(statement.sql, statement.bind({"ids": ids}), statement.text_columns)
+    filled = await execute_view(node.view, run, rows)
+    id_index = node.id_index
+    by_id = {row[id_index]: each for row, each in zip(rows, filled, strict=True)}
+    missing: list[tuple[Any, dict[str, Any]]] = []
+    for each, answer in zip(objects, answers, strict=True):
+        found = by_id.get(each.id)
+        if found is None:
+            missing.append((each, answer))
+        else:
+            answer.update(found)
+    if missing:
+        if not node.fallback_steps:
+            raise PlanBailout
+        missing_objects, missing_answers = [each for each, _ in missing], [answer for _, answer in missing]
+        await run_to_completion(lambda work: begin_level(run, missing_objects, missing_answers, node.fallback_steps, (), work))
+
+
+def relations_statement(node: Relations, run: PlanRun) -> CompiledStatement:
+    """The statement, whose parameter is the list `ids`."""
+    return run.statements.find(node.node_id, (), lambda: compile_rows_by_id(node.select_builder))

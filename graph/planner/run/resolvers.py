@@ -1,0 +1,65 @@
+"""Begins the fields that are evaluated for each object: reads attributes, asks loaders, calls resolvers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import strawberry
+
+from graph.context import Context
+from graph.planner.ir.steps import AttributeStep, FieldPath, FieldStep, FieldValues, LoaderStep, ResolverStep
+from graph.planner.run.state import PlanRun, close_coroutines
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverInfo:
+    """The part of GraphQLResolveInfo that resolvers read."""
+
+    context: Context
+    parent_type: Any
+    path: FieldPath
+    field_nodes: Sequence[Any]
+    fragments: Mapping[str, Any]
+    variable_values: Any
+
+
+@singledispatch
+def begin_step(step: FieldStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
+    """The values of a field, and an awaitable for each that is not there yet. Awaits nothing."""
+    raise NotImplementedError(type(step).__name__)
+
+
+@begin_step.register
+def _read_attribute(step: AttributeStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
+    return [getattr(each, step.attribute) for each in objects]
+
+
+@begin_step.register
+def _ask_loader(step: LoaderStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
+    name, load = step.field_source.key, step.field_source.loader(run.context).load
+    return [None if (key := getattr(each, name)) is None else load(key) for each in objects]
+
+
+@begin_step.register
+def _call_resolver(step: ResolverStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
+    arguments = run.arguments[step.arguments] if step.arguments is not None else {}
+    if step.info is not None:
+        arguments = {**arguments, step.info: make_info(step, run)}
+    values: FieldValues = []
+    try:
+        for each in objects:
+            if step.root is None:
+                values.append(step.resolve(each, **arguments))
+            else:
+                values.append(step.resolve(**arguments, **({step.root: each} if step.root else {})))
+    except BaseException:
+        close_coroutines(values)
+        raise
+    return values
+
+
+def make_info(step: ResolverStep, run: PlanRun) -> Any:
+    """The `info` argument of the resolver."""
+    resolver_info: Any = ResolverInfo(run.context, step.parent_type, step.path, step.nodes, run.fragments, run.variables)
+    return strawberry.Info(_raw_info=resolver_info, _field=step.definition)

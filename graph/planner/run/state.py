@@ -1,0 +1,50 @@
+"""What one run of a plan has beside the plan: its context and arguments, and the work that it has begun."""
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graph.context import Context
+from graph.errors import OperationError
+from graph.planner.errors import ErrorPosition, FieldError
+from graph.planner.ir.steps import FieldValues
+from graph.planner.sql.statements import PlanStatements
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRun:
+    """One run of a plan; `arguments` are those of each field that takes any."""
+
+    context: Context
+    variables: Any
+    fragments: Mapping[str, Any]
+    arguments: Sequence[dict[str, Any]]
+    statements: PlanStatements
+    errors: list[FieldError] = field(default_factory=list)
+
+    def report(self, position: ErrorPosition | None, error: OperationError) -> None:
+        """Adds an error of a field, whose value stays null. Raises it again below a list, where graphql-core reports it."""
+        if position is None:
+            raise error
+        self.errors.append(FieldError(position, error))
+
+
+@dataclass(slots=True)
+class PendingWork:
+    """What is to be awaited of the levels begun so far: `coroutines` complete these `values`."""
+
+    coroutines: list[Coroutine[Any, Any, None]]
+    values: list[FieldValues]
+
+    def close(self) -> None:
+        """Closes coroutines that nothing will await."""
+        close_coroutines(self.coroutines)
+        for values in self.values:
+            close_coroutines(values)
+
+
+def close_coroutines(values: Sequence[Any]) -> None:
+    """Closes the coroutines among these values."""
+    for value in values:
+        if isinstance(value, Coroutine):
+            value.close()

@@ -1,0 +1,130 @@
+"""The statements of pages of a list: for one parent, for many, or for the project that the same statement finds.
+
+A statement selects the ids of a page in the order of the list and joins the rest to them, so that only the rows of the page are
+joined. For several parents it selects a page for each by a lateral join, so that an index serves each of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Integer, func, select
+
+from graph.fields.connections import KeysetListing, Window
+from graph.planner.sql.parent_join import ParentJoin, ProjectSubquery
+from graph.planner.sql.select_builder import SelectBuilder
+from storage.database.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table
+
+
+@dataclass(frozen=True, slots=True)
+class PageNeeds:
+    """What is selected of a page beside the columns of its rows."""
+
+    total: bool
+    cursors: bool
+    next_row: bool
+    """One more row, which tells whether the page is the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageStatement:
+    """A statement for pages with certain arguments.
+
+    The values of the ordering begin at `order_offset`; at `extra_index` is the total or, for several parents, the position of the parent;
+    at `id_index` the row's own id where the project is joined. `count_statement` counts where the page has no rows to do so.
+    `is_descending` says how Python sorts the rows by the values of the ordering; None: the database has sorted them.
+    """
+
+    listing: KeysetListing
+    page: CompiledStatement
+    count_statement: CompiledStatement | None
+    order_offset: int
+    extra_index: int
+    id_index: int
+    processors: list[Any]
+    is_descending: bool | None
+
+    @property
+    def size(self) -> int:
+        """Estimated memory in bytes."""
+        return 2_000 + self.page.size + (self.count_statement.size if self.count_statement is not None else 0)
+
+    def sort(self, rows: Sequence[Any]) -> Sequence[Any]:
+        if self.is_descending is None or len(rows) < 2:
+            return rows
+        order_offset, extra_index = self.order_offset, self.extra_index
+        return sorted(rows, key=lambda row: row[order_offset:extra_index], reverse=self.is_descending)
+
+    def cursor(self, row: Any) -> str:
+        values = zip(row[self.order_offset : self.extra_index], self.processors, strict=True)
+        return self.listing.cursor_of(value if process is None else process(value) for value, process in values)
+
+
+def compile_page(
+    select_builder: SelectBuilder,
+    parent_join: ParentJoin,
+    needs: PageNeeds,
+    listing: KeysetListing,
+    window: Window,
+    *,
+    many: bool,
+    subquery: ProjectSubquery | None,
+) -> PageStatement:
+    """The statement of the pages of one parent, of `many`, or of the project of `subquery`."""
+    sql_dialect, root = select_builder.sql_dialect, select_builder.root
+    parameter_names = {*parent_join.parameter_names, "offset"}
+    columns = listing.order.columns(listing.table)
+    cursor_conditions = []
+    for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
+        if cursor is None:
+            continue
+        values = listing.cursor_values(cursor)
+        bound = [sql_dialect.hide_from_planner(named_parameter(f"{name}{number}", column.type)) for number, column in enumerate(columns)]
+        parameter_names |= {f"{name}{number}" for number in range(len(columns))}
+        if listing.order.first is not None:
+            bound[0] = values[0]
+        cursor_conditions.append(listing.seek_condition(bound, later=later))
+    ordering = listing.order_by(window, root.column)
+    # Sorted again by the statement, the rows of a page would be written and read once more, with all that was joined to them.
+    sorts_in_python = listing.order.first is None and sql_dialect.has_python_order(columns)
+    names = [column.key for column in columns] if needs.cursors or sorts_in_python else []
+    extra_columns = [*map(root.column, names), *([] if subquery is None else [root.column("id")])]
+    page_columns = ["id"] if sql_dialect.is_sqlite else select_builder.find_root_columns(*ordering, *extra_columns)
+    page: Any = select(*(listing.table.__table__.c[name] for name in page_columns)).where(*listing.conditions, *cursor_conditions)
+    page = page.order_by(*listing.order_by(window)).limit(literal_number(window.size + needs.next_row))
+    if window.offset:
+        page = page.offset(named_parameter("offset", Integer))
+    count = select(func.count()).select_from(listing.table).where(*listing.conditions)
+    if subquery is not None:
+        frame = parent_join.for_project_subquery(subquery, page, count, root.table, with_total=needs.total)
+    else:
+        frame = (parent_join.for_many_parents if many else parent_join.for_one_parent)(page, count, root.table)
+    statement = select_builder.build_select(frame.from_clause).add_columns(*map(root.column, names))
+    order_offset = len(select_builder.expressions)
+    extra_index = id_index = order_offset + len(names)
+    if many or needs.total:
+        statement = statement.add_columns(frame.extra_column)
+        id_index += 1
+    if subquery is not None:
+        statement = statement.add_columns(root.column("id"), *subquery.columns)
+        parameter_names |= subquery.parameter_names
+    if not sorts_in_python:
+        statement = statement.order_by(*ordering)
+    if frame.page is not None:
+        statement = substitute_table(frame.page, root.table, statement)
+    parameters = frozenset(parameter_names)
+    count_statement = CompiledStatement(frame.count_statement, sql_dialect.dialect, parameters) if needs.total else None
+    processors = [root.processor(name) for name in names]
+    is_descending = listing.order.descending is not window.backward if sorts_in_python else None
+    # Its conditions hold the values of the filter once more.
+    listing = replace(listing, conditions=())
+    return PageStatement(
+        listing,
+        CompiledStatement(statement, sql_dialect.dialect, parameters),
+        count_statement,
+        order_offset,
+        extra_index,
+        id_index,
+        processors,
+        is_descending,
+    )

@@ -1,0 +1,189 @@
+"""Creation, changes and deletion of projects, and forks.
+
+`projects.stage_repository` and `projects.install_repository` explain in which order a project and its repository are created.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graph.context import Context
+from graph.errors import NotFound, Required
+from graph.events import payloads
+from graph.events.publisher import publish
+from graph.rules import lookup, validation
+from graph.rules.builds import runners, stored_objects
+from graph.rules.git import ref_updates
+from graph.rules.policy import Action, require
+from graph.rules.projects import forks, projects
+from graph.rules.snapshots import ProjectSnapshot
+from storage import tables
+
+
+async def create_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
+    """Create a project with the values of `CreateProjectInput`, empty or from the repository at `repository_path`.
+
+    Raises Forbidden, NotFound, Required, Invalid, Taken, NotAllowed, Unavailable.
+    """
+    async with context.read_only() as reader:
+        await _prepare_project(reader, values)
+    source = projects.validate_source_path(values.get("repository_path"))
+    branch = projects.validate_branch_name(values.get("default_branch"))
+    async with projects.stage_repository(context, source, branch) as folder:
+        return await _add_project(context, await _prepare_project(context, values), folder)
+
+
+async def fork_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
+    """Fork the project that the values of `ForkProjectInput` name. Raises Forbidden, NotFound, Invalid, Taken, NotAllowed, Unavailable."""
+    async with context.read_only() as reader:
+        source, _ = await _prepare_fork(reader, values)
+    async with forks.stage_copy(context, source) as folder:
+        # Everything is validated again, because the copy may have taken long.
+        current_source, fork = await _prepare_fork(context, values)
+        if current_source.id != source.id:
+            raise NotFound("Project")
+        return await _add_project(context, fork, folder)
+
+
+async def update_project(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.Project:
+    """Change a project by the values of `UpdateProjectInput` that were sent. Some fields require an owner.
+
+    Raises Forbidden, NotFound, Required, Invalid, Taken, Unavailable.
+    """
+    changes = _owner_changes(project, values)
+    if changes:
+        await require(context, Action.OWN_PROJECT, project)
+    if "visibility_level" in changes:
+        changes["visibility_level"] = await projects.resolve_visibility(context, values["visibility"])
+        await forks.require_no_wider(context, project, changes["visibility_level"])
+    row = await projects.lock_project(context, project)
+    if "path_key" in changes:
+        await projects.require_path_available(context, row.namespace_id, changes["path"])
+    before = ProjectSnapshot.of(row)
+    old_path = "" if changes.keys().isdisjoint(("name", "path")) else await payloads.full_path(context, row)
+    had_builds = runners.has_builds(row)
+    for key, value in changes.items():
+        setattr(row, key, value)
+    _apply_settings(row, values)
+    await runners.handle_builds_switch(context, row, had_builds)
+    branch = projects.validate_branch_name(values.get("default_branch"))
+    if branch is not None and branch != row.default_branch:
+        await projects.set_default_branch(context, row, branch)
+    row.updated_at = context.now()
+    await context.session.flush()
+    if ProjectSnapshot.of(row) != before:
+        await publish(context, payloads.ProjectRenamed, row, old_path)
+    return row
+
+
+async def delete_project(context: Context, project: tables.Project) -> tables.Project:
+    """Delete a project; its files are removed after the commit. Raises NotFound."""
+    row = await projects.lock_project(context, project)
+    await publish(context, payloads.ProjectDestroyed, row)
+    await stored_objects.erase_objects_of_projects(context, [row.id])
+    await context.session.delete(row)
+    await context.session.flush()
+    context.loaders.clear()
+    projects.remove_files_after_commit(context, [row.id])
+    return row
+
+
+async def transfer_project(context: Context, project: tables.Project, group: tables.Namespace) -> tables.Project:
+    """Move a project into a group. Raises NotFound, Invalid when it is already there, Taken."""
+    row = await projects.lock_project(context, project)
+    old_path = await payloads.full_path(context, row)
+    await projects.move_to_group(context, row, group)
+    await publish(context, payloads.ProjectTransferred, row, old_path)
+    return row
+
+
+async def _prepare_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
+    """Validate the values and build the row to insert. Raises the validation and permission errors."""
+    namespace = await projects.get_target_namespace(context, values.get("group_path"))
+    name = validation.validate_project_name("name", values["name"])
+    path = validation.validate_project_path("path", values.get("path") or validation.suggest_path(name))
+    await projects.require_path_available(context, namespace.id, path)
+    moment = context.now()
+    project = tables.Project(
+        namespace_id=namespace.id,
+        creator_id=context.viewer.id,
+        name=name,
+        path=path,
+        path_key=path.lower(),
+        visibility_level=await projects.resolve_visibility(context, values.get("visibility")),
+        created_at=moment,
+        updated_at=moment,
+        last_activity_at=moment,
+    )
+    _apply_settings(project, values)
+    return project
+
+
+async def _prepare_fork(context: Context, values: Mapping[str, Any]) -> tuple[tables.Project, tables.Project]:
+    """Validate the values; returns the source and the row to insert.
+
+    Raises the validation and permission errors.
+    """
+    source = await lookup.get_project(context, values["project_path"])
+    await require(context, Action.FORK_PROJECT, source)
+    namespace = await projects.get_target_namespace(context, values.get("group_path"))
+    requested_name, requested_path = values.get("name"), values.get("path")
+    name = source.name if requested_name is None else validation.validate_project_name("name", requested_name)
+    path = source.path if requested_path is None else validation.validate_project_path("path", requested_path)
+    await projects.require_path_available(context, namespace.id, path)
+    moment = context.now()
+    fork = tables.Project(
+        namespace_id=namespace.id,
+        creator_id=context.viewer.id,
+        forked_from_id=source.id,
+        name=name,
+        path=path,
+        path_key=path.lower(),
+        visibility_level=await forks.resolve_visibility(context, source, values.get("visibility")),
+        created_at=moment,
+        updated_at=moment,
+        last_activity_at=moment,
+        **{column: getattr(source, column) for column in forks.COPIED_COLUMNS},
+    )
+    return source, fork
+
+
+async def _add_project(context: Context, row: tables.Project, folder: Path) -> tables.Project:
+    """Insert the project and install its staged repository."""
+    project = await context.add(row)
+    await publish(context, payloads.ProjectCreated, project)
+    await projects.install_repository(context, project, folder)
+    await ref_updates.protect_default_branch(context, project)
+    return project
+
+
+def _apply_settings(project: tables.Project, values: Mapping[str, Any]) -> None:
+    """Apply the settings that only set a value."""
+    for switch in projects.FEATURE_COLUMNS:
+        if values.get(switch) is not None:
+            setattr(project, switch, values[switch])
+    if "description" in values:
+        project.description = validation.validate_string("description", values["description"] or "") or None
+    if "tag_list" in values:
+        project.tag_list = projects.validate_tags(values["tag_list"] or [])
+
+
+def _owner_changes(project: tables.Project, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The owner-only fields whose values would change."""
+    changes: dict[str, Any] = {}
+    if "name" in values:
+        changes["name"] = validation.validate_project_name("name", _require_value(values, "name"))
+    if "path" in values:
+        changes["path"] = validation.validate_project_path("path", _require_value(values, "path"))
+        changes["path_key"] = changes["path"].lower()
+    if values.get("visibility") is not None:
+        changes["visibility_level"] = int(values["visibility"])
+    if values.get("archived") is not None:
+        changes["archived"] = values["archived"]
+    return {key: value for key, value in changes.items() if value != getattr(project, key)}
+
+
+def _require_value(values: Mapping[str, Any], field: str) -> str:
+    if values[field] is None:
+        raise Required(field)
+    return str(values[field])
