@@ -81,8 +81,12 @@ async def prepare(make: DataFactory) -> tuple[MergeRequestFactory, list[tables.U
     return MergeRequestFactory(make, project, users[0]), users
 
 
-async def git(merges: MergeRequestFactory, *arguments: str, stdin: str = "") -> str:
-    command = ["git", "-C", str(merges.services.repositories.path_of(merges.project.id)), *arguments]
+async def git(merges: MergeRequestFactory, *arguments: str) -> str:
+    return await git_in(merges.services.repositories.path_of(merges.project.id), *arguments)
+
+
+async def git_in(repository: Path, *arguments: str, stdin: str = "") -> str:
+    command = ["git", "-C", str(repository), *arguments]
     done = await asyncio.to_thread(subprocess.run, command, input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -98,13 +102,18 @@ async def check_linear_history(merges: MergeRequestFactory, start: str) -> int:
 
 async def disagreements(merges: MergeRequestFactory) -> list[str]:
     """Rows that do not say what the refs do. Call it while nobody writes."""
-    project_id = merges.project.id
-    async with merges.services.database.read_session() as session:
+    repository = merges.services.repositories.path_of(merges.project.id)
+    return await find_disagreements(merges.services.database, repository, merges.project.id)
+
+
+async def find_disagreements(database: Database, repository: Path, project_id: int) -> list[str]:
+    """As `disagreements`, also refs whose objects the repository lacks."""
+    async with database.read_session() as session:
         statement = select(tables.GitRef.name, tables.GitRef.oid).where(col(tables.GitRef.project_id) == project_id)
         stored = dict(map(tuple, await session.read(statement)))
         indexed = dict(map(tuple, await session.read(branches.heads(project_id))))
         rows = [row for (row,) in await session.read(select(tables.MergeRequest).where(col(tables.MergeRequest.project_id) == project_id))]
-    commits = set((await git(merges, "rev-list", stored["refs/heads/master"])).split())
+    commits = set((await git_in(repository, "rev-list", stored["refs/heads/master"])).split())
     found = [f"!{row.iid} is {row.state}" for row in rows if (row.state is MergeRequestState.MERGED) != (row.head_oid in commits)]
     for row in rows:
         source = stored.get(f"refs/heads/{row.source_branch}")
@@ -112,7 +121,7 @@ async def disagreements(merges: MergeRequestFactory) -> list[str]:
             found.append(f"!{row.iid} has {row.head_oid}, its branch {source}")
     heads = {name.removeprefix("refs/heads/"): oid for name, oid in stored.items() if name.startswith("refs/heads/")}
     found += [f"{name} is indexed at {oid}, not {heads.get(name)}" for name, oid in indexed.items() if heads.get(name) != oid]
-    missing = await git(merges, "cat-file", "--batch-check", stdin="".join(f"{oid}\n" for oid in stored.values()))
+    missing = await git_in(repository, "cat-file", "--batch-check", stdin="".join(f"{oid}\n" for oid in stored.values()))
     return found + [line for line in missing.splitlines() if line.endswith("missing")]
 
 
