@@ -130,7 +130,7 @@ class GitAccess:
         # Objects are on the disk before the row that refers to them.
         await asyncio.to_thread(sync_packs, grant.path)
         prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
-        async with session_for(services.database, writing=True) as session:
+        async with refs.move_lock(services, grant.project_id), session_for(services.database, writing=True) as session:
             context = await self._make_context(session, grant, request_id)
             locked = await ref_updates.lock_projects(context, grant.project_id, prepared)
             if is_retry and await _are_made(context, grant.project_id, updates):

@@ -108,8 +108,9 @@ class TestIntoOneBranch:
         assert await assert_consistent(merges, start, proposals) == 1
 
 
-async def test_concurrent_pushes_are_not_lost(merges: MergeRequestFactory, user: tables.User) -> None:
-    """Pushes to the target, and to the source of what is merged, go on all the while."""
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["one process", "two processes"])
+async def test_concurrent_pushes_are_not_lost(merges: MergeRequestFactory, user: tables.User, elsewhere: bool) -> None:
+    """Pushes to the target go on all the while, as often as the service takes them."""
     start = await merges.tip() or ""
     proposals = [await merges.proposal(f"branch{number}") for number in range(AT_ONCE)]
     pushed: list[str] = []
@@ -127,18 +128,18 @@ async def test_concurrent_pushes_are_not_lost(merges: MergeRequestFactory, user:
             update = RefCommand("refs/heads/master", old, oid)
             if await GitAccess(merges.services).move_refs(grant, [update], "test", atomic=False) == [None]:
                 pushed.append(oid)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1 if elsewhere else 0)
 
     pusher = asyncio.create_task(push())
     try:
         async with asyncio.timeout(60):
-            outcomes = await asyncio.gather(*(accept(merges, proposal, user, elsewhere=True) for proposal in proposals))
+            outcomes = await asyncio.gather(*(accept(merges, proposal, user, elsewhere=elsewhere) for proposal in proposals))
     finally:
         done.set()
     await pusher
-    assert set(outcomes) <= {"merged", "Conflict"}
-    assert [await merges.contains(oid) for oid in pushed] == [True] * len(pushed)
-    # How many succeed depends on the machine; the others get an error.
+    # Of two processes it depends on the machine how many succeed; the others get an error. Of one, pushes wait for a repeated merge.
+    assert set(outcomes) <= ({"merged", "Conflict"} if elsewhere else {"merged"})
+    assert pushed and [await merges.contains(oid) for oid in pushed] == [True] * len(pushed)
     assert await assert_consistent(merges, start, proposals) == outcomes.count("merged")
 
 

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from graph.context import Context, Services
 from graph.operations.loaders import Loader
@@ -36,6 +37,8 @@ FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
 
 T = TypeVar("T")
 
+_move_locks: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
+
 
 class RefConflict(Exception):
     """A ref cannot be moved: `update` says which, the message why. The transaction must be rolled back."""
@@ -43,6 +46,11 @@ class RefConflict(Exception):
     def __init__(self, update: RefCommand, message: str) -> None:
         super().__init__(message)
         self.update = update
+
+
+def move_lock(services: Services, project_id: int) -> asyncio.Lock:
+    """The lock under which this process moves refs of a project for pushes. Its holder has no transaction open when it acquires it."""
+    return _move_locks.setdefault((id(services), project_id), asyncio.Lock())
 
 
 def merge_request_head(iid: int) -> str:

@@ -3,11 +3,14 @@
 1. Permissions and state are checked, and the objects of the merge commit are written and synced, before anything is committed: no writer
    waits for git, and unreachable objects are harmless.
 2. One transaction locks the projects and the row, checks again, moves the ref by compare-and-swap, marks the row as merged with all
-   effects, and deletes the source branch if that was requested. If a branch has moved meanwhile, everything is repeated, at most
-   `MAX_ATTEMPTS` times.
+   effects, and deletes the source branch if that was requested.
+
+If a branch has moved meanwhile, both steps are repeated, at most `MAX_ATTEMPTS` times. Pushes through the same process wait for a repeated
+merge (`refs.move_lock`): a busy pusher, which works faster than a merge, would otherwise defeat each attempt.
 """
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
@@ -20,7 +23,7 @@ from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
 from graph.rules.events import change_records
-from graph.rules.git import ref_updates
+from graph.rules.git import ref_updates, refs
 from graph.rules.git.ref_updates import BranchOperation, PreparedUpdates
 from graph.rules.git.refs import BRANCHES, RefConflict
 from graph.rules.issues import issue_closing
@@ -85,12 +88,15 @@ async def accept_now(context: Context, merge_request: tables.MergeRequest, optio
     """
     step = await steps(context)
     async with _branch_lock(context.services, merge_request.project_id, merge_request.target_branch):
-        for _ in range(MAX_ATTEMPTS):
-            prepared = await _prepare(context, merge_request.id, options)
-            try:
-                return await step(partial(_merge, prepared))
-            except RefConflict as error:
-                log.info("merge repeated", merge_request_id=merge_request.id, reason=str(error), request_id=context.request_id)
+        comparison = None
+        for attempt in range(MAX_ATTEMPTS):
+            async with refs.move_lock(context.services, merge_request.project_id) if attempt else nullcontext():
+                prepared = await _prepare(context, merge_request.id, options, comparison)
+                try:
+                    return await step(partial(_merge, prepared))
+                except RefConflict as error:
+                    log.info("merge repeated", merge_request_id=merge_request.id, reason=str(error), request_id=context.request_id)
+                comparison = prepared.comparison
     raise Conflict(None, "The branches keep moving. Retry the request.")
 
 
@@ -116,8 +122,11 @@ def _branch_lock(services: Services, project_id: int, branch: str) -> asyncio.Lo
     return _branch_locks.setdefault((id(services), project_id, branch), asyncio.Lock())
 
 
-async def _prepare(context: Context, merge_request_id: int, options: MergeOptions) -> PreparedMerge:
-    """Check that the merge request may be merged, and write a merge commit that no ref reaches yet."""
+async def _prepare(context: Context, merge_request_id: int, options: MergeOptions, comparison: BranchComparison | None) -> PreparedMerge:
+    """Check that the merge request may be merged, and write a merge commit that no ref reaches yet.
+
+    `comparison` is that of an earlier attempt. It remains valid if only the target has moved.
+    """
     async with context.read_only() as reader:
         row = await get_acceptable(reader, merge_request_id)
         heads = await read_heads(reader, row)
@@ -126,8 +135,9 @@ async def _prepare(context: Context, merge_request_id: int, options: MergeOption
         raise Conflict("sha", "The source branch has moved in the meantime. Review the new commits and retry.")
     if source is None or old is None:
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE)
-    comparison = None
-    if (row.head_oid, row.merge_status) != (source, MergeStatus.CAN_BE_MERGED):
+    if comparison is not None and not (comparison.matches(row) and comparison.head_oid == source):
+        comparison = None
+    if comparison is None and (row.head_oid, row.merge_status) != (source, MergeStatus.CAN_BE_MERGED):
         # A merged row retains its last comparison, so it is updated before the merge.
         comparison = await merge_request_refresh.compare_branches(
             context.services,
