@@ -191,7 +191,10 @@ class Repository:
 
     def commit(self, oid: str) -> GitCommit:
         """Reads the commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
-        raw = self.raw_commit(oid)
+        return self.parse(oid, self.raw_commit(oid))
+
+    def parse(self, oid: str, raw: bytes) -> GitCommit:
+        """Parses what `raw_commit` returned for `oid`."""
         return parse_commit(oid, raw, self._parents(oid, parse_time_and_parents(raw)[1]))
 
     def commits(self, oids: Iterable[str], on_read: Callable[[GitCommit], object] | None = None) -> list[GitCommit]:

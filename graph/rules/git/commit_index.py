@@ -8,7 +8,7 @@ An imported repository is indexed after the project was created; a start complet
 
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic
@@ -242,7 +242,11 @@ class _CommitIndexer:
         if set(tips) <= set(known):
             return RefUpdate(_NO_UPDATE)
         repositories = self._services.repositories
-        chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
+        chunks: Generator[list[GitCommit]]
+        if (chain := await self._read_chain(tips, known)) is not None:
+            chunks = (chunk for chunk in [chain])
+        else:
+            chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
         expected: int | None = None
         try:
             while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
@@ -273,6 +277,20 @@ class _CommitIndexer:
         if expected is not None:
             log.info("commits indexed", project_id=self._project_id, done=total)
         return RefUpdate(_NO_UPDATE, total, tuple(newest), tuple(mentions))
+
+    async def _read_chain(self, tips: Collection[str], known: Collection[str]) -> list[GitCommit] | None:
+        """The new commits if they are a short chain without merges, which is what most pushes add; otherwise None."""
+        if len(tips) != 1 or not known:
+            return None
+        (tip,) = tips
+        chain = await self._services.repositories.read(self._project_id, lambda repository: commit_walk.read_chain(repository, tip, known))
+        if chain is None or len(known) == 1:
+            return chain
+        # A commit that the index lacks is no ancestor of an indexed head.
+        async with self._services.database.read_session() as session:
+            context = Context(self._services, session, None, "index")
+            missing = await indexed_commits.filter_missing(context, self._project_id, chain)
+        return chain if len(missing) == len(chain) else None
 
     def _report_progress(self, done: int, total: int) -> None:
         if self._services.progress is not None:

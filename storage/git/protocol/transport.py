@@ -62,6 +62,8 @@ _RECEIVE_PACK_SETTINGS = (
     "receive.advertiseAtomic=true",
     "receive.advertisePushOptions=false",
     "receive.shallowUpdate=false",
+    # While objects are in quarantine, the repository is their alternate: the check of a push would list all of its refs twice.
+    "core.alternateRefsCommand=true",
 )
 
 

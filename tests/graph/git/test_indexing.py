@@ -277,6 +277,14 @@ class TestRefUpdates:
         assert [news.mentioning for news in found] == [(), (), ()]
         assert [news.is_new for news in found] == [False, True, True]
 
+    async def test_of_a_new_branch_between_two_known_heads(self, make: DataFactory, project: tables.Project, push: Push) -> None:
+        """Its commits are a chain above one known head, and ancestors of another."""
+        below = RefCommand("refs/heads/below", None, branch_head(make, project, "master"))
+        first, last = commit_and_index(make, project), commit_and_index(make, project)
+        await push(project, below, RefCommand("refs/heads/master", first.old, last.new))
+        (updates,) = await index_updates(make, project, RefCommand("refs/heads/between", None, first.new))
+        assert (updates.total, updates.commits) == (0, ())
+
     async def test_is_bounded(self, make: DataFactory, project: tables.Project, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(commit_index, "MAX_LISTED_COMMITS", 2)
         monkeypatch.setattr(commit_index, "MAX_MENTIONING_COMMITS", 2)
