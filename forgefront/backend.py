@@ -17,6 +17,7 @@ from graph.events.outbox import Outbox
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.operations.execution import Graph
 from graph.operations.rate_limits import RateLimiter
+from graph.rules.git import ref_adoption
 from storage import migrations
 from storage.database.engine import Database, now
 from storage.git.repositories import Repositories
@@ -89,6 +90,7 @@ class Backend:
             raise ConnectionError(str(error)) from error
         if applied:
             self._log.info("migrated", revisions=applied)
+        await ref_adoption.adopt_all(self.graph.services)
 
     def _remove_leftovers(self) -> None:
         self.repositories.sweep()

@@ -16,19 +16,24 @@ from forgefront.config import Config
 from forgefront.demo.demo_folder import is_unfinished
 from forgefront.file_permissions import find_exposed
 from graph.errors import NotFound
-from graph.rules.git import index_reconciler
+from graph.rules.git import commit_index
 from storage import index_comparison, integrity, migrations
 from storage.database.engine import Database, is_unavailable
+from storage.git import projection
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses import git_command
 from storage.integrity import StoredProject
 from storage.objects.uploads import UploadStore
 from storage.secrets import KEY_FILE, InvalidKey, TokenCipher, UndecryptableToken, load_key
+from storage.tables.git import refs
+from storage.tables.projects import projects
 
 MIN_FREE_BYTES = 64 * 1024 * 1024
 """Bytes of free disk space; below it the next push or artifact may fail."""
 FSCK_SECONDS = 3600.0
+MAX_FSCK_HEADS = 20_000
+"""Refs that git fsck starts from; more do not fit into a command line."""
 RECHECK_SECONDS = 0.5
 
 
@@ -77,10 +82,11 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
     repositories = Repositories(config.repositories)
     try:
         await _check_database(database, cipher, report)
-        projects = await integrity.list_projects(database)
+        stored = await integrity.list_projects(database)
         await _check_uploads(config, database, report)
-        readable = await asyncio.to_thread(_check_repositories, config, repositories, projects, full, report)
+        readable = await asyncio.to_thread(_check_repositories, config, repositories, stored, report)
         for project in readable:
+            await _check_refs(database, repositories, project, full, report)
             await _check_index(database, repositories, project, report)
     except Exception as error:
         report.add("database", "rows", f"it cannot be read: {_first_line_of(error)}", "restore it from a backup, or see the message")
@@ -95,7 +101,7 @@ async def repair_indexes(engine: Backend, report: CheckReport) -> None:
     for project in report.unindexed_projects:
         findings = [finding for finding in report.problems if finding.area == "index" and finding.subject == project.full_path]
         try:
-            await index_reconciler.rebuild_index(engine.graph.services, project.id)
+            await commit_index.rebuild_index(engine.graph.services, project.id)
             remaining = await index_comparison.compare_index(engine.database, engine.repositories, project.id)
         except (NotARepository, git_command.GitCommandError) as error:
             report.add(
@@ -203,11 +209,11 @@ async def _check_database(database: Database, cipher: TokenCipher | None, report
 
 
 def _check_repositories(
-    config: Config, repositories: Repositories, projects: list[StoredProject], full: bool, report: CheckReport
+    config: Config, repositories: Repositories, projects: list[StoredProject], report: CheckReport
 ) -> list[StoredProject]:
     """The projects whose repositories can be read."""
-    report.checked.append(f"{len(projects)} repositories and their index" + (", with every object" if full else ""))
-    readable = [project for project in projects if _check_repository(repositories.path_of(project.id), project, full, report)]
+    report.checked.append(f"{len(projects)} repositories, their refs and their index")
+    readable = [project for project in projects if _check_repository(repositories.path_of(project.id), project, report)]
     expected = {repositories.path_of(project.id).name for project in projects}
     if not config.repositories.is_dir():
         return readable
@@ -228,7 +234,7 @@ async def _check_index(database: Database, repositories: Repositories, project: 
     except (NotARepository, git_command.GitCommandError) as error:
         report.add("index", project.full_path, f"it cannot be compared: {_first_line_of(error)}", "check whether the repository is intact")
         return
-    remedy = "`forgefront check --repair` makes it equal to the repository; the service does so too, later"
+    remedy = "`forgefront check --repair` rebuilds it from the repository"
     for line in found.describe():
         report.add("index", project.full_path, line, remedy)
     if found:
@@ -264,28 +270,66 @@ async def _check_uploads(config: Config, database: Database, report: CheckReport
         )
 
 
-def _check_repository(path: Path, project: StoredProject, full: bool, report: CheckReport) -> bool:
+def _check_repository(path: Path, project: StoredProject, report: CheckReport) -> bool:
     """Whether the repository can be read."""
-    subject = f"{project.full_path} ({path})"
     try:
-        repository = Repository.open(path)
-        repository.branches()
-        repository.tags()
-        head = repository.default_branch()
+        Repository.open(path)
     except NotARepository as error:
         problem = "it does not exist" if not path.exists() else f"it cannot be read: {error}"
-        report.add("repositories", subject, problem, "restore it from a backup")
+        report.add("repositories", f"{project.full_path} ({path})", problem, "restore it from a backup")
         return False
-    if head != project.default_branch:
-        problem = f"its HEAD is {head or 'no branch'}, the project's default branch is {project.default_branch or 'none'}"
-        remedy = f"`forgefront admin project change {project.full_path} --default-branch NAME` sets both"
-        report.add("repositories", subject, problem, remedy)
-    if full:
-        try:
-            git_command.run(path, "fsck", "--connectivity-only", "--no-dangling", "--no-progress", seconds=FSCK_SECONDS)
-        except git_command.GitCommandError as error:
-            report.add("repositories", subject, f"git fsck: {_first_line_of(error)}", "restore it from a backup")
     return True
+
+
+async def _check_refs(database: Database, repositories: Repositories, project: StoredProject, full: bool, report: CheckReport) -> None:
+    """Compares the refs of the database with the objects and the files of the repository; `full` with every reachable object."""
+    async with database.read_session() as session:
+        version = (await session.read(projects.by_id(project.id)))[0][0].refs_version
+        known = {name: oid for name, oid, _ in await session.read(refs.of_project(project.id))}
+    subject = f"{project.full_path} ({repositories.path_of(project.id)})"
+    if version == 0:
+        report.add("refs", subject, "its refs were not read into the database", "start the service once, and check its log")
+        return
+    try:
+        damage, unknown = await repositories.read(project.id, lambda repository: _compare_refs(repository, version, known))
+    except NotARepository as error:
+        report.add("refs", subject, f"they cannot be compared: {_first_line_of(error)}", "check whether the repository is intact")
+        return
+    if damage:
+        report.add("refs", subject, f"the objects of {_count_refs(damage)} are missing", "restore the repository from a backup")
+    if unknown:
+        remedy = f"`forgefront admin project adopt-refs {project.full_path}` takes them over"
+        report.add("refs", subject, f"the files of git have {_count_refs(unknown)} that the database does not have", remedy)
+    if full and known and not damage:
+        await _check_objects(repositories.path_of(project.id), subject, sorted(set(known.values())), report)
+
+
+def _compare_refs(repository: Repository, version: int, known: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The refs whose object is missing, and those of the files that differ from the database.
+
+    Packed refs are a projection, which may be older than the database; git writes other refs as files of their own.
+    """
+    damage = [name for name, oid in known.items() if oid not in repository.handle]
+    is_projected = projection.read_version(repository.path) not in (None, version)
+    stored = {name: oid for name, oid, _ in repository.stored_refs() if not is_projected or (repository.path / name).is_file()}
+    return sorted(damage), sorted(name for name, oid in stored.items() if known.get(name) != oid)
+
+
+async def _check_objects(path: Path, subject: str, oids: list[str], report: CheckReport) -> None:
+    """Runs git fsck from the refs of the database."""
+    arguments = ("fsck", "--connectivity-only", "--dangling", "--no-progress", *oids[:MAX_FSCK_HEADS])
+    try:
+        output = await asyncio.to_thread(git_command.run, path, *arguments, seconds=FSCK_SECONDS)
+    except git_command.GitCommandError as error:
+        report.add("repositories", subject, f"git fsck: {_first_line_of(error)}", "restore it from a backup")
+        return
+    if count := output.count(b"dangling commit"):
+        report.notes.append(f"{subject}: no ref reaches {count} commits, as after refused pushes and deleted branches")
+
+
+def _count_refs(names: list[str]) -> str:
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{len(names)} ref{'s' if len(names) > 1 else ''} ({shown})"
 
 
 def _first_line_of(error: BaseException) -> str:

@@ -12,7 +12,6 @@ from sqlalchemy import Select, select
 
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
-from graph.jobs.index_drift import IndexDrift
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
@@ -24,6 +23,7 @@ from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.engine import Database, DatabaseSession, now
 from storage.database.text_budget import TextBudget
+from storage.git.ref_cache import RefCache
 from storage.git.repositories import Repositories
 from storage.objects.object_store import ObjectStore
 from storage.objects.uploads import UploadStore
@@ -35,6 +35,9 @@ MAX_SIGN_UPS_PER_MINUTE = 60
 
 MAX_WRONG_REGISTRATIONS_PER_MINUTE = 60
 """Maximum of invalid registration tokens per minute in one process; further senders have to wait."""
+
+MAX_CONCURRENT_INDEXING = 4
+"""Maximum of histories that are read into the index concurrently, each by two git processes."""
 
 MAX_CONCURRENT_FORKS = 2
 """Maximum of repositories that one process copies concurrently for forks."""
@@ -87,9 +90,10 @@ class Services:
     import_wakeup: Wakeup = field(default_factory=Wakeup)
     runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
     broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
-    index_drift: IndexDrift = field(default_factory=IndexDrift)
+    index_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_INDEXING))
     rate_limiter: RateLimiter = field(default_factory=RateLimiter)
     token_cache: TokenCache = field(default_factory=TokenCache)
+    ref_cache: RefCache = field(default_factory=RefCache)
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 
     @property

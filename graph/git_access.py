@@ -1,4 +1,4 @@
-"""Access of git over HTTP and SSH to the graph: authorizes fetches, pushes and ref updates, and records pushes.
+"""Access of git over HTTP and SSH to the graph: authorizes fetches, pushes and ref updates, and moves refs.
 
 These are not operations of the schema, because anonymous callers may clone a public project, and a push is authorized in the middle of a
 conversation that may take minutes. The rules are those of `graph/rules`.
@@ -6,28 +6,30 @@ conversation that may take minutes. The rules are those of `graph/rules`.
 
 import asyncio
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import Forbidden, NotFound, Unauthenticated, Unavailable
+from graph.errors import Forbidden, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.events.payloads import full_path
 from graph.operations.execution import authenticate
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules import lookup
 from graph.rules.builds import runner_tokens
-from graph.rules.git import commit_index, ref_updates
-from graph.rules.git.commit_index import RefUpdate
+from graph.rules.git import ref_updates, refs
 from graph.rules.policy import Action, can, can_anybody
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
-from storage.git.protocol.push import PushDecision, RefCommand
+from storage.git import merge
+from storage.git.protocol.push import PushDecision, PushRule, RefCommand
+from storage.git.repository import Repository, sync_packs
 from storage.tables.accounts import ssh_keys
 
-RECORD_RETRY_SECONDS = (0.5, 2.0, 5.0)
-"""Seconds before each retry to record a push while the database is unavailable."""
+RETRY_SECONDS = (0.5, 2.0, 5.0)
+"""Seconds before each retry to move refs while the database is unavailable."""
 
 log = structlog.get_logger("graph")
 
@@ -88,40 +90,74 @@ class GitAccess:
             project = await lookup.get_project(context, str(grant.project_id))
             return await ref_updates.authorize_updates(context, project, updates)
 
-    async def record_push(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> None:
-        """Records moved refs. A failure is logged and left to the index reconciler, because the repository is the source of truth."""
-        with self._services.index_drift.recording(grant.project_id):
-            is_recorded = await self._try_record(grant, updates, request_id)
-        if not is_recorded:
-            commit_index.flag_drift(self._services, grant.project_id)
+    async def move_refs(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str, *, atomic: bool) -> list[str | None]:
+        """Moves the refs of a push, whose objects are in the repository, with all effects; all or none if `atomic`.
 
-    async def _try_record(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> bool:
-        """Returns whether the push is recorded, or its project was deleted."""
-        for pause in (*RECORD_RETRY_SECONDS, None):
-            try:
-                indexed_updates = await commit_index.index_updates(self._services, grant.project_id, updates)
-                await self._record(grant, updates, indexed_updates, request_id)
-            except NotFound:
-                return True
-            except Exception as error:
-                is_transient = isinstance(error, Unavailable) or is_unavailable(error)
-                if is_transient and pause is not None:
+        Returns for each update the reason why it was not made, or None. Raises nothing.
+        """
+        if not updates:
+            return []
+        try:
+            for attempt, pause in enumerate((*RETRY_SECONDS, None)):
+                try:
+                    return await self._move_refs(grant, updates, request_id, atomic=atomic, is_retry=attempt > 0)
+                except Exception as error:
+                    if pause is None or not (isinstance(error, Unavailable) or is_unavailable(error)):
+                        raise
                     await asyncio.sleep(pause)
-                    continue
-                log.error("push not recorded", project_id=grant.project_id, request_id=request_id, exc_info=error)
-                return False
-            return True
-        return False
+        except OperationError as error:
+            reason = error.message
+        except Exception as error:
+            reason = "The service failed; nothing was changed. Its log has the reason."
+            if is_unavailable(error):
+                reason = "The database of the service cannot be reached; nothing was changed. Try again."
+            log.error("push failed", project_id=grant.project_id, request_id=request_id, exc_info=error)
+        return [reason] * len(updates)
 
-    async def _record(self, grant: RepositoryGrant, updates: list[RefCommand], indexed_updates: list[RefUpdate], request_id: str) -> None:
-        async with session_for(self._services.database, writing=True) as session:
-            viewer = await session.get(tables.User, grant.viewer_id) if grant.viewer_id is not None else None
-            context = Context(self._services, session, viewer, request_id)
-            project = await context.rows_by_id(tables.Project).get(grant.project_id)
-            if project is None:
-                raise NotFound("Project")
-            await ref_updates.handle_ref_updates(context, project, updates, indexed_updates)
-            await commit_and_notify(context)
+    async def show_moves(self, grant: RepositoryGrant) -> None:
+        """Makes git's files show the refs that a push has moved, so that the next fetch need not. A failure is logged."""
+        try:
+            await refs.project_refs(self._services, grant.project_id)
+        except Exception as error:
+            log.warning("refs could not be projected", project_id=grant.project_id, error=str(error) or type(error).__name__)
+
+    async def _move_refs(
+        self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str, *, atomic: bool, is_retry: bool
+    ) -> list[str | None]:
+        services = self._services
+        if len({update.ref for update in updates}) < len(updates):
+            return ["A push can update each ref only once."] * len(updates)
+        # Objects are on the disk before the row that refers to them.
+        await asyncio.to_thread(sync_packs, grant.path)
+        prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
+        async with refs.move_lock(services, grant.project_id), session_for(services.database, writing=True) as session:
+            context = await self._make_context(session, grant, request_id)
+            locked = await ref_updates.lock_projects(context, grant.project_id, prepared)
+            if is_retry and await _are_made(context, grant.project_id, updates):
+                # The connection was lost during the commit.
+                return [None] * len(updates)
+            # Permissions may have changed since the pack arrived.
+            decisions = dict(zip(updates, await ref_updates.authorize_updates(context, locked, updates), strict=True))
+            forced = await self._find_forced(grant, [update for update, each in decisions.items() if each.rule is PushRule.FAST_FORWARD])
+            refused = {update: each.reason for update, each in decisions.items() if each.rule is PushRule.REJECT or update in forced}
+            refused |= await refs.find_conflicts(context, grant.project_id, [update for update in updates if update not in refused])
+            accepted = [update for update in updates if update not in refused]
+            if accepted and not (refused and atomic):
+                await ref_updates.apply_updates(context, locked, prepared.only(accepted))
+                await commit_and_notify(context)
+        return _report(updates, refused, atomic=atomic)
+
+    async def _find_forced(self, grant: RepositoryGrant, updates: list[RefCommand]) -> set[RefCommand]:
+        """Those of these updates whose old commit is not reachable from the new one."""
+        if not updates:
+            return set()
+
+        def is_forced(repository: Repository, update: RefCommand) -> bool:
+            return not (update.old and update.new and merge.is_ancestor(repository, update.old, update.new))
+
+        return await self._services.repositories.read(
+            grant.project_id, lambda repository: {update for update in updates if is_forced(repository, update)}
+        )
 
     async def _make_context(self, session: DatabaseSession, grant: RepositoryGrant, request_id: str) -> Context:
         viewer = await session.get(tables.User, grant.viewer_id)
@@ -145,7 +181,12 @@ class GitAccess:
                     raise Forbidden(
                         ref_updates.refusal_reason(project) if action is Action.PUSH_CODE else "You are not allowed to read this code."
                     )
-            return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
+            return await self._grant(project, viewer)
+
+    async def _grant(self, project: tables.Project, viewer: tables.User | None) -> RepositoryGrant:
+        """The grant, after git's files show the current refs."""
+        await refs.project_refs_of(self._services, project)
+        return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
 
     async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
         """Authorizes a build's token: it can only fetch from the build's project while the build is running."""
@@ -157,7 +198,7 @@ class GitAccess:
             raise NotFound("Project")
         if action is not Action.READ_CODE:
             raise Forbidden("A build's token can fetch, but not push.")
-        return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), None)
+        return await self._grant(project, None)
 
     async def _find_public_project(self, context: Context, path: str, action: Action) -> tables.Project:
         try:
@@ -168,6 +209,18 @@ class GitAccess:
         if not can_anybody(action, project):
             raise Unauthenticated
         return project
+
+
+async def _are_made(context: Context, project_id: int, updates: list[RefCommand]) -> bool:
+    current = await refs.current(context, project_id, {update.ref for update in updates})
+    return all(current.get(update.ref) == update.new for update in updates)
+
+
+def _report(updates: list[RefCommand], refused: Mapping[RefCommand, str], *, atomic: bool) -> list[str | None]:
+    """The reasons in the order of the updates."""
+    if refused and atomic:
+        return [refused.get(update, "Nothing was changed, because the push is atomic and another ref was refused.") for update in updates]
+    return [refused.get(update) for update in updates]
 
 
 async def _user_of_key(session: DatabaseSession, key: PublicKey) -> tables.User | None:

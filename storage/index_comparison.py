@@ -1,4 +1,4 @@
-"""Compares the index of a project with its repository. Read-only; both may change during the comparison."""
+"""Compares the index of a project with its refs and its repository. Read-only; all may change during the comparison."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -7,20 +7,18 @@ from storage.database.engine import Database
 from storage.git import commit_walk
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
-from storage.tables.git import branches, commits
+from storage.tables.git import branches, commits, refs
 
 BATCH_SIZE = 1_000
 
 
 @dataclass
 class IndexDifference:
-    """Names of branches and numbers of commits that differ: `missing` are only in the repository, `unknown` only in the index."""
+    """Names of branches and numbers of commits that differ: `missing` are not in the index, `unknown` only in the index."""
 
     missing: list[str] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    has_branches: bool = True
-    """Whether the index has any branch."""
     missing_commits: int = 0
     unknown_commits: int = 0
 
@@ -46,14 +44,14 @@ async def compare_index(database: Database, repositories: Repositories, project_
     """Compares the branches and commits of a project's index with its repository. Raises NotARepository, GitCommandError."""
     async with database.read_session() as session:
         indexed_heads = dict(await session.read(branches.heads(project_id)))
-    repository_heads = await repositories.read(project_id, commit_walk.branch_heads)
+        rows = await session.read(refs.in_folder([project_id], refs.HEADS))
+    heads = {name.removeprefix(refs.HEADS): oid for _, name, oid in rows if len(name) <= len(refs.HEADS) + refs.MAX_BRANCH_LENGTH}
     difference = IndexDifference(
-        missing=sorted(repository_heads.keys() - indexed_heads.keys()),
-        moved=sorted(name for name in repository_heads.keys() & indexed_heads.keys() if repository_heads[name] != indexed_heads[name]),
-        unknown=sorted(indexed_heads.keys() - repository_heads.keys()),
-        has_branches=bool(indexed_heads),
+        missing=sorted(heads.keys() - indexed_heads.keys()),
+        moved=sorted(name for name in heads.keys() & indexed_heads.keys() if heads[name] != indexed_heads[name]),
+        unknown=sorted(indexed_heads.keys() - heads.keys()),
     )
-    chunks = await repositories.read(project_id, lambda repository: commit_walk.walk_ids(repository, set(repository_heads.values())))
+    chunks = await repositories.read(project_id, lambda repository: commit_walk.walk_ids(repository, set(heads.values())))
     try:
         while chunk := await repositories.read(project_id, lambda _: next(chunks, None)):
             async with database.read_session() as session:

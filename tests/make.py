@@ -17,7 +17,6 @@ from graph.context import Services
 from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
 from storage.database.engine import Database, now
-from storage.git.repositories import Repositories
 from storage.git.repository import Repository
 from storage.git.repository_import import import_repository
 from storage.objects.folder_store import FolderStore
@@ -30,6 +29,7 @@ from storage.tables.base import Row
 from storage.tables.builds.commit_statuses import FINISHED
 from tests.support.databases import share_compiled_statements
 from tests.support.git_history import make_history
+from tests.support.repositories import EditableRepositories
 
 R = TypeVar("R", bound=Row)
 
@@ -176,11 +176,16 @@ class DataFactory:
         )
         if source is not None:
             import_repository(source, self.services.repositories.path_of(project.id))
-            project.default_branch = await self.services.repositories.read(project.id, lambda repository: repository.default_branch())
+            project.default_branch = Repository.open(self.services.repositories.path_of(project.id)).default_branch()
             await self.save(project)
         else:
             made = self.empty_repository() if history is None else self.repository_with_history(history)
             shutil.copytree(made, self.services.repositories.path_of(project.id))
+        if source is not None or history is not None:
+            stored = Repository.open(self.services.repositories.path_of(project.id)).stored_refs()
+            await self.save(*(tables.GitRef(project_id=project.id, name=name, oid=oid, peeled_oid=peeled) for name, oid, peeled in stored))
+        if isinstance(self.services.repositories, EditableRepositories):
+            await self.services.repositories.project()
         return project
 
     async def _namespace_of(self, owner: tables.User) -> int:
@@ -193,6 +198,8 @@ class DataFactory:
         """Writes the project's branch heads and commits into the index, as after an import."""
         from graph.rules.git import commit_index
 
+        if isinstance(self.services.repositories, EditableRepositories):
+            await self.services.repositories.take_over()
         await commit_index.index_imported(self.services, project.id)
         return project
 
@@ -387,7 +394,7 @@ def _pairs(members: Any) -> list[tuple[tables.User, int]]:
 @contextmanager
 def create_services(database: Database, folder: Path, **settings: Any) -> Iterator[Services]:
     """The services of one process, with their files in `folder`; closes the repositories afterwards."""
-    repositories = Repositories(folder / "repositories")
+    repositories = EditableRepositories(folder / "repositories", database)
     try:
         yield Services(
             database,

@@ -298,7 +298,7 @@ def test_clone_fetch_and_push_are_done_on_both_sides(seeded: tuple[Path, seed.Da
         found = transfers.compare_transfers(made, sides, 1)
         heads = {key: side.heads(folder) for key, side in sides.items()}
 
-    assert [row["case"] for row in found] == ["clone of 100 commits", "fetch of one new commit", "push of 3 commits"]
+    assert [row["case"] for row in found] == ["clone of 100 commits", "fetch of one new commit", "push of 3 commits", "push of one commit"]
     assert all(row[side]["ms"] > 0 for row in found for side in ("ours", "peer"))
     assert heads["ours"] == heads["peer"]
-    assert {f"refs/heads/push-{number}" for number in range(1, 6)} < heads["ours"].keys()
+    assert {f"refs/heads/push-{number}" for number in range(1, 13)} < heads["ours"].keys()

@@ -232,6 +232,8 @@ def _project(number: int) -> dict[str, Any]:
         "description": "A project of the benchmark.",
         "visibility_level": int(_visibility(number)),
         "last_activity_at": START,
+        # The service reads the refs of the repositories at its first start.
+        "refs_version": 0,
     }
     return _add_defaults(tables.Project, {**values, **_timestamps()})
 

@@ -14,9 +14,7 @@ from forgefront.data_folder_check import check_data_folder, repair_indexes
 def check(
     data: DataOption = None,
     full: Annotated[bool, typer.Option("--full", help="Also check every object of every repository with git fsck; slow.")] = False,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Also rebuild the index of branches and commits where it differs from a repository.")
-    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Also rebuild the index of commits where it differs from a repository.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check the data folder, the database and the repositories, and report how to repair what is wrong.

@@ -19,7 +19,11 @@ from forgefront.commands.command_context import (
 )
 from forgefront.commands.output import print_result, show_progress
 from forgefront.local_client import LocalClient, drop_nulls
+from graph.rules.git import ref_adoption
+from graph.rules.git.refs import RefConflict
 from graph.rules.merge_requests import merge_request_imports
+from storage.git.repository import NotARepository
+from storage.git.subprocesses.git_command import GitCommandError
 
 OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 POLL_SECONDS = 0.5
@@ -187,6 +191,24 @@ def import_merge_requests(
     if finished is not None and finished["state"] == "FAILED":
         fail(finished["error"])
     print_result(finished, as_json)
+
+
+@app.command("adopt-refs")
+def adopt_refs(path: ProjectArgument, data: DataOption = None, username: UsernameOption = None, as_json: JsonOption = False) -> None:
+    """Take over branches and tags that were pushed into the bare repository on this machine, past the service.
+
+    They have the effects of a push: commits are listed, builds start, merge requests are updated. `forgefront check` lists them.
+    """
+
+    async def work(engine: Backend) -> list[dict[str, str | None]]:
+        project = await LocalClient(engine.graph, OPERATIONS_FILE, username).run("Project", path=path)
+        moved = await ref_adoption.adopt_changes(engine.graph.services, project["id"])
+        return [{"ref": update.ref, "old": update.old, "new": update.new} for update in moved]
+
+    try:
+        print_result(run_with_backend(load_existing_config(data), work), as_json, ("ref", "old", "new"))
+    except (RefConflict, NotARepository, GitCommandError) as error:
+        fail(str(error))
 
 
 @app.command("delete")

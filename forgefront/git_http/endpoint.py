@@ -140,10 +140,11 @@ class GitHttpEndpoint:
         async def authorize(updates: list[RefCommand]) -> list[PushDecision]:
             return await self._access.authorize_updates(grant, updates, request_id)
 
-        updated = await self._transport.receive_pack(grant.path, incoming, response.write, authorize)
-        if updated:
-            await self._access.record_push(grant, updated, request_id)
-        # Sent only now, so that the client sees the effects of its push when the response ends.
+        async def move(updates: list[RefCommand], atomic: bool) -> list[str | None]:
+            return await self._access.move_refs(grant, updates, request_id, atomic=atomic)
+
+        await self._transport.receive_pack(grant.path, incoming, response.write, authorize, move)
+        await self._access.show_moves(grant)
         await response.end()
 
     async def _authorize(self, scope: Scope, project: str, service: GitService) -> RepositoryGrant:

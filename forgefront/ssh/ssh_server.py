@@ -232,12 +232,13 @@ class GitSshServer:
         async def authorize(updates: list[RefCommand]) -> list[PushDecision]:
             return await self.access.authorize_updates(grant, updates, request_id)
 
+        async def move(updates: list[RefCommand], atomic: bool) -> list[str | None]:
+            return await self.access.move_refs(grant, updates, request_id, atomic=atomic)
+
         # What a lost client sent counts as complete: git checks whether the pack has its end, and moves no ref before.
         incoming = session.read_incoming(accepts_disconnect=True)
-        updated = await self.transport.receive_pack(grant.path, incoming, session.write, authorize, stateless=False)
-        if updated:
-            # The command ends only now, so that the client then sees the effects of its push.
-            await self.access.record_push(grant, updated, request_id)
+        await self.transport.receive_pack(grant.path, incoming, session.write, authorize, move, stateless=False)
+        await self.access.show_moves(grant)
 
 
 class SshConnection(asyncssh.SSHServer):

@@ -11,18 +11,17 @@ import structlog
 
 from graph.context import Services
 from graph.rules.builds import runners, traces
-from graph.rules.git import branch_health_job, index_reconciler
-from graph.rules.merge_requests import automatic_merging, merge_request_refresh, merging
+from graph.rules.git import branch_health_job
+from graph.rules.merge_requests import automatic_merging, merge_request_refresh
 from storage.database.engine import is_unavailable
+from storage.disk_full import is_disk_full
 
 MaintenanceJob = Callable[[Services], Awaitable[None]]
 
 JOBS: tuple[MaintenanceJob, ...] = (
     branch_health_job.refresh_health,
-    merging.repair,
     merge_request_refresh.refresh_unchecked,
     automatic_merging.merge_waiting,
-    index_reconciler.reconcile_drifted,
     traces.join_traces,
     runners.recover_lost_builds,
 )
@@ -47,4 +46,7 @@ async def run_once(services: Services) -> None:
         except Exception as error:
             if is_unavailable(error):
                 raise
-            log.error("maintenance job failed", job=job.__name__, exc_info=error)
+            if is_disk_full(error):
+                log.warning("maintenance job postponed", job=job.__name__, reason="the disk is full")
+            else:
+                log.error("maintenance job failed", job=job.__name__, exc_info=error)

@@ -42,10 +42,9 @@ async def run_after_commit(context: Context) -> None:
 
 
 class TransactionSteps:
-    """The transactions of an operation that moves refs between them: `await step(work)` runs and commits one transaction.
+    """The transactions of an operation that runs git between them: `await step(work)` runs and commits one transaction.
 
-    `work` receives a context of its own, with the viewer of the operation. Only merges and pushes have several transactions; their modules
-    explain why the order of the steps survives a crash.
+    `work` receives a context of its own, with the viewer of the operation.
     """
 
     def __init__(self, context: Context) -> None:

@@ -128,6 +128,7 @@ NOT_IN_SNAPSHOT: Mapping[type, Mapping[str, str]] = {
         _TOUCHED: "updated_at last_activity_at",
         "changes only with the path": "path_key",
         "a transfer is an event of its own": "namespace_id",
+        "pushes report the refs": "refs_version unborn_branch",
         "system hooks report renames, not settings": "description visibility_level default_branch issues_enabled merge_requests_enabled"
         " builds_enabled wiki_enabled snippets_enabled public_builds archived avatar_url tag_list",
     },

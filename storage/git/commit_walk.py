@@ -1,7 +1,8 @@
-"""Reads the branch heads of a repository, and the commits that are reachable from them but not indexed yet.
+"""Reads the commits that are reachable from branch heads but not indexed yet.
 
-Two git processes, connected by a pipe, walk and read the commits; only one chunk is in memory, whatever the length of the history. Objects
-that cannot be read raise DamagedRepository or GitCommandError.
+Two git processes, connected by a pipe, walk and read the commits; only one chunk is in memory, whatever the length of the history. A short
+chain without merges, which is what most pushes add, can be read without them. Objects that cannot be read raise DamagedRepository or
+GitCommandError.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from collections.abc import Collection, Generator, Iterator
 from typing import IO
 
 from storage.git.commits import GitCommit, parse_commit
-from storage.git.repository import DamagedRepository, Repository
+from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from storage.git.subprocesses import git_command
 
 MAX_CHUNK_COMMITS = 1_000
@@ -21,20 +22,13 @@ MAX_CHUNK_BYTES = 8 * 1024 * 1024
 """A chunk also ends with the commit that reaches this size."""
 MAX_COMMIT_BYTES = 1024 * 1024
 """Bytes of a commit that are read; the rest is skipped."""
-MAX_BRANCH_NAME_LENGTH = 255
 COUNT_SECONDS = 10.0
+MAX_CHAIN_COMMITS = 100
+MAX_CHAIN_BYTES = 1024 * 1024
+"""Limits of a chain that is read without a process, in the caller's thread."""
 
 _FULL_ID = re.compile(r"[0-9a-f]{40}")
 _BLOCK_BYTES = 64 * 1024
-
-
-def branch_heads(repository: Repository) -> dict[str, str]:
-    """Returns the head commits of the branches, by name without `refs/heads/`.
-
-    Names that are not UTF-8 or longer than MAX_BRANCH_NAME_LENGTH characters, which imports may have, are left out: the index cannot
-    store them.
-    """
-    return {ref.name: ref.oid for ref in repository.branches() if len(ref.name) <= MAX_BRANCH_NAME_LENGTH and "\ufffd" not in ref.name}
 
 
 def walk_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> Generator[list[GitCommit], None, None]:
@@ -68,6 +62,26 @@ def walk_new_commits(repository: Repository, tips: Collection[str], known: Colle
             raise git_command.failure_of(stderr.read(_BLOCK_BYTES))
         if chunk:
             yield chunk
+
+
+def read_chain(repository: Repository, tip: str, known: Collection[str]) -> list[GitCommit] | None:
+    """Reads the commits from `tip` to the first known one, newest first, without a process; None if one of them has not one parent.
+
+    None also for a chain above the limits. The commits are those of `walk_new_commits` unless one is an ancestor of another known commit.
+    """
+    oid, chain, size = tip, list[GitCommit](), 0
+    while oid not in known:
+        try:
+            raw = repository.raw_commit(oid)
+        except UnknownCommit:
+            return None
+        commit = repository.parse(oid, raw)
+        size += len(raw)
+        if len(commit.parents) != 1 or len(chain) == MAX_CHAIN_COMMITS or size > MAX_CHAIN_BYTES:
+            return None
+        chain.append(commit)
+        oid = commit.parents[0]
+    return chain
 
 
 def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[str], None, None]:

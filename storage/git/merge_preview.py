@@ -1,6 +1,6 @@
 """Previews a merge: the commits and changes that a source branch would add to a target branch, read in the target's repository.
 
-The head commit of a fork is fetched there first, by its id: branch names are never passed to git. A ref of the target's repository,
+The head commit of a fork is fetched there first, by its id: branch names are never passed to git. A ref of the target's project,
 `refs/merge-requests/NUMBER/head`, keeps each proposal's head commit reachable when the branch or the fork is deleted.
 """
 
@@ -13,7 +13,6 @@ from storage.git.merge import DiffTotals, count_between, diff_stat, merge_base, 
 from storage.git.repository import GitCommit, Repository, UnknownCommit
 from storage.git.subprocesses import git_command
 
-BRANCH_PREFIX = "refs/heads/"
 MAX_COMMITS = 10_000
 """Maximum of commits of a proposal that are listed; all are counted."""
 MAX_LOADED_COMMITS = 50
@@ -44,11 +43,6 @@ class MergePreview:
     count: int
     stat: DiffTotals | None
     mergeable: bool | None
-
-
-def branch_head(path: Path, branch: str) -> str | None:
-    """Returns the head commit of a branch of the repository at `path`; None if it does not exist. Raises NotARepository."""
-    return Repository.open(path).find_ref(BRANCH_PREFIX + branch)
 
 
 def preview_merge(repository: Repository, head: str, target: str) -> MergePreview:
@@ -108,7 +102,7 @@ def has_commit(repository: Repository, oid: str) -> bool:
 def fetch_commit(repository: Repository, source: Path, oid: str) -> None:
     """Fetches the commit `oid` (a full id), with all objects reachable from it, from the repository at `source`, unless it exists.
 
-    No ref is written: see `write_head_ref`. Objects are copied, without alternates. Raises GitCommandError, also after FETCH_SECONDS,
+    No ref is written. Objects are copied, without alternates. Raises GitCommandError, also after FETCH_SECONDS,
     and OSError (ENOSPC).
     """
     # Packs are received atomically, so all objects reachable from an existing commit exist too.
@@ -122,18 +116,6 @@ def fetch_commit(repository: Repository, source: Path, oid: str) -> None:
             raise git_command.GitCommandError(f"git fetch took more than {FETCH_SECONDS:.0f} s") from error
     if process.returncode:
         raise git_command.failure_of(stderr)
-
-
-def head_ref(number: int) -> str:
-    """Returns the name of the ref for the head commit of the proposal with this number."""
-    return f"refs/merge-requests/{number:d}/head"
-
-
-def write_head_ref(repository: Repository, number: int, oid: str) -> None:
-    """Makes the proposal's ref refer to the commit, so that it stays reachable; synced to disk. Raises GitCommandError, OSError."""
-    if repository.find_ref(head_ref(number)) != oid:
-        repository.raw_commit(oid)
-        git_command.run(repository.path, "update-ref", "--stdin", "-z", stdin=f"update {head_ref(number)}\0{oid}\0\0".encode())
 
 
 def newly_reachable(repository: Repository, old: str | None, new: str, heads: Collection[str]) -> set[str]:

@@ -20,8 +20,6 @@ MAX_PACKS = 30
 """A repository with more packs is repacked."""
 MAX_LOOSE_OBJECTS = 27
 """A repository with more loose objects in one of their 256 folders is repacked; git's own threshold (gc.auto, 6,700 in total)."""
-MAX_LOOSE_REFS = 500
-"""A repository with more loose refs of merge requests is repacked, and all its refs are packed."""
 TIMEOUT_SECONDS = 1800.0
 NICENESS = 10
 LEFTOVER_SECONDS = 2 * 24 * 3600.0
@@ -44,8 +42,7 @@ def _pack_count(path: Path) -> int:
     """Returns the number of packs; 0 if the repository needs no repacking."""
     packs = sum(name.endswith(".pack") for name in _names(path / "objects/pack"))
     loose = len(_names(path / "objects/17"))
-    refs = len(_names(path / "refs/merge-requests"))
-    return max(packs, 1) if packs > MAX_PACKS or loose > MAX_LOOSE_OBJECTS or refs > MAX_LOOSE_REFS else 0
+    return max(packs, 1) if packs > MAX_PACKS or loose > MAX_LOOSE_OBJECTS else 0
 
 
 def _names(folder: Path) -> list[str]:
@@ -64,7 +61,6 @@ async def repack(path: Path) -> bool:
         if is_locked:
             await asyncio.to_thread(_remove_partial_packs, path / "objects/pack")
             await _run_git(path, "repack", "-d", "-l", "--quiet", "--geometric=2")
-            await _run_git(path, "pack-refs", "--all")
         return is_locked
 
 

@@ -1,14 +1,14 @@
-"""One git repository: opens and creates it, lists refs, resolves exact names, moves refs by compare-and-swap.
+"""One git repository: opens and creates it, lists refs, resolves exact names, reads commits.
 
-Reads use libgit2 (pygit2) in the caller's thread; a `Repository` is used by one thread at a time. Refs are moved by the git
-program, whose `update-ref` compares the old value under the ref's lock (pygit2's `set_target` does not).
+Reads use libgit2 (pygit2) in the caller's thread; a `Repository` is used by one thread at a time. The refs of a project are rows of the
+database (storage/tables/git/refs.py), which the caller passes; those of the files are read where a repository is imported or adopted.
 """
 
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +20,13 @@ from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 from storage.disk_sync import sync_path
 from storage.git.cancellation import check_cancelled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
-from storage.git.subprocesses import git_command
 
 __all__ = [
     "DamagedRepository",
     "GitCommit",
     "NotARepository",
     "Ref",
-    "RefMoved",
+    "RefTargets",
     "Repository",
     "UnknownCommit",
     "create_atomically",
@@ -35,12 +34,13 @@ __all__ = [
 
 _BRANCHES = "refs/heads/"
 _TAGS = "refs/tags/"
-_ZERO_OID = "0" * 40
 _FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
 _SHORT_ID = re.compile(r"[0-9a-fA-F]{7,39}")
 _MAX_NAME_LENGTH = 1024
 _MAX_OBJECT_BYTES = 16 * 1024 * 1024
 _MAX_TAG_DEPTH = 32
+MAX_REF_NAME_LENGTH = 512
+"""Maximum length of a ref's complete name that the database stores."""
 
 # libgit2's settings are global in the process. Reading runs no hook and no filter, so a data folder that another user owns
 # (a mounted volume) is safe to read. The machine's git configuration must not change the format of a diff.
@@ -58,12 +58,12 @@ class DamagedRepository(NotARepository):
     """A required part of the repository is missing or cannot be read."""
 
 
-class RefMoved(Exception):
-    """The ref did not have the expected old value."""
-
-
 class UnknownCommit(LookupError):
     """The repository has no commit with this id."""
+
+
+RefTargets = Mapping[str, str]
+"""Object ids by the complete names of refs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,15 @@ class Ref:
 
 
 class Repository:
-    """A git repository on disk. Every name passed to it is data: no name is interpreted as a revision expression."""
+    """A git repository on disk. Every name passed to it is data: no name is interpreted as a revision expression.
 
-    def __init__(self, handle: pygit2.Repository) -> None:
+    `refs` are those that its methods know; None means the refs of the files.
+    """
+
+    def __init__(self, handle: pygit2.Repository, refs: RefTargets | None = None) -> None:
         self.path = Path(handle.path)
         self.handle = handle
+        self.refs = refs
         self._objects = handle.odb
         try:
             shallow = (self.path / "shallow").read_text("ascii", "replace")
@@ -88,10 +92,10 @@ class Repository:
         self._shallow_commits = frozenset(shallow.split())
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path, refs: RefTargets | None = None) -> Self:
         """Opens the repository at exactly `path` (bare, or a work tree's root). Raises NotARepository."""
         try:
-            return cls(pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH))
+            return cls(pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH), refs)
         except (pygit2.GitError, OSError, ValueError) as error:
             raise NotARepository(f"{path} is not a git repository") from error
 
@@ -119,12 +123,40 @@ class Repository:
 
     def default_branch(self) -> str | None:
         """Returns the branch of HEAD; if it does not exist, main, master or the first branch; None without branches."""
+        return choose_default_branch(self.head_branch(), [branch.name for branch in self.branches()])
+
+    def head_branch(self) -> str | None:
+        """Returns the branch that the file HEAD names, whether it exists or not; None for a detached HEAD."""
         with self._translate_errors():
             head = self.handle.lookup_reference("HEAD").target
-            if isinstance(head, str) and head.startswith(_BRANCHES) and self.find_ref(head):
-                return head.removeprefix(_BRANCHES)
-        names = [branch.name for branch in self.branches()]
-        return next((name for name in ("main", "master", *names) if name in names), None)
+            return head.removeprefix(_BRANCHES) if isinstance(head, str) and head.startswith(_BRANCHES) else None
+
+    def stored_refs(self) -> list[tuple[str, str, str | None]]:
+        """Returns (complete name, object id, peeled id of an annotated tag) of all refs of the files, in the order of their names.
+
+        Symbolic refs have the value that they refer to. Names that are not UTF-8 or longer than MAX_REF_NAME_LENGTH characters are left
+        out: no row can have them.
+        """
+        found = []
+        with self._translate_errors():
+            for ref in self.handle.references.iterator():
+                try:
+                    name = ref.raw_name.decode()
+                except UnicodeDecodeError:
+                    continue
+                if len(name) <= MAX_REF_NAME_LENGTH and (oid := _target_oid(ref)) is not None:
+                    found.append((name, oid, self.peeled(oid)))
+        return sorted(found)
+
+    def peeled(self, oid: str) -> str | None:
+        """Returns the object that an annotated tag refers to, through further tags; None if `oid` is not a tag or is missing."""
+        peeled = None
+        with self._translate_errors():
+            for _ in range(_MAX_TAG_DEPTH):
+                if self._object_type(peeled or oid) != ObjectType.TAG:
+                    return peeled
+                peeled = self._read(peeled or oid)[len("object ") :][:40].decode("ascii", "replace")
+        return None
 
     def is_empty(self) -> bool:
         """Whether the repository has no branches."""
@@ -159,7 +191,10 @@ class Repository:
 
     def commit(self, oid: str) -> GitCommit:
         """Reads the commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
-        raw = self.raw_commit(oid)
+        return self.parse(oid, self.raw_commit(oid))
+
+    def parse(self, oid: str, raw: bytes) -> GitCommit:
+        """Parses what `raw_commit` returned for `oid`."""
         return parse_commit(oid, raw, self._parents(oid, parse_time_and_parents(raw)[1]))
 
     def commits(self, oids: Iterable[str], on_read: Callable[[GitCommit], object] | None = None) -> list[GitCommit]:
@@ -199,41 +234,24 @@ class Repository:
         with self._translate_errors():
             self.handle.set_head(_BRANCHES + name)
 
-    def move_ref(self, name: str, new: str | None, old: str | None) -> None:
-        """Moves the ref `name` (full: `refs/heads/…` or `refs/tags/…`) from the id `old` to the id `new`, synced to disk.
-
-        `old` None: the ref must not exist yet; `new` None: it is deleted. Raises RefMoved if the ref does not have the value
-        `old`; ValueError for an invalid name or id; GitCommandError if git rejects it (`new` is not a commit of the repository,
-        a branch `a` conflicts with `a/b`, another writer holds the lock for 2 s); OSError (ENOSPC) if the disk is full.
-        """
-        if not name.startswith((_BRANCHES, _TAGS)) or not _is_valid_ref(name):
-            raise ValueError(f"{name!r} is not a valid name of a branch or tag")
-        for oid in (new, old):
-            if oid is not None and not _FULL_ID.fullmatch(oid):
-                raise ValueError(f"{oid!r} is not an object id")
-        if new == old:
-            raise ValueError("the old and the new value are the same")
-        # Standard input with NUL separators, so that a name is never parsed as an option or an expression.
-        change = f"update {name}\0{new or _ZERO_OID}\0{old or _ZERO_OID}\0"
-        try:
-            git_command.run(self.path, "update-ref", "--stdin", "-z", stdin=change.encode())
-        except git_command.GitCommandError:
-            with self._translate_errors():
-                if self.find_ref(name) != (old and old.lower()):
-                    raise RefMoved(name) from None
-            raise
-
     def _refs(self, folder: str) -> list[Ref]:
         with self._translate_errors():
             found = {}
-            for ref in self.handle.references.iterator():
-                name = ref.raw_name
-                if name.startswith(folder.encode()) and (oid := self._peel(_target_oid(ref))):
+            for name, target in self._targets():
+                if name.startswith(folder.encode()) and (oid := self._peel(target)):
                     found[name[len(folder) :]] = oid
             return [Ref(name.decode("utf-8", "replace"), oid) for name, oid in sorted(found.items())]
 
+    def _targets(self) -> Iterator[tuple[bytes, str | None]]:
+        if self.refs is not None:
+            yield from ((name.encode(), oid) for name, oid in self.refs.items())
+        else:
+            yield from ((ref.raw_name, _target_oid(ref)) for ref in self.handle.references.iterator())
+
     def find_ref(self, full_name: str) -> str | None:
         """Returns the object id of the ref with this full name, symbolic refs resolved; None if it does not exist."""
+        if self.refs is not None:
+            return self.refs.get(full_name)
         if not _is_valid_ref(full_name):
             return None
         try:
@@ -316,11 +334,21 @@ def move_into_place(folder: Path, path: Path) -> None:
     sync_path(path.parent)
 
 
+def sync_packs(path: Path) -> None:
+    """Syncs the names of the packs of the repository at `path` to disk. Git syncs only their contents."""
+    sync_path(path / "objects" / "pack")
+
+
 def _target_oid(ref: pygit2.Reference) -> str | None:
     try:
         return str(ref.resolve().target)
     except KeyError:  # a symbolic ref to a branch that does not exist
         return None
+
+
+def choose_default_branch(head: str | None, names: Collection[str]) -> str | None:
+    """Returns the branch that HEAD names if it exists, otherwise main, master or the first by name; None without branches."""
+    return next((name for name in (head, "main", "master", *sorted(names)) if name in names), None)
 
 
 def is_branch_name(name: str) -> bool:

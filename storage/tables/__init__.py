@@ -24,13 +24,14 @@ from storage.tables.git.commit_comments import CommitComment, LineType
 from storage.tables.git.commits import Commit
 from storage.tables.git.health_checks_due import HealthCheckDue
 from storage.tables.git.protected_branches import ProtectedBranch
+from storage.tables.git.refs import GitRef
 from storage.tables.issues.closings import Closing
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
 from storage.tables.issues.milestones import Milestone, MilestoneState
 from storage.tables.issues.notes import Note
 from storage.tables.merge_requests.merge_request_imports import ImportState, MergeRequestImport
-from storage.tables.merge_requests.merge_requests import MergeIntent, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
 from storage.tables.projects.uploads import Upload
@@ -56,6 +57,7 @@ __all__ = [
     "DeliveryState",
     "Email",
     "Event",
+    "GitRef",
     "GroupMember",
     "HealthCheckDue",
     "Hook",
@@ -65,7 +67,6 @@ __all__ = [
     "IssueState",
     "Label",
     "LineType",
-    "MergeIntent",
     "MergeRequest",
     "MergeRequestCommit",
     "MergeRequestImport",

@@ -15,6 +15,7 @@ from graph.operations.execution import Graph, OperationResult, prepare
 from rest_v3.operations import OperationRegistry
 from storage import tables
 from tests.make import EXTERNAL_URL, token_of
+from tests.support.repositories import keep_refs_in_step
 
 
 class Ask:
@@ -53,7 +54,7 @@ def graph(services: Services, request: pytest.FixtureRequest) -> Graph:
     graph = Graph(services)
     if "monkeypatch" not in request.fixturenames:
         graph._documents._cache = PARSED_DOCUMENTS
-    return graph
+    return keep_refs_in_step(graph)
 
 
 @pytest.fixture

@@ -14,24 +14,31 @@ from storage import tables
 from storage.git import merge
 from storage.git.repository import Repository
 from tests.make import DataFactory
+from tests.support.repositories import EditableRepository
 
 COMMIT_TIME = 1_500_000_000
 
 
-def commit_text_files(repository: Repository, branch: str, files: dict[str, str], *, start: str = "master", message: str = "Change") -> str:
+def commit_text_files(
+    repository: EditableRepository, branch: str, files: dict[str, str], *, start: str = "master", message: str = "Change"
+) -> str:
     """Commits these files (name → content) to a branch, which is created from `start` if it does not exist; returns the commit's id."""
-    handle = repository.handle
     tip = repository.find_ref(f"refs/heads/{branch}")
-    parent = tip or repository.resolve(start)
+    oid = write_text_commit(repository, tip or repository.resolve(start), files, message=message)
+    repository.move_ref(f"refs/heads/{branch}", oid, tip)
+    return oid
+
+
+def write_text_commit(repository: Repository, parent: str | None, files: dict[str, str], *, message: str = "Change") -> str:
+    """Writes a commit with these files (name → content), which no ref reaches; returns its id."""
+    handle = repository.handle
     index = pygit2.Index()
     if parent is not None:
         index.read_tree(handle[parent].peel(pygit2.Tree))
     for name, text in files.items():
         index.add(pygit2.IndexEntry(name, handle.create_blob(text.encode()), FileMode.BLOB))
     who = pygit2.Signature("A U Thor", "author@example.org", COMMIT_TIME)
-    oid = str(handle.create_commit(None, who, who, message, index.write_tree(handle), [parent] if parent else []))
-    repository.move_ref(f"refs/heads/{branch}", oid, tip)
-    return oid
+    return str(handle.create_commit(None, who, who, message, index.write_tree(handle), [parent] if parent else []))
 
 
 @dataclass

@@ -19,7 +19,7 @@ PROMISES = {
     "R2": "after each kill: integrity check ok, no broken references",
     "R3": "start to first answer at most 3 s empty, 10 s with 100,000 rows and repairs pending",
     "R4": "32 writers x 100 issues: numbers 1 to 3200, no error, p99 below 1 s",
-    "R6": "50 SIGKILLs during merges, 3 seeds: row merged exactly when the target holds the tip, 0 acknowledged lost, fsck clean",
+    "R6": "50 SIGKILLs during merges, pushes, branch moves and reads, 3 seeds: row and ref agree in each answer, 0 lost, fsck clean",
     "R7": "200 rounds of 2 merges and 8 at once: all tips in the target, first-parent history linear, only 405 and 409 otherwise",
     "R8": "a pusher moves the target 20 times a second during merges: 0 pushed commits lost",
     "R9": "PostgreSQL stopped 10 times and a standby promoted twice under load: only 503 with Retry-After of 1 to 5 s, each answer and the"
@@ -35,7 +35,7 @@ PROMISES = {
     "R20": "20 SIGTERMs under load: 0 requests cut, exit within 15 s",
     "R23": "a migration killed 20 times completes; servers that start together run it once",
     "R24": "merge requests of a history of 40,000 commits are imported in the background, all of them",
-    "R25": "a backup taken under load, restored and repaired: database sound, a row merged exactly when the target holds the tip",
+    "R25": "a backup taken under load and restored: database sound, row and ref agree, 0 acknowledged before it began lost",
     "R26": "no operation holds the event loop longer than 100 ms",
     "R27": "at most 220 MiB after 5,000 distinct random queries with filters of any size",
 }

@@ -9,6 +9,7 @@ from graph.context import Context
 from graph.errors import Invalid, NotAllowed, NotFound, Required
 from graph.rules import lookup, settings, validation
 from graph.rules.builds import builds, commit_checks
+from graph.rules.git import refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action, require
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS
@@ -141,12 +142,13 @@ async def resolve_commit_and_ref(context: Context, project: tables.Project, sha:
         if oid is None:
             return None
         ref_name = validation.validate_string("ref", requested_ref or sha, max_length=validation.MAX_NAME_LENGTH)
-        branch, tag = (repository.find_ref(f"refs/{kind}/{ref_name}") is not None for kind in ("heads", "tags"))
+        branch, tag = (repository.find_ref(folder + ref_name) is not None for folder in (refs.BRANCHES, refs.TAGS))
         if not requested_ref and not branch and not tag:
             raise Required("ref")
         return oid, ref_name, tag and not branch
 
-    return await run_in_repository(context, project.id, work)
+    known = await refs.of_revisions(context, project.id, sha, requested_ref)
+    return await run_in_repository(context, project.id, work, refs=known)
 
 
 def validate_times(build: tables.Build) -> None:

@@ -1,7 +1,6 @@
 """Pipelines: a push creates builds, stage after stage (docs/wire-facts.md 13.1).
 
-The pipelines of a push are inserted in the transaction that writes the heads of its branches. A push whose pipelines a crash prevented
-therefore has no recorded head either, and `index_reconciler` records both.
+The pipelines of a push are inserted in the transaction that moves its refs: a crash leaves both or neither.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,19 +8,18 @@ from typing import Any
 import structlog
 
 from graph.context import Context
-from graph.errors import Conflict, Forbidden, Invalid, NotFound, OperationError, Taken, Unavailable, UserError
+from graph.errors import Conflict, Forbidden, Invalid, NotFound, OperationError, Taken, Unavailable
 from graph.fields.connections import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules import lookup, policy, validation
-from graph.rules.git import commit_index, ref_updates
-from graph.rules.git.commit_index import BRANCHES
+from graph.rules.git import ref_updates, refs
 from graph.rules.git.commits import run_in_repository
+from graph.rules.git.refs import BRANCHES, TAGS
 from graph.rules.policy import Action
 from storage import tables
-from storage.disk_full import is_disk_full
 from storage.git.protocol.push import PushRule, RefCommand
-from storage.git.repository import NotARepository, Ref, RefMoved, Repository
+from storage.git.repository import NotARepository, Ref, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.settings import BranchProtection
 
@@ -56,14 +55,16 @@ class TagRef(ProjectRef):
 
 
 async def list_branches(context: Context, project: tables.Project, window: Window) -> ConnectionPage:
-    found = await run_in_repository(context, project.id, Repository.branches)
-    page = _page(project, found, window, BranchRef)
-    await commit_index.flag_drift_of_heads(context, project.id, [(ref.name, ref.oid) for ref in page.nodes], len(found))
-    return page
+    return _page(project, await _list_refs(context, project.id, Repository.branches, BRANCHES), window, BranchRef)
 
 
 async def list_tags(context: Context, project: tables.Project, window: Window) -> ConnectionPage:
-    return _page(project, await run_in_repository(context, project.id, Repository.tags), window, TagRef)
+    return _page(project, await _list_refs(context, project.id, Repository.tags, TAGS), window, TagRef)
+
+
+async def _list_refs(context: Context, project_id: int, peel: Callable[[Repository], list[Ref]], folder: str) -> list[Ref]:
+    """The branches or tags of a project, peeled to commits."""
+    return await run_in_repository(context, project_id, peel, refs=await refs.in_folder(context, project_id, folder))
 
 
 async def branch_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
@@ -71,16 +72,16 @@ async def branch_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
 
     The value is an error if the repository is unreadable.
     """
-    return await _load_nodes(context, keys, Repository.branches, BranchRef)
+    return await _load_nodes(context, keys, Repository.branches, BRANCHES, BranchRef)
 
 
 async def tag_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
     """Like `branch_nodes`, for tags."""
-    return await _load_nodes(context, keys, Repository.tags, TagRef)
+    return await _load_nodes(context, keys, Repository.tags, TAGS, TagRef)
 
 
 async def _load_nodes(
-    context: Context, keys: list[str], refs_of: Callable[[Repository], Sequence[Ref]], kind: type[ProjectRef]
+    context: Context, keys: list[str], peel: Callable[[Repository], Sequence[Ref]], folder: str, kind: type[ProjectRef]
 ) -> dict[str, Any]:
     keys_by_project: dict[int, dict[str, str]] = {}
     for key in keys:
@@ -94,12 +95,13 @@ async def _load_nodes(
     async def read(project_id: int) -> None:
         names = keys_by_project[project_id]
         try:
-            refs = await run_in_repository(context, project_id, refs_of)
+            known = await refs.named(context, project_id, *(folder + name for name in names))
+            peeled = await run_in_repository(context, project_id, peel, refs=known)
         except OperationError as error:
             # An unreadable repository does not affect nodes of other projects.
             found.update(dict.fromkeys(names.values(), error))
         else:
-            found.update({names[ref.name]: kind(project_id, ref.name, ref.oid) for ref in refs if ref.name in names})
+            found.update({names[ref.name]: kind(project_id, ref.name, ref.oid) for ref in peeled})
 
     await asyncio.gather(*map(read, readable))
     return found
@@ -110,15 +112,14 @@ async def get_branch(context: Context, project: tables.Project, name: str) -> Br
     found = await _read_branch(context, (project.id, name, None))
     if found is None:
         raise NotFound("Branch")
-    await commit_index.flag_drift_of_heads(context, project.id, [(found.name, found.oid)])
     return found
 
 
 async def get_branch_or_default(context: Context, project: tables.Project, name: str | None) -> BranchRef | None:
     """The branch with exactly this name, or the default branch; all branches of a level resolve together.
 
-    They resolve together so that loaders of their fields batch. Without a name, the default branch of the project, or else of the
-    repository; None before the first push. Raises NotFound, Unavailable.
+    They resolve together so that loaders of their fields batch. Without a name, the default branch of the project; None before the first
+    push. Raises NotFound, Unavailable.
     """
 
     async def read(key: _BranchLookup) -> BranchRef | OperationError | None:
@@ -138,32 +139,32 @@ async def get_branch_or_default(context: Context, project: tables.Project, name:
         if name is not None:
             raise NotFound("Branch")
         return None
-    await commit_index.flag_drift_of_heads(context, project.id, [(found.name, found.oid)])
     return found
 
 
 async def _read_branch(context: Context, lookup: _BranchLookup) -> BranchRef | None:
     project_id, name, default = lookup
-
-    def work(repository: Repository) -> Ref | None:
-        found = {ref.name: ref for ref in repository.branches()}
-        if name is not None:
-            return found.get(name)
-        return found.get(default or "") or found.get(repository.default_branch() or "")
-
-    ref = await run_in_repository(context, project_id, work)
-    return BranchRef(project_id, ref.name, ref.oid) if ref is not None else None
+    if (name := default if name is None else name) is None:
+        return None
+    known = await refs.named(context, project_id, BRANCHES + name)
+    if not known:
+        # An unreadable repository is an error, whether the branch exists or not.
+        await run_in_repository(context, project_id, lambda repository: None)
+        return None
+    found = await run_in_repository(context, project_id, Repository.branches, refs=known)
+    return BranchRef(project_id, found[0].name, found[0].oid) if found else None
 
 
 async def create_branch(context: Context, project: tables.Project, name: str, start: str) -> BranchRef:
     """Create a branch at the commit that `start` names, with the same checks and effects as a push.
 
-    Raises Required, Invalid, Taken, Forbidden, Unavailable.
+    Raises Required, Invalid, Taken, Conflict, Forbidden, Unavailable.
     """
     name = validation.validate_title("name", name)
     if reason := ref_updates.invalid_name_reason(BRANCHES + name):
         raise Invalid("name", reason)
-    oid = await run_in_repository(context, project.id, lambda repository: repository.resolve(start))
+    known = await refs.of_revisions(context, project.id, start)
+    oid = await run_in_repository(context, project.id, lambda repository: repository.resolve(start), refs=known)
     if oid is None:
         raise Invalid("ref", "is not a branch, a tag or a commit of the repository")
     await _move_ref(context, project, RefCommand(BRANCHES + name, None, oid))
@@ -181,35 +182,22 @@ async def delete_branch(context: Context, project: tables.Project, name: str) ->
 
 
 async def _move_ref(context: Context, project: tables.Project, update: RefCommand) -> None:
-    """Update a ref under the rules of a push; undone when the operation is rolled back."""
+    """Update a ref under the rules of a push, in the operation's transaction, which has written nothing yet."""
     (decision,) = await ref_updates.authorize_updates(context, project, [update])
     if decision.rule is not PushRule.ALLOW:
         raise Forbidden(decision.reason)
-    repositories, project_id = context.services.repositories, project.id
     try:
-        await run_in_repository(context, project_id, lambda repository: repository.move_ref(update.ref, update.new, update.old))
-    except RefMoved as error:
-        raise _conflict_error(update) from error
-    except GitCommandError as error:
-        # A branch `a` excludes a branch `a/b`.
-        raise Conflict("name", "The name conflicts with an existing branch.") from error
-    except OSError as error:
-        if is_disk_full(error):
-            raise Unavailable("The disk of the service is full; nothing was changed.") from error
-        raise
-
-    async def move_back() -> None:
-        try:
-            await repositories.read(project_id, lambda repository: repository.move_ref(update.ref, update.old, update.new))
-        except (RefMoved, GitCommandError, NotARepository) as error:
-            log.error("ref update could not be undone", project_id=project_id, ref=update.ref, error=str(error))
-
-    context.undo.append(move_back)
-    await ref_updates.handle_ref_updates(context, project, [update], [await commit_index.index_in_transaction(context, project, update)])
-
-
-def _conflict_error(update: RefCommand) -> UserError:
-    return Taken("name") if update.old is None else Conflict("name", "The branch has moved in the meantime. Reload it and retry.")
+        prepared = await ref_updates.prepare_updates(context.services, project.id, [update])
+    except (NotARepository, GitCommandError) as error:
+        log.warning("branch could not be read", project_id=project.id, error=str(error), request_id=context.request_id)
+        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+    locked = await ref_updates.lock_projects(context, project.id, prepared)
+    current = await refs.current(context, project.id, [update.ref])
+    if current.get(update.ref) != update.old:
+        raise Taken("name") if update.old is None else Conflict("name", "The branch has moved in the meantime. Reload it and retry.")
+    if await refs.find_conflicts(context, project.id, [update]):
+        raise Conflict("name", "The name conflicts with an existing branch.")
+    await ref_updates.apply_updates(context, locked, prepared)
 
 
 def _page(project: tables.Project, refs: Sequence[Ref], window: Window, kind: type[ProjectRef]) -> ConnectionPage:

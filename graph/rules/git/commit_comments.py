@@ -9,6 +9,7 @@ from graph.errors import NotFound, Required
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
+from graph.rules.git import refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action, require
 from storage import tables
@@ -70,7 +71,8 @@ async def locate_comment(
             return CommentPosition(oid, (path, line, kind))
         return CommentPosition(oid)
 
-    found = await run_in_repository(context, project.id, work, cancellable=True)
+    known = await refs.of_revisions(context, project.id, rev)
+    found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)
     if found is None:
         raise NotFound("Commit")
     return found

@@ -1,17 +1,14 @@
-"""The index of commits and branch heads in the database, which spares lists and joins walking git.
+"""The index of commits in the database, which spares lists and joins walking git. It repeats facts about immutable objects.
 
-The repository is authoritative. The order of steps survives a crash at any point:
+1. Commits are inserted in chunks before the move of a branch, each in a short transaction that does not change existing rows.
+2. The transaction that moves the branch also writes its indexed head (`write_heads`): a branch in `branches` is completely indexed.
 
-1. Commits are inserted in chunks, each in a short transaction that does not change existing rows.
-2. The head of a branch is written (`write_heads`) only after all commits reachable from it are indexed. A branch whose head is in the
-   database is therefore completely indexed, and an interrupted run is repeated from the recorded head.
-
-`index_reconciler` finds what was never written, because a process crashed or a ref was changed outside of the service.
+An imported repository is indexed after the project was created; a start completes what a crash interrupted (`index_unfinished`).
 """
 
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic
@@ -25,24 +22,23 @@ from graph.events.payloads import full_path
 from graph.operations.transaction import write_transaction
 from graph.rules.ci import pipeline_planner
 from graph.rules.ci.pipeline_planner import PipelinePlan
-from graph.rules.git import health_checks_due, indexed_commits
+from graph.rules.git import health_checks_due, indexed_commits, refs
+from graph.rules.git.refs import BRANCHES
 from storage import tables
 from storage.git import commit_walk
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
-from storage.git.repository import NotARepository, Repository
-from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables.git import branch_moves, branches
+from storage.git.repository import choose_default_branch
+from storage.index_comparison import list_absent_commits
+from storage.tables.git import branch_moves, branches, commits
+from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects
 
-BRANCHES = "refs/heads/"
 MAX_LISTED_COMMITS = 20
 MAX_REPORTED_BRANCHES = 100
 """Branches per push whose updates list commits; for the others the commits are only indexed."""
 MAX_MENTIONING_COMMITS = 10_000
 MAX_MENTIONING_CHARACTERS = 16_000_000
-MAX_COMMITS_IN_OPERATION = 1_000
-"""Commits that one operation may index in its own transaction."""
 ROWS_PER_STATEMENT = 500
 PROGRESS_LOG_SECONDS = 2.0
 
@@ -61,7 +57,6 @@ class RefUpdate:
       that no other branch had; a new default branch adds all of its commits.
     - `commits`: the newest of them, newest first, at most MAX_LISTED_COMMITS.
     - `mentioning`: of the default branch only, those whose message may refer to an issue, newest first, at most MAX_MENTIONING_COMMITS.
-    - `is_indexed`: the index has all commits of the branch.
     - `plan`: the pipeline to create, also for a tag.
 
     For tags, deleted refs, and branches beyond MAX_REPORTED_BRANCHES of one push, the counts and lists are empty.
@@ -71,7 +66,6 @@ class RefUpdate:
     total: int = 0
     commits: tuple[GitCommit, ...] = ()
     mentioning: tuple[GitCommit, ...] = ()
-    is_indexed: bool = False
     plan: PipelinePlan | None = None
 
     @property
@@ -81,116 +75,37 @@ class RefUpdate:
 
 
 async def index_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> list[RefUpdate]:
-    """Index the commits of these ref updates in separate transactions, and plan their pipelines.
+    """Index the commits of these ref updates in separate transactions, and plan their pipelines, before the refs move.
 
-    One `RefUpdate` each, in order. Call it outside of any writing transaction. Raises NotFound when the project is deleted meanwhile.
-    For an unreadable repository the results are empty and not `is_indexed`.
+    One `RefUpdate` each, in order. Call it outside of any writing transaction. Raises NotFound when the project is deleted meanwhile,
+    NotARepository, GitCommandError.
     """
-    ref_updates = await _index_commits(services, project_id, updates)
+    known, project = await _load_heads_and_project(services, project_id)
+    if not known and project.default_branch is not None:
+        # An interrupted import. Otherwise commits of its other branches would count as new.
+        await index_imported(services, project_id)
+        known, project = await _load_heads_and_project(services, project_id)
+    async with services.index_semaphore:
+        names = {*known, *(update.ref.removeprefix(BRANCHES) for update in updates if _is_branch(update))}
+        default = project.default_branch or choose_default_branch(project.unborn_branch or refs.DEFAULT_HEAD, names)
+        ref_updates = await _CommitIndexer(services, project_id, known, default, _chunk_writer(services, project_id)).index_updates(updates)
     plans = await pipeline_planner.plan_updates(
         services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)
     )
     return [replace(ref_updates[update], plan=plans.get(update)) for update in updates]
 
 
-async def _index_commits(services: Services, project_id: int, updates: Sequence[RefCommand]) -> dict[RefCommand, RefUpdate]:
-    """The results of `index_updates` without plans."""
-    if not any(_is_branch(update) for update in updates):
-        return {update: RefUpdate(update) for update in updates}
-    try:
-        if await _is_unindexed(services, project_id):
-            # Otherwise its other branches would appear newly created as soon as this one has a head.
-            await index_imported(services, project_id)
-        async with services.index_drift.semaphore:
-            known, default = await _load_heads_and_default(services, project_id)
-            for update in updates:
-                # Heads written by an earlier attempt, or by the call above, must still be reported.
-                if known.get(update.ref.removeprefix(BRANCHES)) == update.new:
-                    known.pop(update.ref.removeprefix(BRANCHES), None)
-            return await _CommitIndexer(services, project_id, known, default, _chunk_writer(services, project_id)).index_updates(updates)
-    except (NotARepository, GitCommandError) as error:
-        log.error("push could not be indexed", project_id=project_id, error=str(error))
-        return {update: RefUpdate(update) for update in updates}
-
-
-async def index_in_transaction(context: Context, project: tables.Project, update: RefCommand) -> RefUpdate:
-    """Like `index_updates` for one ref that the operation updates, within its transaction.
-
-    If the branch adds more than MAX_COMMITS_IN_OPERATION commits to the index, or the repository was never indexed, the result is not
-    `is_indexed` and `index_reconciler` indexes the branch later.
-    """
-    if not _is_branch(update):
-        return RefUpdate(update)
-    ref_update = await _index_commits_in_transaction(context, project, update)
-
-    async def path() -> str | None:
-        return await full_path(context, project) if project.builds_enabled else None
-
-    plans = await pipeline_planner.plan_updates(context.services.repositories, project.id, [update], path)
-    return replace(ref_update, plan=plans.get(update))
-
-
-async def _index_commits_in_transaction(context: Context, project: tables.Project, update: RefCommand) -> RefUpdate:
-    services, remaining = context.services, MAX_COMMITS_IN_OPERATION
-    known = await _load_heads(context, project.id)
-    if not known and project.default_branch is not None:
-        return RefUpdate(update)
-
-    async def write(chunk: list[GitCommit]) -> None:
-        nonlocal remaining
-        missing = await indexed_commits.filter_missing(context, project.id, chunk)
-        remaining -= len(missing)
-        if remaining < 0:
-            raise _TooManyCommits
-        await indexed_commits.insert_commits(context.session, services, project.id, missing)
-
-    indexer = _CommitIndexer(services, project.id, known, project.default_branch, write)
-    try:
-        return (await indexer.index_updates([update]))[update]
-    except _TooManyCommits:
-        return RefUpdate(update)
-    except (NotARepository, GitCommandError) as error:
-        log.error("branch could not be indexed", project_id=project.id, error=str(error))
-        return RefUpdate(update)
-
-
-async def write_heads(context: Context, project_id: int, ref_updates: Sequence[RefUpdate]) -> None:
-    """Write the current branch heads and delete those of deleted branches, in the caller's transaction.
-
-    The caller has locked the project. A head is written only if the branch is still there: pushes may be recorded in either order, and
-    the later one has moved the branch on.
-    """
-    moved = [each for each in ref_updates if each.update.ref.startswith(BRANCHES) and _is_storable(each.update.ref)]
-    if not moved:
-        return
-    refs = [each.update.ref for each in moved]
-    try:
-        current_heads = await context.services.repositories.read(
-            project_id, lambda repository: {ref: repository.find_ref(ref) for ref in refs}
-        )
-    except NotARepository as error:
-        log.error("branch heads could not be written", project_id=project_id, error=str(error))
-        return
+async def write_heads(context: Context, project_id: int, updates: Sequence[RefCommand]) -> None:
+    """Write the indexed heads of moved branches and delete those of deleted ones, in the transaction that moves them."""
     moment = context.now()
-    rows = {
-        each.update.ref: {
-            "project_id": project_id,
-            "name": each.update.ref.removeprefix(BRANCHES),
-            "oid": each.update.new,
-            "updated_at": moment,
-        }
-        for each in moved
-        if each.is_indexed and each.update.new == current_heads[each.update.ref]
-    }
-    deleted = [ref.removeprefix(BRANCHES) for ref, oid in current_heads.items() if oid is None]
-    for part in _split_batches([*rows.values(), *({"project_id": project_id, "name": name, "oid": None} for name in deleted)]):
-        await _record_moves(context, project_id, {row["name"]: row["oid"] for row in part}, moment)
-    for part in _split_batches(list(rows.values())):
+    heads = {name: update.new for update in updates if (name := _indexed_name(update.ref)) is not None}
+    rows = [{"project_id": project_id, "name": name, "oid": oid, "updated_at": moment} for name, oid in heads.items() if oid is not None]
+    for part in _split_batches(list(heads)):
+        await _record_moves(context, project_id, {name: heads[name] for name in part}, moment)
+    for part in _split_batches(rows):
         await context.session.execute(branches.upsert_heads(context.services.database.dialect, part))
-    for names in _split_batches(deleted):
+    for names in _split_batches([name for name, oid in heads.items() if oid is None]):
         await context.session.execute(branches.delete_branches(project_id, names))
-    if any(oid is not None and ref not in rows for ref, oid in current_heads.items()):
-        flag_drift(context.services, project_id)
 
 
 async def _record_moves(context: Context, project_id: int, heads: Mapping[str, str | None], moment: datetime) -> None:
@@ -204,83 +119,72 @@ async def _record_moves(context: Context, project_id: int, heads: Mapping[str, s
 
 
 async def index_imported(services: Services, project_id: int) -> None:
-    """Index the commits and heads of an imported repository, without the effects of a push.
+    """Index the commits and heads of all branches that are not indexed, without the effects of a push.
 
     Raises NotFound when the project is deleted meanwhile, NotARepository, GitCommandError.
     """
-    with services.index_drift.recording(project_id):
-        heads = await services.repositories.read(project_id, commit_walk.branch_heads)
-        updates = [RefCommand(BRANCHES + name, None, oid) for name, oid in heads.items()]
-        if not updates:
-            return
-        async with services.index_drift.semaphore:
-            known, _ = await _load_heads_and_default(services, project_id)
-            await _CommitIndexer(services, project_id, known, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))
-        async with write_transaction(services.database) as session:
-            context = Context(services, session, None, "index")
-            if await context.first(projects.for_update(project_id)) is not None:
-                await write_heads(context, project_id, [RefUpdate(update, is_indexed=True) for update in updates])
-        services.maintenance_wakeup.notify()
+    async with services.database.read_session() as session:
+        context = Context(services, session, None, "index")
+        indexed = await _load_heads(context, project_id)
+        found = await refs.in_folder(context, project_id, BRANCHES)
+    updates = [RefCommand(ref, None, oid) for ref, oid in found.items() if indexed.get(ref.removeprefix(BRANCHES)) != oid]
+    updates += [RefCommand(BRANCHES + name, None, None) for name in indexed if BRANCHES + name not in found]
+    if not updates:
+        return
+    async with services.index_semaphore:
+        known, _ = await _load_heads_and_project(services, project_id)
+        indexer = _CommitIndexer(services, project_id, known, None, _chunk_writer(services, project_id))
+        await indexer.index_tips({update.new for update in updates if update.new})
+    async with write_transaction(services.database) as session:
+        context = Context(services, session, None, "index")
+        if await context.first(projects.for_update(project_id)) is not None:
+            current = await refs.current(context, project_id, [update.ref for update in updates])
+            # A branch that has moved meanwhile was indexed by its move.
+            await write_heads(context, project_id, [update for update in updates if current.get(update.ref) == update.new])
+    services.maintenance_wakeup.notify()
 
 
 async def index_all(services: Services, project_id: int) -> None:
-    """Index every commit of the branches that the index lacks, also below recorded heads.
+    """Index every commit of the branches that the index lacks, also below indexed heads.
 
     Raises as `index_imported` does.
     """
-    heads = await services.repositories.read(project_id, commit_walk.branch_heads)
-    async with services.index_drift.semaphore:
+    async with services.database.read_session() as session:
+        heads = await refs.in_folder(Context(services, session, None, "index"), project_id, BRANCHES)
+    async with services.index_semaphore:
         await _CommitIndexer(services, project_id, {}, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))
+    await index_imported(services, project_id)
+
+
+async def rebuild_index(services: Services, project_id: int) -> None:
+    """Rebuild the index of a project from its refs and its repository, without relying on existing rows.
+
+    Raises as `index_imported` does.
+    """
+    async for absent in list_absent_commits(services.database, services.repositories, project_id):
+        async with write_transaction(services.database) as session:
+            await session.execute(commits.delete_commits(project_id, absent))
+    await index_all(services, project_id)
+
+
+async def index_unfinished(services: Services) -> None:
+    """Index the branches that an interrupted import left unindexed. Failures are logged; the next start retries."""
+    async with services.database.read_session() as session:
+        found = await Context(services, session, None, "index").all(git_refs.unindexed_projects())
+    for project_id in found:
+        await _index_or_log(services, project_id)
 
 
 def index_after_commit(context: Context, project_id: int) -> None:
-    """Index a new project's repository after the commit. If it fails, `index_reconciler` completes it."""
-    services = context.services
-
-    async def run() -> None:
-        try:
-            await index_imported(services, project_id)
-        except Exception as error:
-            log.error("repository could not be indexed", project_id=project_id, error=str(error) or type(error).__name__)
-            flag_drift(services, project_id)
-
-    context.after_commit.append(run)
+    """Index a new project's repository after the commit. A start completes what failed."""
+    context.after_commit.append(lambda: _index_or_log(context.services, project_id))
 
 
-def flag_drift(services: Services, project_id: int) -> None:
-    """Have `index_reconciler` examine a project whose index differs from its repository."""
-    if services.index_drift.mark_drifted(project_id):
-        services.maintenance_wakeup.notify()
-
-
-async def flag_drift_of_heads(context: Context, project_id: int, heads: Sequence[tuple[str, str]], total: int | None = None) -> None:
-    """Flag drift where the index differs from these (name, id) of branches.
-
-    `total` is their number, if they were counted. Takes one statement per level, and none for a single branch that was recently found
-    consistent.
-    """
-    drift, single = context.services.index_drift, (project_id, heads[0]) if len(heads) == 1 and total is None else None
-    if single is not None and drift.is_consistent(single):
-        return
-
-    async def fetch(keys: list[tuple[int, tuple[str, ...]]]) -> dict[tuple[int, tuple[str, ...]], dict[str | None, str]]:
-        found: dict[int, dict[str | None, str]] = {project_id: {} for project_id, _ in keys}
-        names = {name for _, some in keys for name in some}
-        for owner, name, oid in await context.tuples(branches.NAMED_HEADS_AND_COUNTS, project_ids=sorted(found), names=sorted(names)):
-            found[owner][name] = oid
-        return {key: found[key[0]] for key in keys}
-
-    storable_heads = {name: oid for name, oid in heads if _is_storable(name)}
-    found = await context.loader("branch heads", fetch).get((project_id, tuple(storable_heads))) or {}
-    counted = total is not None and len(storable_heads) == len(heads)
-    if any(found.get(name) != oid for name, oid in storable_heads.items()) or (counted and found.get(None, "0") != str(total)):
-        flag_drift(context.services, project_id)
-    elif single is not None:
-        drift.mark_consistent(single)
-
-
-class _TooManyCommits(Exception):
-    """The update has more commits than one operation may index."""
+async def _index_or_log(services: Services, project_id: int) -> None:
+    try:
+        await index_imported(services, project_id)
+    except Exception as error:
+        log.error("repository could not be indexed", project_id=project_id, error=str(error) or type(error).__name__)
 
 
 class _CommitIndexer:
@@ -305,7 +209,6 @@ class _CommitIndexer:
             ref_updates[update] = await self._index_update(update)
         if others := moved[MAX_REPORTED_BRANCHES:]:
             await self.index_tips({update.new for update in others if update.new})
-            ref_updates |= {update: RefUpdate(update, is_indexed=True) for update in others}
         return ref_updates
 
     async def index_tips(self, tips: Collection[str]) -> None:
@@ -327,7 +230,7 @@ class _CommitIndexer:
             await self.index_tips({update.new})
             ref_update = await self._walk({update.new}, before, None, mentioning=is_default)
         self._known.add(update.new)
-        return replace(ref_update, update=update, is_indexed=True)
+        return replace(ref_update, update=update)
 
     def _is_default(self, update: RefCommand) -> bool:
         return update.ref == f"{BRANCHES}{self._default}"
@@ -339,7 +242,11 @@ class _CommitIndexer:
         if set(tips) <= set(known):
             return RefUpdate(_NO_UPDATE)
         repositories = self._services.repositories
-        chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
+        chunks: Generator[list[GitCommit]]
+        if (chain := await self._read_chain(tips, known)) is not None:
+            chunks = (chunk for chunk in [chain])
+        else:
+            chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
         expected: int | None = None
         try:
             while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
@@ -371,6 +278,20 @@ class _CommitIndexer:
             log.info("commits indexed", project_id=self._project_id, done=total)
         return RefUpdate(_NO_UPDATE, total, tuple(newest), tuple(mentions))
 
+    async def _read_chain(self, tips: Collection[str], known: Collection[str]) -> list[GitCommit] | None:
+        """The new commits if they are a short chain without merges, which is what most pushes add; otherwise None."""
+        if len(tips) != 1 or not known:
+            return None
+        (tip,) = tips
+        chain = await self._services.repositories.read(self._project_id, lambda repository: commit_walk.read_chain(repository, tip, known))
+        if chain is None or len(known) == 1:
+            return chain
+        # A commit that the index lacks is no ancestor of an indexed head.
+        async with self._services.database.read_session() as session:
+            context = Context(self._services, session, None, "index")
+            missing = await indexed_commits.filter_missing(context, self._project_id, chain)
+        return chain if len(missing) == len(chain) else None
+
     def _report_progress(self, done: int, total: int) -> None:
         if self._services.progress is not None:
             self._services.progress("indexing commits", done, max(done, total))
@@ -386,14 +307,6 @@ async def _load_heads(context: Context, project_id: int) -> dict[str, str]:
     return dict(await context.tuples(branches.heads(project_id)))
 
 
-async def _load_default_branch(context: Context, project_id: int) -> str | None:
-    """The default branch of the project, or else of the repository. Raises NotFound."""
-    project = await context.first(projects.by_id(project_id))
-    if project is None:
-        raise NotFound("Project")
-    return project.default_branch or await context.services.repositories.read(project_id, Repository.default_branch)
-
-
 async def _load_path_if_built(services: Services, project_id: int) -> str | None:
     """The full path of a project with builds enabled, else None."""
     async with services.database.read_session() as session:
@@ -402,21 +315,14 @@ async def _load_path_if_built(services: Services, project_id: int) -> str | None
         return await full_path(context, project) if project is not None and project.builds_enabled else None
 
 
-async def _is_unindexed(services: Services, project_id: int) -> bool:
-    """Whether the repository had branches before it was first indexed."""
+async def _load_heads_and_project(services: Services, project_id: int) -> tuple[dict[str, str], tables.Project]:
+    """The heads in the index, and the project. Raises NotFound."""
     async with services.database.read_session() as session:
         context = Context(services, session, None, "index")
-        if await context.tuples(branches.heads(project_id).limit(1)):
-            return False
         project = await context.first(projects.by_id(project_id))
-        return project is not None and project.default_branch is not None
-
-
-async def _load_heads_and_default(services: Services, project_id: int) -> tuple[dict[str, str], str | None]:
-    """The heads in the index, and the default branch."""
-    async with services.database.read_session() as session:
-        context = Context(services, session, None, "index")
-        return await _load_heads(context, project_id), await _load_default_branch(context, project_id)
+        if project is None:
+            raise NotFound("Project")
+        return await _load_heads(context, project_id), project
 
 
 def _chunk_writer(services: Services, project_id: int) -> ChunkWriter:
@@ -430,12 +336,10 @@ def _is_branch(update: RefCommand) -> bool:
     return update.new is not None and update.ref.startswith(BRANCHES)
 
 
-def _is_storable(ref: str) -> bool:
-    """Whether the database can store the name; see `storage.git.commit_walk.branch_heads`."""
+def _indexed_name(ref: str) -> str | None:
+    """The name of a branch that is indexed; very long ones of imported repositories are not."""
     name = ref.removeprefix(BRANCHES)
-    return len(name) <= commit_walk.MAX_BRANCH_NAME_LENGTH and not any(
-        letter == "\ufffd" or "\ud800" <= letter <= "\udfff" for letter in name
-    )
+    return name if ref.startswith(BRANCHES) and len(name) <= git_refs.MAX_BRANCH_LENGTH else None
 
 
 def _split_batches(rows: list[Any]) -> Iterator[list[Any]]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import structlog
@@ -21,19 +22,21 @@ from graph.operations.loaders import Loader
 from graph.rules import policy
 from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.git import indexed_commits
+from graph.rules.git import refs as project_refs
 from graph.rules.git.indexed_commits import IndexedCommit
 from graph.rules.lookup import parse_id
 from storage import tables
 from storage.git import diff
 from storage.git.diff import FileDiff
 from storage.git.log import HistoryTooDeep, list_history
-from storage.git.repository import DamagedRepository, GitCommit, NotARepository, Repository, UnknownCommit
+from storage.git.repository import DamagedRepository, GitCommit, NotARepository, RefTargets, Repository, UnknownCommit
 from storage.tables.accounts import users
 from storage.tables.git import commit_comments
 
 T = TypeVar("T")
 
 FULL_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
+NO_REFS: RefTargets = MappingProxyType({})
 CURSOR_KIND = "commit"
 """Kind of the cursors of walks, which contain the start commit and a position."""
 
@@ -60,13 +63,15 @@ class ProjectCommit(GitCommit):
         return self.project_id, self.oid
 
 
-async def run_in_repository(context: Context, project_id: int, work: Callable[[Repository], T], *, cancellable: bool = False) -> T:
-    """Run `work` on the project's repository in a thread.
+async def run_in_repository(
+    context: Context, project_id: int, work: Callable[[Repository], T], *, refs: RefTargets = NO_REFS, cancellable: bool = False
+) -> T:
+    """Run `work` on the project's repository in a thread; the repository knows `refs` (`graph/rules/git/refs.py`) and no others.
 
     Raises Unavailable when the repository cannot be read. `cancellable` work only reads, and ends with the operation.
     """
     try:
-        return await context.services.repositories.read(project_id, work, cancellable=cancellable)
+        return await context.services.repositories.read(project_id, work, refs=refs, cancellable=cancellable)
     except NotARepository as error:
         raise _unreadable_error(context, project_id, error) from error
 
@@ -81,7 +86,9 @@ async def get_commit(context: Context, project: tables.Project, rev: str) -> Pro
         oid = repository.resolve(rev)
         return repository.commit(oid) if oid is not None else None
 
-    found = await run_in_repository(context, project.id, work, cancellable=True)
+    found = await run_in_repository(
+        context, project.id, work, refs=await project_refs.of_revisions(context, project.id, rev), cancellable=True
+    )
     if found is None:
         raise NotFound("Commit")
     commit = ProjectCommit.of(project.id, found)
@@ -152,19 +159,21 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
     invalid cursor, LimitExceeded for a page that is too deep.
     """
     position = decode_cursor(window.after, CURSOR_KIND, parse_walk_cursor) if window.after is not None else None
+    start_name = project.default_branch if ref is None else ref
+    known = await project_refs.of_revisions(context, project.id, start_name) if position is None else NO_REFS
 
     def work(repository: Repository) -> tuple[str, int, list[GitCommit]] | None:
         if position is not None:
             start, skip = position
         else:
-            tip = repository.resolve(ref) if ref is not None else resolve_default_head(repository, project.default_branch)
+            tip = repository.resolve(start_name) if start_name else None
             if tip is None:
                 return None
             start, skip = tip, window.offset
         return start, skip, list_history(repository, start, skip=skip, limit=window.size + 1, on_read=partial(count_commit_text, context))
 
     try:
-        found = await run_in_repository(context, project.id, work, cancellable=True)
+        found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)
     except UnknownCommit as error:
         raise BadRequest("The cursor does not belong to this list.") from error
     except HistoryTooDeep as error:
@@ -320,14 +329,6 @@ def _commit_reader(context: Context, oids: list[str]) -> Callable[[Repository], 
         return found
 
     return work
-
-
-def resolve_default_head(repository: Repository, name: str | None) -> str | None:
-    """The head of the project's default branch, or of the repository's if the project's does not exist."""
-    if name and (oid := repository.resolve(name)):
-        return oid
-    repository_default = repository.default_branch()
-    return repository.resolve(repository_default) if repository_default else None
 
 
 def _group_by_project(keys: list[CommitKey]) -> dict[int, list[str]]:

@@ -1,36 +1,37 @@
-"""Authorization of ref updates, and their effects, whether by a push, a mutation or a merge.
+"""Ref updates: their authorization and their effects, whether by a push, a mutation or a merge.
 
 Branches follow the table of branch protection values of the interface document. Only masters may move or delete an existing tag, as in
 the service that the document describes; the document is silent about tags.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from graph.context import Context
-from graph.errors import NotFound
+from graph.context import Context, Services
+from graph.errors import NotFound, Unavailable
 from graph.events.publisher import publish_all
 from graph.events.push_payloads import BranchPushed, TagPushed
 from graph.operations.loaders import Loader
 from graph.rules import settings
 from graph.rules.ci import pipelines
-from graph.rules.git.commit_index import BRANCHES as BRANCHES
-from graph.rules.git.commit_index import RefUpdate, write_heads
-from graph.rules.git.commits import run_in_repository
+from graph.rules.git import commit_index, refs
+from graph.rules.git.commit_index import RefUpdate
+from graph.rules.git.refs import BRANCHES as BRANCHES
+from graph.rules.git.refs import TAGS as TAGS
 from graph.rules.issues import issue_closing
-from graph.rules.merge_requests import merge_request_refresh
+from graph.rules.merge_requests import moved_branches
+from graph.rules.merge_requests.moved_branches import PreparedMergeRequests
 from graph.rules.policy import Action, can
-from graph.rules.projects.projects import set_head_after_commit
 from graph.rules.validation import MAX_NAME_LENGTH, is_storable
 from storage import tables
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
-from storage.git.repository import Repository, is_branch_name, is_ref_name
+from storage.git.repository import is_branch_name, is_ref_name
 from storage.tables.git import protected_branches
 from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
 
-TAGS = "refs/tags/"
 OID_PATTERN = re.compile(r"[0-9a-fA-F]{40}")
 
 
@@ -153,18 +154,53 @@ async def protect_branch(context: Context, project: tables.Project, branch: str,
     _protection_loader(context).clear(project.id)
 
 
-async def handle_ref_updates(
-    context: Context, project: tables.Project, updates: list[RefCommand], ref_updates: Sequence[RefUpdate]
-) -> None:
-    """Apply the effects of ref updates; every update calls this, in a writing transaction.
+@dataclass(frozen=True, slots=True)
+class PreparedUpdates:
+    """What git knows about ref updates before the transaction that makes them. All of it depends on commits only."""
 
-    The repository already has the updates, and nothing here reverts them. `ref_updates` are the results of
-    `commit_index.index_updates`, from before the transaction. `context.viewer_or_none` is None for updates made outside of the service.
+    ref_updates: tuple[RefUpdate, ...]
+    merge_requests: PreparedMergeRequests
+
+    @property
+    def updates(self) -> list[RefCommand]:
+        return [each.update for each in self.ref_updates]
+
+    def only(self, updates: Collection[RefCommand]) -> "PreparedUpdates":
+        """The same without the updates that are not among these."""
+        return replace(self, ref_updates=tuple(each for each in self.ref_updates if each.update in updates))
+
+
+async def prepare_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> PreparedUpdates:
+    """Index the commits of ref updates, plan their pipelines, and compare their merge requests, outside of any writing transaction.
+
+    The objects must be written and synced. Raises NotFound, Unavailable, NotARepository, GitCommandError.
     """
-    locked = await context.first(projects.for_update(project.id))
-    if locked is None:
+    indexed = await commit_index.index_updates(services, project_id, updates)
+    return PreparedUpdates(tuple(indexed), await moved_branches.prepare(services, project_id, updates))
+
+
+async def lock_projects(context: Context, project_id: int, prepared: PreparedUpdates, *others: int) -> tables.Project:
+    """Lock the project and those whose merge requests the updates change, in the order of their ids. Raises NotFound, Unavailable."""
+    found = await context.all(projects.all_for_update({project_id, *others, *prepared.merge_requests.project_ids}))
+    project = next((each for each in found if each.id == project_id), None)
+    if project is None:
         raise NotFound("Project")
+    if project.refs_version == 0:
+        raise Unavailable(
+            "The branches of this project could not be read at the start of the service. Ask an administrator to check its log."
+        )
+    return project
+
+
+async def apply_updates(context: Context, locked: tables.Project, prepared: PreparedUpdates) -> None:
+    """Move refs, with everything that follows, in the caller's transaction; every update of refs calls this.
+
+    The caller has locked the projects and has found no conflicts. `context.viewer_or_none` is None for updates made outside of the service.
+    Raises RefConflict.
+    """
+    updates = prepared.updates
     locked.last_activity_at = context.now()
+    await refs.write_moves(context, locked, updates)
     changed = [update for update in updates if update.ref.startswith(BRANCHES)]
     deleted = [update.ref.removeprefix(BRANCHES) for update in changed if update.new is None]
     if deleted:
@@ -172,22 +208,21 @@ async def handle_ref_updates(
         _protection_loader(context).clear(locked.id)
     created = {update.ref.removeprefix(BRANCHES) for update in changed if update.old is None and update.new is not None}
     if locked.default_branch is None or locked.default_branch in deleted:
-        await _choose_default_branch(context, locked)
+        locked.default_branch = await _choose_default_branch(context, locked)
     if locked.default_branch in created:
         await protect_default_branch(context, locked)
     await context.session.flush()
-    await merge_request_refresh.mark_unchecked(context, locked, updates)
-    await pipelines.create_pipelines(context, locked, ref_updates)
-    # After its builds are created, so that a new head never appears without builds.
-    await write_heads(context, locked.id, ref_updates)
+    await pipelines.create_pipelines(context, locked, prepared.ref_updates)
+    await commit_index.write_heads(context, locked.id, updates)
     if context.viewer_or_none is not None:
-        await _notify(context, locked, ref_updates)
+        await _notify(context, locked, prepared.ref_updates)
+    await moved_branches.apply(context, locked, updates, prepared.merge_requests)
 
 
 async def _notify(context: Context, project: tables.Project, ref_updates: Sequence[RefUpdate]) -> None:
     """Publish the hook events of a push, and apply the references in its commit messages."""
-    for kind, refs in ((BranchPushed, BRANCHES), (TagPushed, TAGS)):
-        await publish_all(context, kind, [(context, project, each) for each in ref_updates if each.update.ref.startswith(refs)])
+    for kind, folder in ((BranchPushed, BRANCHES), (TagPushed, TAGS)):
+        await publish_all(context, kind, [(context, project, each) for each in ref_updates if each.update.ref.startswith(folder)])
     for each in ref_updates:
         if each.mentioning:
             await issue_closing.close_after_push(context, project, each.mentioning)
@@ -201,14 +236,6 @@ async def protect_default_branch(context: Context, project: tables.Project) -> N
             await protect_branch(context, project, project.default_branch, protection)
 
 
-async def _choose_default_branch(context: Context, project: tables.Project) -> None:
-    """Choose the branch that HEAD names, or another if it does not exist.
-
-    HEAD is updated after the commit.
-    """
-    name = await run_in_repository(context, project.id, Repository.default_branch)
-    if name is not None and (len(name) > MAX_NAME_LENGTH or not is_branch_name(name)):
-        name = None
-    project.default_branch = name
-    if name is not None:
-        set_head_after_commit(context, project.id, name)
+async def _choose_default_branch(context: Context, project: tables.Project) -> str | None:
+    name = await refs.choose_default(context, project)
+    return name if name is not None and len(name) <= MAX_NAME_LENGTH and is_branch_name(name) else None

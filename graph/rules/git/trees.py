@@ -9,10 +9,11 @@ from graph.errors import LimitExceeded, NotFound, OperationError
 from graph.fields.connections import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
-from graph.rules.git.commits import resolve_default_head, run_in_repository
+from graph.rules.git import refs
+from graph.rules.git.commits import run_in_repository
 from storage import tables
 from storage.git import trees
-from storage.git.repository import Repository
+from storage.git.repository import RefTargets, Repository
 from storage.git.trees import BlobContent, ListingPage, ListingTimeout, TreeListing, TreeListingEntry
 
 T = TypeVar("T")
@@ -34,13 +35,16 @@ async def tree_page(
     before = decode_cursor(window.before, _CURSOR_KIND, _encode_key) if window.before is not None else None
     span = ListingPage(window.size, after, before, window.offset, window.backward)
 
+    name = project.default_branch if ref is None else ref
+    known = await refs.of_revisions(context, project.id, name)
+
     def work(repository: Repository) -> list[TreeListingEntry]:
-        return _open_listing(repository, project, ref, path, recursive).page(span)
+        return _open_listing(repository, name, path, recursive).page(span)
 
     def count(repository: Repository) -> int:
-        return _open_listing(repository, project, ref, path, recursive).count()
+        return _open_listing(repository, name, path, recursive).count()
 
-    found = await _run_within_limits(context, project.id, work)
+    found = await _run_within_limits(context, project.id, work, known)
     has_more = len(found) > window.size
     shown = found[: window.size]
     if window.backward:
@@ -50,7 +54,7 @@ async def tree_page(
         has_next=before is not None if window.backward else has_more,
         has_previous=has_more if window.backward else after is not None or window.offset > 0,
         cursor=lambda entry: encode_cursor(_CURSOR_KIND, entry.key.decode("latin-1")),
-        count=lambda: _run_within_limits(context, project.id, count),
+        count=lambda: _run_within_limits(context, project.id, count, known),
     )
 
 
@@ -89,11 +93,14 @@ class _BlobReader:
         project = await self.context.rows_by_id(tables.Project).get(project_id)
         assert project is not None, "the viewer may see the project, so it exists"  # noqa: S101
 
+        name = project.default_branch if ref is None else ref
+
         def work(repository: Repository) -> BlobContent | None:
-            found = trees.find_blob(repository, _resolve_commit(repository, project, ref), path)
+            found = trees.find_blob(repository, _resolve_commit(repository, name), path)
             return trees.read_blob(repository, *found, path) if found else None
 
-        blob = await run_in_repository(self.context, project_id, work, cancellable=True)
+        known = await refs.of_revisions(self.context, project_id, name)
+        blob = await run_in_repository(self.context, project_id, work, refs=known, cancellable=True)
         if blob is None:
             raise NotFound("Blob")
         self.context.count_text(blob.text)
@@ -101,24 +108,24 @@ class _BlobReader:
         return blob
 
 
-def _open_listing(repository: Repository, project: tables.Project, ref: str | None, path: str, recursive: bool) -> TreeListing:
+def _open_listing(repository: Repository, name: str | None, path: str, recursive: bool) -> TreeListing:
     try:
-        return TreeListing(repository, _resolve_commit(repository, project, ref), path, recursive=recursive)
+        return TreeListing(repository, _resolve_commit(repository, name), path, recursive=recursive)
     except LookupError as error:
         raise NotFound("Tree") from error
 
 
-def _resolve_commit(repository: Repository, project: tables.Project, ref: str | None) -> str:
-    """Resolve the ref, or the default branch, to a commit id. Raises NotFound."""
-    oid = repository.resolve(ref) if ref is not None else resolve_default_head(repository, project.default_branch)
+def _resolve_commit(repository: Repository, name: str | None) -> str:
+    """Resolve a name to a commit id; None is the default branch of an empty repository. Raises NotFound."""
+    oid = repository.resolve(name) if name is not None else None
     if oid is None:
         raise NotFound("Commit")
     return oid
 
 
-async def _run_within_limits(context: Context, project_id: int, work: Callable[[Repository], T]) -> T:
+async def _run_within_limits(context: Context, project_id: int, work: Callable[[Repository], T], known: RefTargets) -> T:
     try:
-        return await run_in_repository(context, project_id, work, cancellable=True)
+        return await run_in_repository(context, project_id, work, refs=known, cancellable=True)
     except ListingTimeout as error:
         raise LimitExceeded("The directory takes too long to walk. Request a subdirectory, or omit `recursive`.") from error
 

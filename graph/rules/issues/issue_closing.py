@@ -181,7 +181,7 @@ def _collect_references(bodies: Iterable[str], external_url: str) -> set[Mention
 async def close_after_merge(context: Context, merge_request: tables.MergeRequest) -> None:
     """Close the issues of a merged request that the viewer, who merged it, may close.
 
-    Call it when the row is merged and before `ref_updates.handle_ref_updates` for the target, which would close the same issues by
+    Call it when the row is merged and before `ref_updates.apply_updates` for the target, which would close the same issues by
     commits.
     """
     found = [issue for _, issue in await context.tuples(closings.issues_of([merge_request.id]))]

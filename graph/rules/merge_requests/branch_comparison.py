@@ -1,19 +1,20 @@
 """Comparison of the branches of a merge request by git, in a thread, and its diff."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import structlog
 
 from graph.context import Context, Services
 from graph.errors import Unavailable
+from graph.rules.git import refs
 from graph.rules.git.commits import load_diff_between
+from graph.rules.git.refs import BRANCHES
 from storage import tables
 from storage.git import merge_preview
 from storage.git.diff import FileDiff
 from storage.git.merge import DiffTotals, is_ancestor
-from storage.git.merge_preview import BRANCH_PREFIX, MergePreview
-from storage.git.repository import DamagedRepository, GitCommit, NotARepository, Repository, UnknownCommit
+from storage.git.merge_preview import MergePreview
+from storage.git.repository import GitCommit, NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import MergeStatus
 
@@ -60,6 +61,32 @@ class BranchComparison:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class BranchHeads:
+    """The heads of a source and a target branch; None for one that does not exist."""
+
+    source: str | None
+    target: str | None
+
+
+async def read_heads(context: Context, row: tables.MergeRequest) -> BranchHeads:
+    """The current heads of the branches of a merge request."""
+    return await _read_heads(context, row.source_project_id, row.source_branch, row.project_id, row.target_branch)
+
+
+async def is_current(context: Context, row: tables.MergeRequest, comparison: BranchComparison) -> bool:
+    """Whether a comparison is one of the current heads of the branches of the merge request."""
+    return comparison.matches(row) and await read_heads(context, row) == BranchHeads(comparison.head_oid, comparison.target_oid)
+
+
+async def _read_heads(
+    context: Context, source_project_id: int, source_branch: str, target_project_id: int, target_branch: str
+) -> BranchHeads:
+    source, target = BRANCHES + source_branch, BRANCHES + target_branch
+    sources = await refs.current(context, source_project_id, [source])
+    return BranchHeads(sources.get(source), (await refs.current(context, target_project_id, [target])).get(target))
+
+
 async def compare_branches(
     services: Services,
     *,
@@ -68,25 +95,24 @@ async def compare_branches(
     source_branch: str,
     target_branch: str,
     known_head: str | None = None,
-    previous_target: str | None = None,
+    heads: BranchHeads | None = None,
 ) -> BranchComparison:
     """Compare the branches in the repositories, fetching a fork's commits into the target repository.
 
-    It uses only git. `known_head` is the head known so far, to detect that somebody has merged it. `previous_target` is a commit to
-    compare with instead of the target's head. Missing branches, unrelated histories, and comparisons that exceed git's time limit
-    (logged) cannot be merged. Raises Unavailable when an existing repository cannot be read or the disk is full.
+    `heads` are the commits to compare instead of the current heads. `known_head` is the head known so far, to detect that somebody has
+    merged it. Missing branches, unrelated histories, and comparisons that exceed git's time limit (logged) cannot be merged. Raises
+    Unavailable when an existing repository cannot be read or the disk is full.
     """
-    empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch)
-    repositories = services.repositories
-    source_path = repositories.path_of(source_project_id)
+    if heads is None:
+        async with services.database.read_session() as session:
+            reader = Context(services, session, None, "compare")
+            heads = await _read_heads(reader, source_project_id, source_branch, target_project_id, target_branch)
+    head, target = heads.source, heads.target
+    empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch, head_oid=head, target_oid=target)
+    source_path = services.repositories.path_of(source_project_id)
 
     def work(repository: Repository) -> BranchComparison:
-        target = previous_target or repository.find_ref(BRANCH_PREFIX + target_branch)
-        if source_project_id == target_project_id:
-            head = repository.find_ref(BRANCH_PREFIX + source_branch)
-        else:
-            head = _head_of_fork(source_path, source_branch)
-        found = replace(empty, head_oid=head, target_oid=target)
+        found = empty
         try:
             if head is not None and target is not None:
                 merge_preview.fetch_commit(repository, source_path, head)
@@ -97,21 +123,10 @@ async def compare_branches(
             return found
 
     try:
-        return await repositories.read(target_project_id, work)
+        return await services.repositories.read(target_project_id, work)
     except (NotARepository, OSError) as error:
         log.warning("repository cannot be read", project_id=target_project_id, source=source_project_id, error=str(error))
         raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
-
-
-def _head_of_fork(path: Path, branch: str) -> str | None:
-    try:
-        return merge_preview.branch_head(path, branch)
-    except DamagedRepository:
-        raise
-    except NotARepository:
-        if path.exists():
-            raise
-        return None
 
 
 def _with_proposal(found: BranchComparison, proposal: MergePreview) -> BranchComparison:

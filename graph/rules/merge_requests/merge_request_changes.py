@@ -13,7 +13,7 @@ from graph.operations.transaction import steps
 from graph.rules import validation
 from graph.rules.events import change_records
 from graph.rules.issues import issues
-from graph.rules.merge_requests import merge_request_refresh, merge_requests, mergeability, merging
+from graph.rules.merge_requests import branch_comparison, merge_request_refresh, merge_requests, mergeability, merging
 from graph.rules.merge_requests.branch_comparison import BranchComparison
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can, require
@@ -64,12 +64,15 @@ async def create_merge_request(context: Context, values: Mapping[str, Any]) -> t
     if may_triage:
         row.assignee_id = await issues.resolve_assignee_id(context, target, values.get("assignee_id"))
         row.milestone_id = await issues.resolve_milestone_id(context, target, values.get("milestone_id"))
+    await merge_requests.lock_projects(context, branches)
     row.iid = await issues.allocate_iid(context, target, tables.CounterKind.MERGE_REQUEST)
     # Allocating the number blocks concurrent creations, so none can be inserted in between.
     await merge_requests.require_no_duplicate(context, row.source_project_id, row.source_branch, row.project_id, row.target_branch)
     await context.add(row)
     if may_triage:
         await issues.set_labels(context, row, values.get("labels") or [])
+    if not await branch_comparison.is_current(context, row, comparison):
+        comparison = await merge_requests.compare_branches(context, branches)
     await merge_request_refresh.apply_comparison(context, row, comparison)
     await system_notes.write_mentions(context, row, row.description)
     await change_records.record_merge_request(context, row, None)

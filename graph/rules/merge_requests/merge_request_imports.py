@@ -16,6 +16,7 @@ import structlog
 
 from graph.context import Context, Services
 from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules.git import refs
 from graph.rules.merge_requests import merged_history
 from storage import tables
 from storage.git.merge_history import first_parent_merges, highest_number
@@ -145,11 +146,11 @@ class _ImportRun:
         job, services = self._job, self._services
         if job.tip_oid is None:
             async with session_for(services.database, writing=False) as session:
-                project = await Context(services, session, None, "import").rows_by_id(tables.Project).get(job.project_id)
-            if project is None:
-                raise _LeaseLost
-            branch = project.default_branch or ""
-            job.tip_oid = await services.repositories.read(job.project_id, lambda repository: repository.resolve(branch))
+                context = Context(services, session, None, "import")
+                project = await context.rows_by_id(tables.Project).get(job.project_id)
+                if project is None:
+                    raise _LeaseLost
+                job.tip_oid = await refs.find(context, job.project_id, f"{refs.BRANCHES}{project.default_branch}")
         return job.tip_oid is not None
 
     def _read_merge_line(self, repository: Repository) -> tuple[list[str], int]:

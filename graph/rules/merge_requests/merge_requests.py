@@ -18,7 +18,7 @@ from graph.rules.events import change_records
 from graph.rules.git import commits
 from graph.rules.git.commits import FULL_ID, ProjectCommit
 from graph.rules.issues import issue_closing, issues
-from graph.rules.merge_requests import automatic_merging, merge_request_refresh
+from graph.rules.merge_requests import automatic_merging, branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison
 from graph.rules.merge_requests.mergeability import can_accept
 from graph.rules.notes import system_notes
@@ -30,6 +30,7 @@ from storage.tables import MergeRequestState, MergeStatus
 from storage.tables.issues import labels
 from storage.tables.merge_requests import merge_requests
 from storage.tables.merge_requests.merge_requests import OPEN
+from storage.tables.projects import projects
 
 SAME_BRANCH_MESSAGE = "You can not use same project/branch for source and target"
 UNRELATED_MESSAGE = "Source project is not a fork of target project"
@@ -114,6 +115,11 @@ async def compare_branches(context: Context, branches: MergeRequestBranches) -> 
         raise Invalid("sourceBranch", "is not a branch of the source project")
     _require_target(found)
     return found
+
+
+async def lock_projects(context: Context, branches: MergeRequestBranches) -> None:
+    """Lock the projects of a new merge request: a push that moves a branch meanwhile either sees it, or is seen by it."""
+    await context.all(projects.all_for_update({branches.target.id, branches.source.id}))
 
 
 async def compare_with_target(
@@ -203,7 +209,7 @@ async def apply_comparison(context: Context, merge_request: tables.MergeRequest,
     merge_request.merge_status = MergeStatus.UNCHECKED
     if merge_request.state not in OPEN:
         return
-    if comparison is not None and comparison.matches(merge_request):
+    if comparison is not None and await branch_comparison.is_current(context, merge_request, comparison):
         await merge_request_refresh.apply_comparison(context, merge_request, comparison)
     else:
         context.after_commit.append(context.services.maintenance_wakeup.notify)

@@ -6,9 +6,10 @@ import structlog
 
 from graph.context import Context
 from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
-from graph.rules.git import ref_updates
+from graph.rules.git import ref_updates, refs
 from graph.rules.git.commits import run_in_repository
-from graph.rules.git.ref_updates import BRANCHES, BranchOperation
+from graph.rules.git.ref_updates import BranchOperation
+from graph.rules.git.refs import BRANCHES
 from graph.rules.policy import Action, can, load_project_of
 from graph.rules.states import is_work_in_progress
 from storage import tables
@@ -49,24 +50,23 @@ def default_message(merge_request: tables.MergeRequest) -> str:
 
 
 async def read_head(context: Context, merge_request: tables.MergeRequest) -> str | None:
-    """The current head of the source branch; None when the branch or its project is deleted.
+    """The current head of the source branch; None when the branch or its project is deleted."""
+    return await refs.find(context, merge_request.source_project_id, BRANCHES + merge_request.source_branch)
 
-    Raises Unavailable.
-    """
-    if await context.rows_by_id(tables.Project).get(merge_request.source_project_id) is None:
-        return None
-    ref = BRANCHES + merge_request.source_branch
-    return await run_in_repository(context, merge_request.source_project_id, lambda repository: repository.find_ref(ref))
+
+async def read_target(context: Context, merge_request: tables.MergeRequest) -> str | None:
+    """The current head of the target branch; None when the branch is deleted."""
+    return await refs.find(context, merge_request.project_id, BRANCHES + merge_request.target_branch)
 
 
 async def require_mergeable(context: Context, merge_request: tables.MergeRequest, source: str) -> None:
     """Raises NotMergeable when merging `source` now would fail or have no effect, Unavailable."""
 
     fetch_source = _source_fetcher(context, merge_request, source)
+    old = await read_target(context, merge_request)
 
     def work(repository: Repository) -> bool:
         fetch_source(repository)
-        old = repository.find_ref(BRANCHES + merge_request.target_branch)
         return old is not None and not merge.is_ancestor(repository, source, old) and merge.try_merge(repository, old, source).mergeable
 
     try:
@@ -77,30 +77,24 @@ async def require_mergeable(context: Context, merge_request: tables.MergeRequest
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE)
 
 
-async def create_merge_commit(
-    context: Context, merge_request: tables.MergeRequest, source: str, message: str | None
-) -> tuple[str, str | None] | None:
-    """Write the merge commit.
+async def create_merge_commit(context: Context, merge_request: tables.MergeRequest, source: str, old: str, message: str | None) -> str:
+    """Write the commit that merges `source` into `old`, the head of the target. Raises NotMergeable, Unavailable.
 
-    Returns (head of the target, merge commit), or None when there is no target branch. The merge commit is None when the target already
-    contains the source. Raises NotMergeable, Unavailable.
+    A target that already contains the source cannot be merged either.
     """
     signature = CommitSignature(context.viewer.name, context.viewer.email, context.now())
     commit_message = message if message and message.strip() else default_message(merge_request)
 
     fetch_source = _source_fetcher(context, merge_request, source)
 
-    def work(repository: Repository) -> tuple[str, str | None] | None:
+    def work(repository: Repository) -> str | None:
         fetch_source(repository)
-        old = repository.find_ref(BRANCHES + merge_request.target_branch)
-        if old is None:
-            return None
         if merge.is_ancestor(repository, source, old):
-            return old, None
-        return old, merge.write_merge(repository, old, source, commit_message, signature, signature)
+            return None
+        return merge.write_merge(repository, old, source, commit_message, signature, signature)
 
     try:
-        return await run_in_repository(context, merge_request.project_id, work)
+        new = await run_in_repository(context, merge_request.project_id, work)
     except GitCommandError as error:
         log.warning("merge commit could not be created", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
@@ -109,6 +103,9 @@ async def create_merge_commit(
     except OSError as error:
         log.error("merge commit could not be written", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
         raise Unavailable("The disk of the service is full or cannot be written; nothing was merged.") from error
+    if new is None:
+        raise NotMergeable(None, CANNOT_MERGE_MESSAGE)
+    return new
 
 
 def _source_fetcher(context: Context, merge_request: tables.MergeRequest, source: str) -> Callable[[Repository], None]:

@@ -13,6 +13,7 @@ import structlog
 from graph.context import Context
 from graph.errors import Invalid, Unavailable
 from graph.rules import policy
+from graph.rules.git import refs
 from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import projects
 from storage import tables
@@ -54,6 +55,8 @@ async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[
     async with AsyncExitStack() as stack:
         # Copying uses a full core. Operations beyond the limit wait until their own timeout.
         async with context.services.fork_semaphore:
+            # Git copies the refs that its files show.
+            await refs.project_refs(context.services, source.id)
             try:
                 folder = await stack.enter_async_context(projects.stage_repository(context, repository, None))
             except Invalid as error:

@@ -23,14 +23,17 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import Invalid, NotAllowed, NotFound, Taken, Unavailable
 from graph.rules import lookup, validation
-from graph.rules.git import commit_index
+from graph.rules.git import commit_index, refs
 from graph.rules.policy import Action, require
 from storage import tables
 from storage.disk_full import is_disk_full
+from storage.git import projection
+from storage.git.projection import RefProjection
 from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import settings
 from storage.tables.accounts import namespaces, users
+from storage.tables.git.refs import next_version
 from storage.tables.projects import projects
 
 MAX_TAGS = 100
@@ -204,10 +207,21 @@ async def install_repository(context: Context, project: tables.Project, folder: 
     """
     services, project_id = context.services, project.id
     context.undo.append(lambda: _undo_install(services, project_id))
-    project.default_branch = await asyncio.to_thread(lambda: Repository.open(folder).default_branch())
+    rows, head, project.default_branch = await asyncio.to_thread(_read_staged_refs, folder)
+    project.unborn_branch = head if project.default_branch is None else None
+    await refs.insert(context, project_id, rows)
+    project.refs_version = next_version(0, context.now())
+    shown = RefProjection(project.refs_version, project.default_branch or head or refs.DEFAULT_HEAD, rows)
+    await asyncio.to_thread(projection.write, folder, shown)
     await asyncio.to_thread(services.repositories.promote, project_id, folder)
     if project.default_branch is not None:
         commit_index.index_after_commit(context, project_id)
+
+
+def _read_staged_refs(folder: Path) -> tuple[list[tuple[str, str, str | None]], str | None, str | None]:
+    """The refs of a staged repository, the branch that its HEAD names, and its default branch."""
+    repository = Repository.open(folder)
+    return repository.stored_refs(), repository.head_branch(), repository.default_branch()
 
 
 def remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
@@ -226,32 +240,11 @@ def remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
 
 
 async def set_default_branch(context: Context, project: tables.Project, name: str) -> None:
-    """Make a branch the default in the row and, after the commit, as HEAD, which clones read.
-
-    Raises Invalid, Unavailable.
-    """
-    repositories, project_id = context.services.repositories, project.id
-    try:
-        names = await repositories.read(project_id, lambda repository: {each.name for each in repository.branches()})
-    except NotARepository as error:
-        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
-    if name not in names:
+    """Make a branch the default one, and HEAD, which clones check out. The caller has locked the project. Raises Invalid."""
+    if not await refs.current(context, project.id, [refs.BRANCHES + name]):
         raise Invalid("defaultBranch", "is not a branch of the repository")
     project.default_branch = name
-    set_head_after_commit(context, project_id, name)
-
-
-def set_head_after_commit(context: Context, project_id: int, name: str) -> None:
-    """Point HEAD at the branch after the commit, so that clones check it out."""
-    repositories = context.services.repositories
-
-    async def point() -> None:
-        try:
-            await repositories.read(project_id, lambda repository: repository.set_default_branch(name))
-        except NotARepository as error:
-            log.error("default branch could not be set", project_id=project_id, error=str(error))
-
-    context.after_commit.append(point)
+    project.refs_version = next_version(project.refs_version, context.now())
 
 
 async def _undo_install(services: Services, project_id: int) -> None:

@@ -1,7 +1,7 @@
-"""One push: its ref update commands, their authorization, and the refs that have moved in the end.
+"""One push: its ref update commands and their authorization.
 
-The commands precede the pack, so they are authorized before any object is received. The decisions are written to the folder of the push,
-where the hooks in `hooks/` read them: they accept only authorized updates.
+The commands precede the pack, so a push that may move no ref is known before any object is received. Its reasons are written to the folder
+of the push, where `hooks/pre-receive` finds them. The others are authorized again when they are made (proc_receive.py).
 """
 
 import re
@@ -11,17 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from time import monotonic
-
-from storage.git.repository import is_ref_name
 
 ClientStream = AsyncIterator[bytes]
 """The bytes that the client sends. It raises an error if the client disconnects."""
 
 MAX_COMMAND_LIST_BYTES = 16 * 1024 * 1024
 """Maximum size of the command list of one push: about 150,000 refs."""
-RECHECK_SECONDS = 10.0
-"""Maximum age of a decision when git receives the last block of a push; a push that takes longer is authorized again."""
 
 _ZERO_OID = "0" * 40
 _PACKET_LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
@@ -45,6 +40,15 @@ class RefCommand:
     new: str | None
 
 
+def parse_command(line: bytes) -> RefCommand:
+    """Parses `OLD NEW REF`. Raises InvalidPush."""
+    match = _COMMAND.fullmatch(line)
+    if match is None:
+        raise InvalidPush("only SHA-1 object ids and unsigned pushes are supported")
+    old, new, ref = (part.decode("utf-8", "surrogateescape") for part in match.groups())
+    return RefCommand(ref, None if old == _ZERO_OID else old, None if new == _ZERO_OID else new)
+
+
 class PushRule(StrEnum):
     ALLOW = "allow"
     FAST_FORWARD = "forward"
@@ -65,12 +69,11 @@ PushAuthorizer = Callable[[list[RefCommand]], Awaitable[list[PushDecision]]]
 
 
 class Push:
-    """One push to receive-pack: reads and authorizes its commands, and reports which refs moved."""
+    """One push to receive-pack: reads and authorizes its commands."""
 
-    def __init__(self, incoming: ClientStream, authorize: PushAuthorizer, *, holds_last_block: bool) -> None:
+    def __init__(self, incoming: ClientStream, authorize: PushAuthorizer) -> None:
         self._incoming = incoming
         self._authorize = authorize
-        self._holds_last_block = holds_last_block
         self._is_list_read = False
         self._commands: list[RefCommand] = []
         self._command_list = b""
@@ -103,74 +106,20 @@ class Push:
         if line.startswith(b"shallow "):
             return
         # In the first line the client's capabilities follow after a NUL.
-        match = _COMMAND.fullmatch(line.partition(b"\0")[0])
-        if match is None:
-            raise InvalidPush("only SHA-1 object ids and unsigned pushes are supported")
-        old, new, ref = (part.decode("utf-8", "surrogateescape") for part in match.groups())
-        self._commands.append(RefCommand(ref, None if old == _ZERO_OID else old, None if new == _ZERO_OID else new))
+        self._commands.append(parse_command(line.partition(b"\0")[0]))
 
     async def authorized_blocks(self) -> ClientStream:
-        """Yields the input of receive-pack. With `holds_last_block` the last block of a slow push is held until it is authorized again.
-
-        Over a stream the last block is not known, because the client waits for the report without closing the stream: there each block
-        may be the last, and is checked as such.
-        """
+        """Yields the input of receive-pack."""
         if not self._is_list_read:
             await self.read_commands()
-        await self._authorize_all()
-        authorized_at = monotonic()
-        yield self._command_list
-        last_block = self._remainder
-        async for block in self._incoming:
-            if last_block:
-                yield last_block
-            last_block = block
-            if not self._holds_last_block:
-                if monotonic() - authorized_at > RECHECK_SECONDS:
-                    await self._authorize_all()
-                    authorized_at = monotonic()
-                yield last_block
-                last_block = b""
-        if last_block:
-            if monotonic() - authorized_at > RECHECK_SECONDS:
-                await self._authorize_all()
-            yield last_block
-
-    async def _authorize_all(self) -> None:
-        """Authorizes all commands, and writes the decisions for the hooks."""
         decisions = await self._authorize(self._commands) if self._commands else []
-        self._write_rules(list(zip(self._commands, decisions, strict=True)))
-
-    def moved_refs(self) -> list[RefCommand]:
-        try:
-            lines = (self.folder / "moved").read_bytes().splitlines()
-        except FileNotFoundError:
-            return []
-        commands = []
-        for line in lines:
-            old, new, ref = line.decode("utf-8", "surrogateescape").split(" ", 2)
-            commands.append(RefCommand(ref, None if old == _ZERO_OID else old, None if new == _ZERO_OID else new))
-        return commands
+        if decisions and all(decision.rule is PushRule.REJECT for decision in decisions):
+            (self.folder / "refused").write_text("".join(f"{_CONTROL_CHARACTERS.sub(' ', each.reason)}\n" for each in decisions))
+        yield self._command_list
+        if self._remainder:
+            yield self._remainder
+        async for block in self._incoming:
+            yield block
 
     def remove_folder(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _write_rules(self, decisions: list[tuple[RefCommand, PushDecision]]) -> None:
-        expected, rules = [], []
-        for command, decision in decisions:
-            old, new = command.old or _ZERO_OID, command.new or _ZERO_OID
-            expected.append(f"{old} {new} {command.ref}\n")
-            rule, reason = decision.rule, decision.reason
-            if not is_ref_name(command.ref):
-                rule, reason = PushRule.REJECT, "This is not a valid ref name."
-            if rule is PushRule.FAST_FORWARD and (command.old is None or command.new is None):
-                rule = PushRule.ALLOW
-            if rule is not PushRule.ALLOW:
-                rules.append(
-                    "\t".join((rule, old, new, command.ref, _CONTROL_CHARACTERS.sub(" ", reason) or "This update is rejected.")) + "\n"
-                )
-        for name, lines in (("rules", rules), ("expected", expected)):
-            # Renamed into place, so that a hook never reads a partial list.
-            temporary = self.folder / f"{name}.new"
-            temporary.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
-            temporary.rename(self.folder / name)

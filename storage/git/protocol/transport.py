@@ -3,18 +3,19 @@
 Only a few blocks are buffered. A process ends when its client disconnects, with one exception: a push that has been received completely
 is finished, because its progress cannot be observed from outside.
 
-A `PushAuthorizer` (push.py) decides which refs may move; receive-pack runs only the hooks in `hooks/`, which enforce the decisions.
+A `PushAuthorizer` (push.py) decides which refs may move, and a `RefMover` (proc_receive.py) moves them; git writes only objects.
 """
 
 import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from storage.git.protocol.proc_receive import ProcReceive, RefMover
 from storage.git.protocol.process_supervision import BLOCK_BYTES, IndexingWatchdog, InputFeed, StderrTail, terminate
 from storage.git.protocol.push import ClientStream, Push, PushAuthorizer, RefCommand
 from storage.git.protocol.push_gate import PushGate
@@ -50,7 +51,8 @@ _RECEIVE_PACK_SETTINGS = (
     "receive.fsck.badTimezone=ignore",
     "receive.fsck.missingSpaceBeforeDate=ignore",
     "receive.fsck.zeroPaddedFilemode=ignore",
-    # The PushAuthorizer decides, so git's own rules are disabled.
+    # The RefMover moves all refs, and git's own rules are disabled.
+    "receive.procReceiveRefs=refs/",
     "receive.denyDeletes=false",
     "receive.denyDeleteCurrent=ignore",
     "receive.denyNonFastForwards=false",
@@ -60,6 +62,8 @@ _RECEIVE_PACK_SETTINGS = (
     "receive.advertiseAtomic=true",
     "receive.advertisePushOptions=false",
     "receive.shallowUpdate=false",
+    # While objects are in quarantine, the repository is their alternate: the check of a push would list all of its refs twice.
+    "core.alternateRefsCommand=true",
 )
 
 
@@ -128,7 +132,7 @@ class Transport:
         fetch_limits: ProcessLimits | None = None,
         push_limits: ProcessLimits | None = None,
     ) -> None:
-        for name in ("pre-receive", "update", "post-receive"):
+        for name in ("pre-receive", "proc-receive"):
             if not os.access(HOOKS_FOLDER / name, os.R_OK | os.X_OK):
                 raise PermissionError(f"{HOOKS_FOLDER / name} must exist and be executable")
         self.fetching = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
@@ -161,15 +165,27 @@ class Transport:
             await self._run_service(GitService.UPLOAD, path, _rpc_arguments(stateless), incoming, outgoing, protocol)
 
     async def receive_pack(
-        self, path: Path, incoming: ClientStream, outgoing: SendBlock, authorize: PushAuthorizer, *, stateless: bool = True
-    ) -> list[RefCommand]:
-        """Receives a push and returns the refs that moved. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
+        self,
+        path: Path,
+        incoming: ClientStream,
+        outgoing: SendBlock,
+        authorize: PushAuthorizer,
+        move: RefMover,
+        *,
+        stateless: bool = True,
+    ) -> None:
+        """Receives a push, whose refs `move` moves. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
 
         If `incoming` fails, no ref has moved. If `outgoing` fails, the push is finished without further output to the client.
         """
-        push = Push(incoming, authorize, holds_last_block=stateless)
+        push = Push(incoming, authorize)
         gate = PushGate(push.authorized_blocks(), self.indexing.slot, is_stream=not stateless)
         is_disconnected = False
+
+        async def move_last(updates: list[RefCommand], atomic: bool) -> Sequence[str | None]:
+            # The objects are in the repository: the next push can be indexed.
+            await gate.close()
+            return await move(updates, atomic)
 
         async def send(block: bytes) -> None:
             nonlocal is_disconnected
@@ -184,15 +200,16 @@ class Transport:
                 await push.read_commands()
             async with self.pushing.slot():
                 await self._run_service(
-                    GitService.RECEIVE, path, _rpc_arguments(stateless), gate.blocks(), send, "", push=push.folder, gate=gate
+                    GitService.RECEIVE,
+                    path,
+                    _rpc_arguments(stateless),
+                    gate.blocks(),
+                    send,
+                    "",
+                    push=push.folder,
+                    gate=gate,
+                    move=move_last,
                 )
-        except BaseException:
-            # Refs that moved before the failure stay moved, and the caller has to handle them.
-            if not (moved := push.moved_refs()):
-                raise
-            return moved
-        else:
-            return push.moved_refs()
         finally:
             await gate.close()
             push.remove_folder()
@@ -208,6 +225,7 @@ class Transport:
         *,
         push: Path | None = None,
         gate: PushGate | None = None,
+        move: RefMover | None = None,
     ) -> None:
         environment = git_command.environment()
         if _PROTOCOL.fullmatch(protocol):
@@ -217,13 +235,24 @@ class Transport:
             environment["FORGEFRONT_LARGEST_OBJECT"] = str(self._max_object_bytes)
             environment["FORGEFRONT_LARGEST_DELTA"] = str(MAX_DELTA_BYTES)
         is_push = service is GitService.RECEIVE
-        process = await async_process.start(
-            self._arguments(service, path, mode),
-            environment,
-            buffer_bytes=BLOCK_BYTES,
-            process_limits=self._push_limits if is_push else self._fetch_limits,
-            niceness=PUSH_NICENESS if is_push else 0,
-        )
+        hook = ProcReceive(move) if move is not None else None
+        try:
+            process = await async_process.start(
+                self._arguments(service, path, mode),
+                {**environment, **(hook.environment if hook is not None else {})},
+                buffer_bytes=BLOCK_BYTES,
+                process_limits=self._push_limits if is_push else self._fetch_limits,
+                niceness=PUSH_NICENESS if is_push else 0,
+                descriptors=hook.descriptors if hook is not None else (),
+            )
+        except BaseException:
+            if hook is not None:
+                hook.close()
+            raise
+        finally:
+            if hook is not None:
+                hook.close_inherited()
+        hook_task = asyncio.create_task(hook.serve()) if hook is not None else None
         feed = InputFeed(process, incoming, is_push=is_push)
         feed_task = asyncio.create_task(feed.run())
         stderr = StderrTail(process.stderr)
@@ -258,7 +287,7 @@ class Transport:
         finally:
             feed_task.cancel()
             await asyncio.shield(terminate(process, is_push=is_push))
-            others = [task for task in (feed_task, stderr_task, watchdog_task) if task is not None]
+            others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task) if task is not None]
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)

@@ -49,9 +49,15 @@ class AsyncProcess:
 
 
 async def start(
-    command: Sequence[str], environment: Mapping[str, str], *, buffer_bytes: int, process_limits: ProcessLimits, niceness: int = 0
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    buffer_bytes: int,
+    process_limits: ProcessLimits,
+    niceness: int = 0,
+    descriptors: Sequence[int] = (),
 ) -> AsyncProcess:
-    """Starts a command in `/`. The program must not fork before it has read its input (see `limits`).
+    """Starts a command in `/`, which inherits the file `descriptors`. The program must not fork before it has read its input (`limits`).
 
     Reading from the process pauses while twice `buffer_bytes` are buffered. Raises OSError.
     """
@@ -64,6 +70,7 @@ async def start(
         env=environment,
         cwd="/",
         start_new_session=True,
+        pass_fds=descriptors,
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101 - PIPE above
     loop = asyncio.get_running_loop()
@@ -73,10 +80,9 @@ async def start(
         if niceness:
             with contextlib.suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
-        stdout, stderr = asyncio.StreamReader(buffer_bytes, loop), asyncio.StreamReader(buffer_bytes, loop)
+        stdout, stderr = asyncio.StreamReader(buffer_bytes), asyncio.StreamReader(buffer_bytes)
         for reader, file in ((stdout, process.stdout), (stderr, process.stderr)):
-            pipe, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader, loop=loop), _pipe_for(loop, file))
-            transports.append(pipe)
+            transports.append(await connect_reader(reader, file))
         stdin_transport, protocol = await loop.connect_write_pipe(partial(FlowControlMixin, loop), _pipe_for(loop, process.stdin))
         transports.append(stdin_transport)
     except BaseException:
@@ -88,6 +94,13 @@ async def start(
         process.wait()
         raise
     return AsyncProcess(process, asyncio.StreamWriter(stdin_transport, protocol, None, loop), stdout, stderr, transports)
+
+
+async def connect_reader(reader: asyncio.StreamReader, file: IO[bytes]) -> asyncio.BaseTransport:
+    """Makes `reader` read from a pipe, until the returned transport is closed."""
+    loop = asyncio.get_running_loop()
+    pipe, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader, loop=loop), _pipe_for(loop, file))
+    return pipe
 
 
 class _DuplicatedPipe:

@@ -1,15 +1,14 @@
-"""The index of branch heads, written when a branch moves. The repository is the source of truth."""
+"""Indexed branches: those whose whole history is in `commits`. A row is written in the transaction that moves the ref of the branch."""
 
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Delete, Index, Select, String, UniqueConstraint, bindparam, cast, delete, func, null, select, tuple_, union_all
+from sqlalchemy import Delete, Index, Select, UniqueConstraint, delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
-from storage.database.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key
 
 
@@ -59,20 +58,6 @@ def for_update(ids: Collection[int]) -> Select[Branch]:
     """These branches, locked until the transaction ends; branches that another transaction has locked are skipped."""
     statement: Select[Branch] = select(Branch).where(col(Branch.id).in_(ids)).order_by(col(Branch.id))
     return statement.with_for_update(skip_locked=True, key_share=True)
-
-
-def _named_heads_and_counts() -> Select[Any]:
-    in_projects = col(Branch.project_id).in_(bindparam("project_ids", expanding=True))
-    named = col(Branch.name).in_(bindparam("names", expanding=True))
-    some = select(col(Branch.project_id), col(Branch.name), col(Branch.oid)).where(in_projects, named)
-    counts = select(col(Branch.project_id), null(), cast(func.count(), String(64))).where(in_projects).group_by(col(Branch.project_id))
-    found: Select[Any] = select(*union_all(some, counts).subquery().c)
-    return mark_constant(found)
-
-
-NAMED_HEADS_AND_COUNTS = _named_heads_and_counts()
-"""(project, name, oid) of the branches with these `names`, and (project, None, number of branches) for each project of `project_ids` that
-has branches. A constant, because every field of a branch needs it."""
 
 
 def upsert_heads(dialect: str, rows: list[dict[str, Any]]) -> Any:

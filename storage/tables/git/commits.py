@@ -1,6 +1,6 @@
 """The index of commits, which lists and dashboards join with other tables.
 
-The repository is the source of truth; a row repeats immutable data of a commit. Other rows refer to a commit by project and full id.
+A row repeats immutable data of an object of the repository. Other rows refer to a commit by project and full id.
 """
 
 from collections.abc import Collection, Mapping

@@ -9,8 +9,8 @@ from storage.tables.merge_requests.merge_requests import OPEN, UNCHECKED, MergeR
 
 MAX_NAMES = 1000
 """With more branch names, a statement covers all branches of the project."""
-MAX_INTO = 5000
-"""Maximum of merge requests into one branch that are updated when it moves."""
+MAX_MOVED = 5000
+"""Maximum of merge requests from, and into, the branches of one push that are updated with them."""
 
 
 def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -44,16 +44,16 @@ def mark_unchecked(project_id: int, names: Collection[str]) -> tuple[Update, Upd
     return first.where(source), unchecked.where(target, col(MergeRequest.merge_status) != MergeStatus.UNCHECKED)
 
 
-def open_from(project_id: int, names: Collection[str], limit: int) -> Select[MergeRequest]:
-    """Open ones from these branches, the oldest first."""
+def open_from(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
+    """Open ones from these branches, the oldest first, at most MAX_MOVED."""
     source, _ = _open_of_branches(project_id, names)
-    return select(MergeRequest).where(source).order_by(col(MergeRequest.id)).limit(limit)
+    return select(MergeRequest).where(source).order_by(col(MergeRequest.id)).limit(MAX_MOVED)
 
 
-def open_into(project_id: int, name: str) -> Select[MergeRequest]:
-    """Open ones into this branch, the oldest first."""
-    _, target = _open_of_branches(project_id, [name])
-    return select(MergeRequest).where(target).order_by(col(MergeRequest.id)).limit(MAX_INTO)
+def open_into(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
+    """Open ones into these branches, the oldest first, at most MAX_MOVED."""
+    _, target = _open_of_branches(project_id, names)
+    return select(MergeRequest).where(target).order_by(col(MergeRequest.id)).limit(MAX_MOVED)
 
 
 def unchecked(after_id: int, limit: int) -> Select[MergeRequest]:

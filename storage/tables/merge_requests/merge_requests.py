@@ -8,26 +8,22 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     ColumnElement,
-    Delete,
     Index,
     Select,
     Subquery,
     UniqueConstraint,
     and_,
-    delete,
     exists,
     func,
     or_,
     select,
     text,
-    true,
     union,
 )
 from sqlmodel import Field, SQLModel, col
 
-from storage.database.engine import Timestamp, enum_type, now
-from storage.tables.accounts.users import User
-from storage.tables.base import Row, TimestampedRow, foreign_key, long_text
+from storage.database.engine import Timestamp, enum_type
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.builds import rollups
 from storage.tables.git.commits import Commit
 from storage.tables.issues.labels import Label, MergeRequestLabel
@@ -136,23 +132,6 @@ class MergeRequestCommit(SQLModel, table=True):
     oid: str = Field(max_length=64, index=True)
 
 
-class MergeIntent(Row, table=True):
-    """A merge in progress: inserted before the target branch moves, deleted in the transaction that sets the state to merged.
-
-    `params` are the parameters of the merge. A leftover intent is repaired by checking whether the branch contains `new_oid`.
-    """
-
-    __tablename__ = "merge_intents"
-
-    merge_request_id: int = foreign_key("merge_requests.id", index=True)
-    user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
-    target_branch: str = Field(max_length=255)
-    old_oid: str = Field(max_length=64)
-    new_oid: str = Field(max_length=64)
-    params: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, nullable=False)
-    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
-
-
 def for_update(merge_request_id: int) -> Select[MergeRequest]:
     """The current merge request, locked until the transaction ends; notes on it can still be inserted."""
     statement: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
@@ -162,26 +141,6 @@ def for_update(merge_request_id: int) -> Select[MergeRequest]:
 def by_id(merge_request_id: int) -> Select[MergeRequest]:
     """The merge request with this id."""
     return select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
-
-
-def intents(merge_request_id: int | None = None) -> Select[MergeIntent, int]:
-    """(intent, project id) of the merges in progress, of one merge request or of all, the oldest first."""
-    statement = select(MergeIntent, col(MergeRequest.project_id))
-    joined = statement.join(MergeRequest, col(MergeRequest.id) == col(MergeIntent.merge_request_id))
-    if merge_request_id is not None:
-        joined = joined.where(col(MergeRequest.id) == merge_request_id)
-    return joined.order_by(col(MergeIntent.id))
-
-
-def merging_user(intent_id: int) -> Select[User]:
-    """The user who merges by this intent; if that user was deleted, the author of the merge request."""
-    merger_id = func.coalesce(col(MergeIntent.user_id), col(MergeRequest.author_id))
-    joined = select(User).join(MergeRequest, true()).join(MergeIntent, col(MergeIntent.merge_request_id) == col(MergeRequest.id))
-    return joined.where(col(MergeIntent.id) == intent_id, col(User.id) == merger_id)
-
-
-def delete_intent(intent_id: int) -> Delete:
-    return delete(MergeIntent).where(col(MergeIntent.id) == intent_id)
 
 
 def waiting_for_builds(after_id: int, limit: int) -> Select[MergeRequest]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, func, or_, select
+from sqlalchemy import JSON, BigInteger, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, func, or_, select
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -22,7 +22,12 @@ class Visibility(IntEnum):
 
 
 class Project(TimestampedRow, table=True):
-    """A project. `path` is the last segment of the full path; `path_key` is the path in lower case, unique in the namespace."""
+    """A project. `path` is the last segment of the full path; `path_key` is the path in lower case, unique in the namespace.
+
+    `refs_version` increases with each change of its refs or its default branch. It is a time in microseconds, so that a database that was
+    restored from a backup repeats no version; 0 means that its refs were never read into the database.
+    `unborn_branch` is what HEAD names while there is no default branch.
+    """
 
     __tablename__ = "projects"
     __table_args__: Any = (UniqueConstraint("namespace_id", "path_key"), {"sqlite_autoincrement": True})
@@ -36,6 +41,8 @@ class Project(TimestampedRow, table=True):
     description: str | None = long_text(optional=True)
     visibility_level: int = Field(default=int(Visibility.PRIVATE), sa_type=SmallInteger)
     default_branch: str | None = Field(default=None, max_length=255)
+    unborn_branch: str | None = Field(default=None, max_length=255)
+    refs_version: int = Field(default=1, sa_type=BigInteger)
     issues_enabled: bool = True
     merge_requests_enabled: bool = True
     builds_enabled: bool = True
@@ -72,6 +79,12 @@ def ids_by_iid_for_key_share(table: Any, numbers: Mapping[int, Iterable[int]]) -
 def for_update(project_id: int) -> Select[Project]:
     """The current project, locked until the transaction ends."""
     return by_id(project_id).with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def all_for_update(project_ids: Collection[int]) -> Select[Project]:
+    """The current projects with these ids, locked in the order of their ids until the transaction ends."""
+    statement: Select[Project] = select(Project).where(col(Project.id).in_(project_ids)).order_by(col(Project.id))
+    return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
 def ids_for_key_share(ids: list[int]) -> Select[int]:

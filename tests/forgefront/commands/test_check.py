@@ -211,13 +211,29 @@ class TestRepositories:
         (healthy.data / "repositories" / "1.git" / "HEAD").unlink()
         assert only_problem(healthy)["problem"].startswith("it cannot be read: ")
 
-    def test_another_default_branch(self, healthy: CommandRunner) -> None:
-        git(healthy.data / "repositories" / "1.git", "symbolic-ref", "HEAD", "refs/heads/topic")
+    def test_refs_pushed_past_the_service_are_taken_over(self, healthy: CommandRunner) -> None:
+        repository = healthy.data / "repositories" / "1.git"
+        oid = git(repository, "rev-parse", "master")
+        git(repository, "update-ref", "refs/heads/past", oid)
+        git(repository, "symbolic-ref", "HEAD", "refs/heads/topic")
         found = only_problem(healthy)
-        assert found["problem"] == "its HEAD is topic, the project's default branch is master"
+        assert (found["area"], found["problem"]) == (
+            "refs",
+            "the files of git have 1 ref (refs/heads/past) that the database does not have",
+        )
         # What it says to do helps.
-        healthy("admin", "project", "change", "team/tools", "--default-branch", "topic")
+        moved = healthy.json("admin", "project", "adopt-refs", "team/tools")
+        assert moved == [{"ref": "refs/heads/past", "old": None, "new": oid}]
         assert healthy.json("check")["ok"]
+        assert git(repository, "symbolic-ref", "HEAD") == "refs/heads/master"
+
+    def test_missing_object_of_a_ref(self, healthy: CommandRunner) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute("UPDATE refs SET oid = ? WHERE name = 'refs/heads/topic'", ("1" * 40,))
+        assert any(
+            (each["area"], each["problem"]) == ("refs", "the objects of 1 ref (refs/heads/topic) are missing")
+            for each in json.loads(healthy("check", "--json", code=1).stdout)["problems"]
+        )
 
     def test_missing_object_is_found_by_full(self, healthy: CommandRunner) -> None:
         repository = healthy.data / "repositories" / "1.git"
@@ -279,9 +295,10 @@ class TestUploads:
 
 class TestIndex:
     def test_index_differences_are_found_and_repaired(self, healthy: CommandRunner) -> None:
-        repository = healthy.data / "repositories" / "1.git"
-        git(repository, "update-ref", "refs/heads/new", git(repository, "rev-parse", "master"))
         with rows(healthy.data) as connection:
+            connection.execute(
+                "INSERT INTO refs (project_id, name, oid) SELECT 1, 'refs/heads/new', oid FROM refs WHERE name = 'refs/heads/master'"
+            )
             connection.execute("DELETE FROM commits WHERE id = (SELECT MIN(id) FROM commits)")
             connection.execute("UPDATE branches SET oid = ? WHERE name = 'topic'", ("1" * 40,))
         report = json.loads(healthy("check", "--json", code=1).stdout)

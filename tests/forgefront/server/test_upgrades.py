@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
-from sqlalchemy import func, inspect, make_url, select, table
+from sqlalchemy import func, inspect, make_url, select, table, text
 
 from storage import migrations
 from storage.database.engine import Database
@@ -28,6 +28,8 @@ ARCHIVES = Path(data_0_1_0.__file__).parent
 CLOSED_BY = "Status changed to closed by commit "
 
 RENAMED_TABLES = {"branch_looks": "health_checks_due"}
+REMOVED_TABLES = {"merge_intents"}
+"""Which 0.1.0 fills only during a merge."""
 
 
 @dataclass
@@ -80,6 +82,18 @@ async def count_rows(database_url: str) -> dict[str, int]:
     return counts
 
 
+async def read_refs(database_url: str) -> dict[int, str]:
+    """The refs of each project that has some, as git lists them."""
+    database = Database(database_url)
+    async with database.engine.connect() as connection:
+        rows = await connection.execute(text("SELECT project_id, name, oid, peeled_oid FROM refs"))
+        found = sorted(
+            ((project_id, f"{name} {oid} {peeled or ''}") for project_id, name, oid, peeled in rows), key=lambda row: row[1].encode()
+        )
+    await database.close()
+    return {project_id: "\n".join(line for owner, line in found if owner == project_id) for project_id, _ in found}
+
+
 def until(condition: Callable[[], bool]) -> bool:
     """Whether the condition becomes true within thirty seconds."""
     for _ in range(300):
@@ -127,9 +141,25 @@ def test_every_row_is_preserved(old_forge: OldForge) -> None:
     after = asyncio.run(count_rows(old_forge.database_url))
 
     assert before["branch_looks"] == 1
-    renamed = {RENAMED_TABLES.get(table, table): count for table, count in before.items()}
+    assert {before[table] for table in REMOVED_TABLES} == {0}
+    renamed = {RENAMED_TABLES.get(table, table): count for table, count in before.items() if table not in REMOVED_TABLES}
     assert {table: after[table] for table in renamed} == renamed
     assert {after[table] for table in after.keys() - renamed.keys()} == {0}
+
+
+def test_refs_are_taken_over(old_forge: OldForge) -> None:
+    paths = sorted((old_forge.data / "repositories").glob("*.git"))
+    before = {int(path.stem): git(path, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)") for path in paths}
+    heads = {int(path.stem): git(path, "symbolic-ref", "HEAD") for path in paths}
+
+    with run_server(old_forge.data, old_forge.database_url):
+        stored = asyncio.run(read_refs(old_forge.database_url))
+
+    assert stored == {project_id: refs for project_id, refs in before.items() if refs}
+    assert len(stored) > 1
+    assert {int(path.stem): git(path, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)") for path in paths} == before
+    assert {int(path.stem): git(path, "symbolic-ref", "HEAD") for path in paths} == heads
+    assert [file for path in paths for file in (path / "refs").rglob("*") if file.is_file()] == []
 
 
 def test_answers_are_those_of_the_old_version(served: OldForge) -> None:

@@ -10,11 +10,11 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.context import Context, Services
-from graph.git_access import GitAccess, RepositoryGrant
+from graph.git_access import RepositoryGrant
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds
 from graph.rules.ci import config_parser, pipeline_planner
-from graph.rules.git import commit_index, index_reconciler
+from graph.rules.git import commit_index, ref_adoption
 from graph.rules.merge_requests import merging
 from storage import tables
 from storage.git.protocol.push import RefCommand
@@ -24,6 +24,7 @@ from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import commit_files, git
 from tests.support.merge_requests import MergeRequestFactory, acting, commit_text_files
+from tests.support.repositories import push as push_refs
 from tests.support.statements import StatementRecorder
 
 FILE = config_parser.CONFIG_FILENAME
@@ -71,7 +72,7 @@ class PushScenario:
         return await self.services.repositories.read(self.project.id, work)
 
     async def record_push(self, *updates: RefCommand) -> None:
-        await GitAccess(self.services).record_push(RepositoryGrant(self.project.id, self.path, self.pusher.id), list(updates), "test")
+        await push_refs(self.services, RepositoryGrant(self.project.id, self.path, self.pusher.id), list(updates), "test")
 
     @property
     def path(self) -> Any:
@@ -199,7 +200,7 @@ class TestPush:
     async def test_the_same_push_is_not_built_twice(self, pushes: PushScenario) -> None:
         update = await pushes.commit(STAGES)
         await pushes.record_push(update)
-        await pushes.record_push(update, update)
+        await pushes.record_push(update)
         assert len(await pushes.pipelines()) == 1
         assert len(await pushes.builds()) == 1
 
@@ -239,7 +240,9 @@ class TestPush:
 
     async def test_a_branch_moved_without_a_push_has_no_build_author(self, pushes: PushScenario) -> None:
         update = await pushes.commit(STAGES)
-        assert await index_reconciler.reconcile_project(pushes.services, pushes.project.id, immediately=True)
+        await pushes.record_push(replace(update, new=update.old, old=update.new))
+        git(pushes.path, "update-ref", "refs/heads/master", str(update.new))
+        assert len(await ref_adoption.adopt_changes(pushes.services, pushes.project.id)) == 1
         assert [(each.sha, each.user_id) for each in await pushes.pipelines()] == [(update.new, None)]
         assert names((await pushes.builds()).values()) == ["compile"]
 
@@ -248,16 +251,17 @@ class TestPush:
         await commit_index.index_imported(pushes.services, pushes.project.id)
         assert await pushes.pipelines() == []
 
-    async def test_a_failed_record_leaves_neither_head_nor_pipeline(self, pushes: PushScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_failed_push_leaves_neither_head_nor_pipeline(self, pushes: PushScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         async def fail(*_: object) -> None:
             raise RuntimeError("as a process that dies")
 
         update = await pushes.commit(STAGES)
         with monkeypatch.context() as patch:
             patch.setattr("graph.rules.git.ref_updates._notify", fail)
-            await pushes.record_push(update)
+            with pytest.raises(RuntimeError, match="dies"):
+                await pushes.record_push(update)
         assert await pushes.pipelines() == []
-        await index_reconciler.reconcile_project(pushes.services, pushes.project.id, immediately=True)
+        await pushes.record_push(update)
         assert [each.sha for each in await pushes.pipelines()] == [update.new]
 
     async def test_costs_the_same_whatever_the_jobs(self, pushes: PushScenario, statements: StatementRecorder) -> None:

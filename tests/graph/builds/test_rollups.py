@@ -267,6 +267,8 @@ class TestRollupField:
         more = 'status allowFailure rollup { state coverage failing { __typename } } other: rollup(ref: "master") { state }'
         head = str(await services.repositories.read(project.id, lambda repository: repository.resolve("master")))
         walked = await services.repositories.read(project.id, lambda repository: list_history(repository, head, skip=0, limit=3))
+        # The refs of the project are cached from then on.
+        await ask.data(query % "", owner, path=str(project.id), first=3)
         with statements.record() as without:
             await ask.data(query % "", owner, path=str(project.id), first=3)
         for number in (1, 30):

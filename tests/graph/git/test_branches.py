@@ -101,7 +101,7 @@ class TestCreateBranch:
         async def fail(*arguments: object) -> None:
             raise GitCommandError("on purpose")
 
-        monkeypatch.setattr(ref_updates, "handle_ref_updates", fail)
+        monkeypatch.setattr(ref_updates, "apply_updates", fail)
         before = await tips(make, project)
         assert await ask.codes(CREATE, people["developer"], input=of(project, "x", ref="master")) == ["INTERNAL"]
         assert await ask.codes(DELETE, people["developer"], input=of(project, "topic")) == ["INTERNAL"]

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from sqlalchemy import select
@@ -17,10 +19,12 @@ from storage import tables
 from storage.database.writers import DatabaseBusy
 from storage.git import commit_walk as reading
 from storage.git.protocol.push import RefCommand
+from storage.git.repository import NotARepository
 from storage.tables.git import branches
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import commit_to_branch, git, write_commit
+from tests.support.repositories import push as push_refs
 from tests.support.statements import StatementRecorder
 
 CREATE = "mutation ($input: CreateBranchInput!) { createBranch(input: $input) { branch { name } userErrors { field code } } }"
@@ -44,7 +48,7 @@ def push(make: DataFactory) -> Push:
 
     async def push(project: tables.Project, *updates: RefCommand) -> None:
         granted = RepositoryGrant(project.id, path_of(make, project), project.creator_id)
-        await GitAccess(make.services).record_push(granted, list(updates), "test")
+        await push_refs(make.services, granted, list(updates), "test")
 
     return push
 
@@ -121,21 +125,33 @@ class TestPushes:
         assert [(row.name, row.oid) for (row,) in moves[2:]] == [("master", update.new), ("topic", None)]
         assert moves[0][0].moved_at < moves[2][0].moved_at
 
-    async def test_out_of_order_updates_preserve_the_later_head(self, make: DataFactory, project: tables.Project, push: Push) -> None:
+    async def test_a_move_from_another_value_is_refused(self, make: DataFactory, project: tables.Project, push: Push) -> None:
         first, second = commit_and_index(make, project), commit_and_index(make, project)
-        await push(project, second)
         await push(project, first)
-        assert (await heads(make, project))["master"] == second.new
-        assert (await indexed_rows(make, project)).keys() == listed(make, project)
+        grant = RepositoryGrant(project.id, path_of(make, project), project.creator_id)
+        (reason,) = await GitAccess(make.services).move_refs(grant, [replace(second, old=first.old)], "test", atomic=False)
+        assert reason is not None and "has moved" in reason
+        assert (await heads(make, project))["master"] == first.new
 
-    async def test_hostile_names(self, make: DataFactory, project: tables.Project, push: Push) -> None:
+    async def test_hostile_names(self, make: DataFactory, project: tables.Project) -> None:
         oid, long = branch_head(make, project, "master"), "/".join(["ü" * 63 + "x"] * 2)
-        names = ["a" * 40, long, "--output=x", "@{-1", "x" * 255, "bad\udcff", "/".join(["y" * 127] * 3)]
-        stored = ["a" * 40, long, "--output=x"]
-        for name in stored:
-            git(path_of(make, project), "update-ref", f"refs/heads/{name}", oid)
-        await push(project, *(RefCommand(f"refs/heads/{name}", None, oid) for name in names))
-        assert (await heads(make, project)).keys() == {"master", "topic", *stored}
+        names = [long, "a" * 40, "--output=x", "@{-1", "x" * 256, "bad\udcff", "/".join(["y" * 127] * 3), "master/x", f"{long}/x"]
+        grant = RepositoryGrant(project.id, path_of(make, project), project.creator_id)
+        updates = [RefCommand(f"refs/heads/{name}", None, oid) for name in names]
+        reasons = await GitAccess(make.services).move_refs(grant, updates[:-1], "test", atomic=False)
+        assert [reason is None for reason in reasons] == [True] + [False] * (len(names) - 2)
+        assert (await GitAccess(make.services).move_refs(grant, updates[-1:], "test", atomic=False))[0] is not None
+        assert (await heads(make, project)).keys() == {"master", "topic", long}
+
+    async def test_atomic_is_all_or_nothing(self, make: DataFactory, project: tables.Project) -> None:
+        master, topic = branch_head(make, project, "master"), branch_head(make, project, "topic")
+        grant = RepositoryGrant(project.id, path_of(make, project), project.creator_id)
+        good, bad = RefCommand("refs/heads/new", None, master), RefCommand("refs/heads/topic", master, None)
+        for updates in ([good, bad], [bad, good], [good, RefCommand("refs/heads/new/x", None, topic)]):
+            assert None not in await GitAccess(make.services).move_refs(grant, updates, "test", atomic=True)
+            assert (await heads(make, project)).keys() == {"master", "topic"}
+        assert await GitAccess(make.services).move_refs(grant, [good, bad], "test", atomic=False) == [None, ANY]
+        assert (await heads(make, project)).keys() == {"master", "topic", "new"}
 
     async def test_tags_are_not_indexed(self, make: DataFactory, project: tables.Project, push: Push) -> None:
         update = RefCommand("refs/tags/v9", None, branch_head(make, project, "master"))
@@ -177,7 +193,6 @@ class TestHostileCommits:
 class TestChunks:
     async def test_an_interrupted_indexing_resumes(self, make: DataFactory, push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reading, "MAX_CHUNK_COMMITS", 10)
-        monkeypatch.setattr("graph.git_access.RECORD_RETRY_SECONDS", ())
         project, write, left = await make.project(history={"commits": 60}), indexed_commits.write_missing_commits, [3]
 
         async def dying(*arguments: Any) -> None:
@@ -188,7 +203,8 @@ class TestChunks:
 
         monkeypatch.setattr(indexed_commits, "write_missing_commits", dying)
         updates = [RefCommand(f"refs/heads/{name}", None, branch_head(make, project, name)) for name in ("master", "topic")]
-        await push(project, *updates)
+        with pytest.raises(DatabaseBusy):
+            await push(project, *updates)
         assert (len(await indexed_rows(make, project)), await heads(make, project)) == (30, {})
         left[0] = 100
         await push(project, *updates)
@@ -241,7 +257,7 @@ class TestRefUpdates:
         first, last = commit_and_index(make, project, message="Fixes #3"), commit_and_index(make, project, message="Plain")
         (updates,) = await index_updates(make, project, RefCommand("refs/heads/master", old, last.new))
         assert (updates.total, [commit.oid for commit in updates.commits]) == (2, [last.new, first.new])
-        assert ([commit.oid for commit in updates.mentioning], updates.is_new, updates.is_indexed) == ([first.new], False, True)
+        assert ([commit.oid for commit in updates.mentioning], updates.is_new) == ([first.new], False)
 
     async def test_includes_commits_merged_from_other_branches(self, make: DataFactory, project: tables.Project) -> None:
         old, new = branch_head(make, project, "master"), commit_and_index(make, project, "topic", message="See http://x/1")
@@ -261,6 +277,14 @@ class TestRefUpdates:
         assert [news.mentioning for news in found] == [(), (), ()]
         assert [news.is_new for news in found] == [False, True, True]
 
+    async def test_of_a_new_branch_between_two_known_heads(self, make: DataFactory, project: tables.Project, push: Push) -> None:
+        """Its commits are a chain above one known head, and ancestors of another."""
+        below = RefCommand("refs/heads/below", None, branch_head(make, project, "master"))
+        first, last = commit_and_index(make, project), commit_and_index(make, project)
+        await push(project, below, RefCommand("refs/heads/master", first.old, last.new))
+        (updates,) = await index_updates(make, project, RefCommand("refs/heads/between", None, first.new))
+        assert (updates.total, updates.commits) == (0, ())
+
     async def test_is_bounded(self, make: DataFactory, project: tables.Project, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(commit_index, "MAX_LISTED_COMMITS", 2)
         monkeypatch.setattr(commit_index, "MAX_MENTIONING_COMMITS", 2)
@@ -271,29 +295,28 @@ class TestRefUpdates:
         other = commit_and_index(make, project, "topic")
         master, topic = await index_updates(make, project, RefCommand("refs/heads/master", old, last.new), other)
         assert (master.total, len(master.commits), len(master.mentioning)) == (4, 2, 2)
-        assert (topic.total, topic.commits, topic.is_indexed) == (0, (), True)
+        assert (topic.total, topic.commits) == (0, ())
         assert str(other.new) in await indexed_rows(make, project)
 
     async def test_of_a_repository_without_an_index(self, make: DataFactory, push: Push) -> None:
         project = await make.project(history={"commits": 8})
         git(path_of(make, project), "branch", "made", "topic")
         updates = [commit_and_index(make, project), RefCommand("refs/heads/made", None, str(commit_and_index(make, project, "made").new))]
-        assert [(updates_.total, updates_.is_indexed) for updates_ in await index_updates(make, project, *updates)] == [
-            (1, True),
-            (1, True),
-        ]
+        assert [update.total for update in await index_updates(make, project, *updates)] == [1, 1]
         await push(project, *updates)
         assert (await indexed_rows(make, project)).keys() == listed(make, project)
         assert (await heads(make, project)).keys() == {"master", "topic", "made"}
 
-    async def test_of_a_repository_that_cannot_be_read(self, make: DataFactory, project: tables.Project, push: Push) -> None:
+    async def test_of_a_repository_that_cannot_be_read(self, make: DataFactory, project: tables.Project) -> None:
         update = commit_and_index(make, project)
         path = path_of(make, project)
         path.rename(path.with_suffix(".away"))
-        assert await index_updates(make, project, update) == [RefUpdate(update)]
-        await push(project, update)
-        row = await make.fetch(tables.Project, project.id)
-        assert row is not None and row.last_activity_at > project.last_activity_at
+        with pytest.raises(NotARepository):
+            await index_updates(make, project, update)
+        grant = RepositoryGrant(project.id, path, project.creator_id)
+        (reason,) = await GitAccess(make.services).move_refs(grant, [update], "test", atomic=False)
+        assert reason is not None and "nothing was changed" in reason
+        assert (await heads(make, project))["master"] == update.old
 
 
 class TestMutations:
@@ -307,17 +330,6 @@ class TestMutations:
         await ask.data(DELETE, admin, input=place)
         assert (await heads(make, project)).keys() == {"master", "topic"}
 
-    async def test_large_updates_are_deferred(
-        self, make: DataFactory, project: tables.Project, ask: Ask, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(commit_index, "MAX_COMMITS_IN_OPERATION", 0)
-        oid = write_commit(path_of(make, project), git(path_of(make, project), "cat-file", "commit", "topic").encode() + b"\nAgain\n")
-        never = await make.project(history={"commits": 8})
-        for each, ref, known in ((project, oid, {"master", "topic"}), (never, "master", set[str]())):
-            await ask.data(CREATE, await make.admin(), input={"projectPath": str(each.id), "name": "new", "ref": ref})
-            assert (await heads(make, each)).keys() == known
-            assert each.id in make.services.index_drift.next_projects(10)
-
     async def test_an_import_is_indexed(self, make: DataFactory, ask: Ask) -> None:
         source = make.repository_with_history({"commits": 8})
         data = await ask.data(IMPORT, await make.admin(), input={"name": "Tools", "repositoryPath": str(source)})
@@ -325,39 +337,3 @@ class TestMutations:
         assert project is not None
         assert (await indexed_rows(make, project)).keys() == listed(make, project)
         assert (await heads(make, project)).keys() == {"master", "topic"}
-
-
-class TestIndexDrift:
-    @pytest.mark.parametrize("change", ["moved", "made", "gone"])
-    async def test_a_read_of_the_branches(self, make: DataFactory, project: tables.Project, ask: Ask, change: str) -> None:
-        viewer = await make.user()
-        await ask.data(LIST, viewer, path=str(project.id))
-        await ask.data(ONE, viewer, path=str(project.id), name="master")
-        assert make.services.index_drift.next_projects(10) == []
-        if change == "moved":
-            commit_and_index(make, project)
-        else:
-            git(path_of(make, project), "branch", *(("-D", "topic") if change == "gone" else ("new", "master")))
-        await ask.data(LIST, viewer, path=str(project.id))
-        assert make.services.index_drift.next_projects(10) == [project.id]
-
-    async def test_a_read_of_one_branch(self, make: DataFactory, project: tables.Project, ask: Ask) -> None:
-        viewer = await make.user()
-        commit_and_index(make, project)
-        await ask.data(ONE, viewer, path=str(project.id), name="topic")
-        assert make.services.index_drift.next_projects(10) == []
-        await ask.data(ONE, viewer, path=str(project.id), name="master")
-        assert make.services.index_drift.next_projects(10) == [project.id]
-
-    async def test_costs_one_statement(self, make: DataFactory, project: tables.Project, ask: Ask, statements: StatementRecorder) -> None:
-        viewer = await make.user()
-        with statements.record() as few:
-            await ask.data(LIST, viewer, path=str(project.id))
-        for number in range(30):
-            git(path_of(make, project), "branch", f"b{number}", "master")
-        await make.indexed(project)
-        with statements.record() as many:
-            await ask.data(LIST, viewer, path=str(project.id))
-        assert len(many) == len(few)
-        assert sum("branches" in statement for statement in many) == sum("branches" in statement for statement in few)
-        assert make.services.index_drift.next_projects(10) == []

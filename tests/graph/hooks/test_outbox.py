@@ -11,7 +11,7 @@ from sqlmodel import col
 from graph.errors import Unavailable
 from graph.events import object_payloads, payloads, push_payloads
 from graph.events.payloads import EventPayload
-from graph.git_access import GitAccess, RepositoryGrant
+from graph.git_access import RepositoryGrant
 from graph.rules.projects import projects
 from storage import tables
 from storage.git.protocol.push import RefCommand
@@ -19,6 +19,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.merge_requests import commit_text_files
+from tests.support.repositories import push as push_refs
 from tests.support.statements import StatementRecorder
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g a"
@@ -302,7 +303,7 @@ class TestPushes:
             RefCommand("refs/heads/other", None, new),
         ]
 
-        await GitAccess(services).record_push(granted, updates, "test")
+        await push_refs(services, granted, updates, "test")
 
         kinds = (push_payloads.BranchPushed, push_payloads.BranchPushed, push_payloads.TagPushed, object_payloads.IssueChanged)
         master, other, tag, closed = await forge.deliver_events(*kinds)
@@ -319,7 +320,7 @@ class TestPushes:
             project.id, lambda repository: commit_text_files(repository, "master", {"a": "b"}, message="Fixes #1")
         )
         granted = RepositoryGrant(project.id, make.services.repositories.path_of(project.id), ada.id)
-        await GitAccess(make.services).record_push(granted, [RefCommand("refs/heads/master", None, new)], "test")
+        await push_refs(make.services, granted, [RefCommand("refs/heads/master", None, new)], "test")
         await forge.deliver_events(push_payloads.BranchPushed, object_payloads.IssueChanged)
 
     async def test_are_delivered_to_subscribed_hooks(self, ask: Ask, make: DataFactory) -> None:

@@ -15,8 +15,10 @@ from graph.context import Context, Services
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import ref_updates
 from graph.rules.git.commit_index import RefUpdate
+from graph.rules.git.ref_updates import PreparedUpdates
 from graph.rules.issues import issue_closing
 from graph.rules.issues.issue_closing import parse_closing_references
+from graph.rules.merge_requests.moved_branches import PreparedMergeRequests
 from graph.rules.notes.mentions import MAX_MENTIONS, MAX_SCANNED_CHARACTERS, Mention
 from storage import tables
 from storage.git.commits import GitCommit
@@ -391,9 +393,10 @@ class TestPushing:
         issue = await make.issue(project)
         tip = await closer.services.repositories.read(project.id, lambda repository: repository.find_ref("refs/heads/master"))
         found = commit(1, "Fixes #1")
-        update = RefCommand("refs/heads/master", None, tip)
+        update = RefCommand("refs/heads/master", tip, tip)
         async with closer.acting(ada) as context:
-            await ref_updates.handle_ref_updates(context, project, [update], [RefUpdate(update, 1, (found,), (found,), True)])
+            prepared = PreparedUpdates((RefUpdate(update, 1, (found,), (found,)),), PreparedMergeRequests())
+            await ref_updates.apply_updates(context, await ref_updates.lock_projects(context, project.id, prepared), prepared)
         assert await closer.state(issue) == "closed"
 
     async def test_statement_count_does_not_grow_with_rows(

@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from sqlmodel import col
 
 from graph.context import Services
-from graph.git_access import GitAccess, RepositoryGrant
+from graph.git_access import RepositoryGrant
 from graph.jobs import maintenance
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
@@ -22,6 +22,7 @@ from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.merge_requests import MergeRequestFactory
+from tests.support.repositories import push as push_refs
 from tests.support.statements import StatementRecorder
 from tests.support.streams import next_event, open_stream, rejection_code, subscribed
 
@@ -58,7 +59,7 @@ class BranchScenario:
     async def push(self, branch: str, new: str | None, old: str | None) -> None:
         """Reports to the service that the branch has moved."""
         granted = RepositoryGrant(self.project.id, self.services.repositories.path_of(self.project.id), self.master.id)
-        await GitAccess(self.services).record_push(granted, [RefCommand(f"refs/heads/{branch}", old, new)], "test")
+        await push_refs(self.services, granted, [RefCommand(f"refs/heads/{branch}", old, new)], "test")
 
     async def pushed(self, branch: str) -> str:
         old = await self.merges.tip(branch)

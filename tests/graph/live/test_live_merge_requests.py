@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import delete, update
 from sqlmodel import col
 
-from graph.git_access import GitAccess, RepositoryGrant
+from graph.git_access import RepositoryGrant
 from graph.jobs import maintenance
 from graph.live.subscriptions import SubscriptionStream
 from graph.operations.execution import Graph
@@ -16,6 +16,7 @@ from storage.tables import AccessLevel, CheckStatus, MergeStatus
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.merge_requests import MergeRequestFactory
+from tests.support.repositories import push as push_refs
 from tests.support.statements import StatementRecorder
 from tests.support.streams import next_event, open_stream, rejection_code, subscribed
 
@@ -121,10 +122,10 @@ class TestEvents:
         """A new head, conflicts that come and go, and a push of the target that brings the source with it."""
         old = await merges.tip()
         one, other, third = [await merges.proposal(name, {"same.txt": name}) for name in ("one", "other", "third")]
-        access, path = GitAccess(merges.services), merges.services.repositories.path_of(project.id)
+        grant = RepositoryGrant(project.id, merges.services.repositories.path_of(project.id), master.id)
 
         async def push(branch: str, old: str | None, new: str | None) -> None:
-            await access.record_push(RepositoryGrant(project.id, path, master.id), [RefCommand(f"refs/heads/{branch}", old, new)], "test")
+            await push_refs(merges.services, grant, [RefCommand(f"refs/heads/{branch}", old, new)])
             await maintenance.run_once(merges.services)
 
         await push("master", None, old)

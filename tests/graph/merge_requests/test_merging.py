@@ -2,22 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Conflict, Forbidden, NotAllowed, NotMergeable, Unavailable
-from graph.jobs import maintenance
 from graph.rules import states
+from graph.rules.git import ref_updates
 from graph.rules.merge_requests import merging
 from graph.rules.merge_requests.merging import MergeOptions
 from storage import tables
-from storage.database.engine import now
-from storage.git.repository import RefMoved, Repository
+from storage.git import merge
+from storage.git.repository import Repository
+from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus
 from tests.make import DataFactory
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
@@ -50,17 +50,10 @@ async def notes_of(merges: MergeRequestFactory, proposal: OpenMergeRequest) -> l
         return list((await session.execute(statement.order_by(col(tables.Note.id)))).scalars())
 
 
-async def backdate_intents(merges: MergeRequestFactory, seconds: float = merging.REPAIR_SECONDS + 1) -> None:
-    async with merges.services.database.write_session() as session:
-        await session.execute(update(tables.MergeIntent).values(created_at=now() - timedelta(seconds=seconds)))
-        await session.commit()
-
-
 async def assert_not_merged(merges: MergeRequestFactory, proposal: OpenMergeRequest, before: str | None) -> None:
     """Nothing of the merge is to be seen, now or later."""
     assert await merges.tip() == before
     assert (await merges.reload(proposal)).state is MergeRequestState.OPENED
-    assert await merges.make.count(tables.MergeIntent) == 0
     assert await notes_of(merges, proposal) == []
 
 
@@ -70,7 +63,6 @@ async def assert_merged(merges: MergeRequestFactory, proposal: OpenMergeRequest)
     assert row.state is MergeRequestState.MERGED
     assert row.merge_commit_oid is not None and await merges.contains(row.merge_commit_oid)
     assert await merges.contains(proposal.head)
-    assert await merges.make.count(tables.MergeIntent) == 0
     assert await notes_of(merges, proposal) == ["Status changed to merged"]
     return row
 
@@ -249,115 +241,56 @@ class SimulatedCrash(BaseException):
 Broken = Callable[..., Awaitable[Any]]
 
 
-def break_after(monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool) -> None:
-    """Ends the process before or after one of the steps of `merging`."""
-    whole: Broken = getattr(merging, name)
-
-    async def broken(*arguments: Any) -> Any:
-        if after:
-            await whole(*arguments)
-        raise SimulatedCrash
-
-    monkeypatch.setattr(merging, name, broken)
+STEPS = (
+    (merging, "lock_merge_request"),
+    (merging.issue_closing, "close_after_merge"),
+    (merging.ref_updates, "apply_updates"),
+    (ref_updates.refs, "write_moves"),
+    (ref_updates.pipelines, "create_pipelines"),
+    (ref_updates.commit_index, "write_heads"),
+    (ref_updates.moved_branches, "apply"),
+)
+"""What the transaction of a merge calls."""
 
 
 class TestCrashes:
-    """Between each pair of steps; `repair` is what the next process does."""
+    """At each step of the transaction: nothing was merged, and the next process finds nothing to repair."""
 
-    @pytest.mark.parametrize(("name", "after"), [("_write_intent", False), ("_write_intent", True), ("_move_target", False)])
-    async def test_before_the_swap_nothing_was_merged(
-        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str, after: bool
+    @pytest.mark.parametrize("after", [False, True])
+    @pytest.mark.parametrize(("module", "name"), STEPS)
+    async def test_leave_nothing(
+        self,
+        merges: MergeRequestFactory,
+        people: dict[str, tables.User],
+        monkeypatch: pytest.MonkeyPatch,
+        module: Any,
+        name: str,
+        after: bool,
     ) -> None:
         before, proposal = await merges.tip(), await merges.proposal("feature")
-        with monkeypatch.context() as patch:
-            break_after(patch, name, after=after)
-            with pytest.raises(SimulatedCrash):
-                await accept(merges, proposal, people["developer"])
-        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_move_target" else 0)
-        await merging.repair(merges.services)
-        assert await merges.make.count(tables.MergeIntent) == (1 if name == "_move_target" else 0)  # too young
-        await backdate_intents(merges)
-        await merging.repair(merges.services)
-        await assert_not_merged(merges, proposal, before)
-        await accept(merges, proposal, people["developer"])
-        await assert_merged(merges, proposal)
+        whole: Broken = getattr(module, name)
 
-    @pytest.mark.parametrize(("name", "after"), [("_move_target", True), ("_finish_merge", False), ("_record_merge", True)])
-    async def test_after_the_swap_it_is_finished(
-        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str, after: bool
-    ) -> None:
-        proposal = await merges.proposal("feature")
+        async def broken(*arguments: Any) -> Any:
+            if after:
+                await whole(*arguments)
+            raise SimulatedCrash
+
         with monkeypatch.context() as patch:
-            break_after(patch, name, after=after)
+            patch.setattr(module, name, broken)
             with pytest.raises(SimulatedCrash):
                 await accept(merges, proposal, people["developer"], remove_source_branch=True)
-        assert (await merges.reload(proposal)).state is MergeRequestState.OPENED
-        await maintenance.run_once(merges.services)
-        row = await assert_merged(merges, proposal)
+        await assert_not_merged(merges, proposal, before)
+        assert await merges.tip("feature") == proposal.head
+        row = await accept(merges, proposal, people["developer"], remove_source_branch=True)
         assert row.merge_user_id == people["developer"].id
-        assert await merges.tip("feature") is None
-        await maintenance.run_once(merges.services)
         await assert_merged(merges, proposal)
-
-    async def test_the_next_request_finishes_a_swapped_merge(
-        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        proposal = await merges.proposal("feature")
-        with monkeypatch.context() as patch:
-            break_after(patch, "_finish_merge", after=False)
-            with pytest.raises(SimulatedCrash):
-                await accept(merges, proposal, people["developer"])
-        with pytest.raises(NotAllowed):
-            await accept(merges, proposal, people["master"])
-        assert (await assert_merged(merges, proposal)).merge_user_id == people["developer"].id
-
-    async def test_the_next_request_merges_again(
-        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        proposal = await merges.proposal("feature")
-        with monkeypatch.context() as patch:
-            break_after(patch, "_move_target", after=False)
-            with pytest.raises(SimulatedCrash):
-                await accept(merges, proposal, people["developer"])
-        await accept(merges, proposal, people["master"])
-        await backdate_intents(merges)
-        await maintenance.run_once(merges.services)
-        assert (await assert_merged(merges, proposal)).merge_user_id == people["master"].id
-
-    async def test_a_user_deleted_during_the_merge(
-        self, make: DataFactory, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        proposal = await merges.proposal("feature")
-        with monkeypatch.context() as patch:
-            break_after(patch, "_finish_merge", after=False)
-            with pytest.raises(SimulatedCrash):
-                await accept(merges, proposal, people["developer"])
-        async with merges.services.database.write_session() as session:
-            await session.execute(update(tables.MergeIntent).values(user_id=None))
-            await session.commit()
-        await maintenance.run_once(merges.services)
-        assert (await assert_merged(merges, proposal)).merge_user_id is None
-
-    async def test_a_project_without_its_repository_does_not_stop_the_others(
-        self, make: DataFactory, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        other = MergeRequestFactory(make, await make.project(history={"commits": 4}, owner=people["master"]), people["master"])
-        lost, proposal = await other.proposal("feature"), await merges.proposal("feature")
-        with monkeypatch.context() as patch:
-            break_after(patch, "_finish_merge", after=False)
-            for of, one in ((other, lost), (merges, proposal)):
-                with pytest.raises(SimulatedCrash):
-                    await accept(of, one, people["master"] if of is other else people["developer"])
-        merges.services.repositories.remove(other.project.id)
-        await maintenance.run_once(merges.services)
-        assert (await merges.reload(proposal)).state is MergeRequestState.MERGED
-        assert (await other.reload(lost)).state is MergeRequestState.OPENED
+        assert await merges.tip("feature") is None
 
 
 class TestCompareAndSwap:
     def others_push(self, merges: MergeRequestFactory, monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
         """Just before the swap, somebody else moves the target: that often."""
-        whole = merging._move_target
+        whole = merging._merge
         pushed: list[str] = []
 
         async def swap(*arguments: Any) -> Any:
@@ -365,7 +298,7 @@ class TestCompareAndSwap:
                 pushed.append(await merges.commit("master", {f"pushed{len(pushed)}": "x"}))
             return await whole(*arguments)
 
-        monkeypatch.setattr(merging, "_move_target", swap)
+        monkeypatch.setattr(merging, "_merge", swap)
         return pushed
 
     async def test_lost_swaps_are_retried(
@@ -391,16 +324,15 @@ class TestCompareAndSwap:
         self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         proposal = await merges.proposal("feature")
-        whole = merging._write_intent
+        whole = merging._merge
         heads: list[str] = []
 
-        async def intend(plan: merging.PreparedMerge, own: Context) -> Any:
+        async def push_first(prepared: merging.PreparedMerge, own: Context) -> Any:
             if not heads:
                 heads.append(await merges.commit("feature", {"more": "more"}))
-                (await merging.lock_merge_request(own, plan.row.id)).head_oid = heads[0]
-            return await whole(plan, own)
+            return await whole(prepared, own)
 
-        monkeypatch.setattr(merging, "_write_intent", intend)
+        monkeypatch.setattr(merging, "_merge", push_first)
         row = await accept(merges, proposal, people["developer"])
         assert row.head_oid == heads[0]
         assert await merges.contains(heads[0])
@@ -420,7 +352,7 @@ class TestCompareAndSwap:
             await accept(merges, proposal, people["developer"])
         await assert_not_merged(merges, proposal, before)
 
-    @pytest.mark.parametrize(("error", "expected"), [(OSError(28, "full"), Unavailable), (RefMoved("x"), Conflict)])
+    @pytest.mark.parametrize(("error", "expected"), [(OSError(28, "full"), Unavailable), (GitCommandError("x"), NotMergeable)])
     async def test_a_git_failure_is_reported(
         self,
         merges: MergeRequestFactory,
@@ -431,49 +363,38 @@ class TestCompareAndSwap:
     ) -> None:
         before, proposal = await merges.tip(), await merges.proposal("feature")
 
-        def move(self: Repository, name: str, new: str | None, old: str | None) -> None:
+        def fail(*arguments: object) -> str:
             raise error
 
-        monkeypatch.setattr(Repository, "move_ref", move)
+        monkeypatch.setattr(merge, "write_merge", fail)
         with pytest.raises(expected):
             await accept(merges, proposal, people["developer"])
         monkeypatch.undo()
         await assert_not_merged(merges, proposal, before)
 
-    async def test_a_swap_that_fails_and_has_happened(
-        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        proposal, whole = await merges.proposal("feature"), Repository.move_ref
-
-        def move(self: Repository, name: str, new: str | None, old: str | None) -> None:
-            whole(self, name, new, old)
-            raise OSError(5, "the answer got lost")
-
-        monkeypatch.setattr(Repository, "move_ref", move)
-        await accept(merges, proposal, people["developer"])
-        monkeypatch.undo()
-        await assert_merged(merges, proposal)
-
 
 class TestCancellation:
-    @pytest.mark.parametrize("name", ["_write_intent", "_move_target", "_finish_merge", "_record_merge"])
-    async def test_cancellation_during_the_swap_completes_the_merge(
-        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, name: str
+    async def test_cancellation_in_the_transaction_leaves_nothing(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        proposal, reached = await merges.proposal("feature"), asyncio.Event()
-        whole: Broken = getattr(merging, name)
+        before, proposal, reached = await merges.tip(), await merges.proposal("feature"), asyncio.Event()
+        whole = merging._merge
 
         async def slowly(*arguments: Any) -> Any:
+            row = await whole(*arguments)
             reached.set()
-            await asyncio.sleep(0.05)
-            return await whole(*arguments)
+            await asyncio.sleep(60)
+            return row
 
-        monkeypatch.setattr(merging, name, slowly)
-        task = asyncio.create_task(accept(merges, proposal, people["developer"]))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        with monkeypatch.context() as patch:
+            patch.setattr(merging, "_merge", slowly)
+            task = asyncio.create_task(accept(merges, proposal, people["developer"]))
+            await reached.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await assert_not_merged(merges, proposal, before)
+        await accept(merges, proposal, people["developer"])
         await assert_merged(merges, proposal)
 
     async def test_cancellation_before_the_swap_leaves_nothing(
@@ -492,28 +413,3 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await task
         await assert_not_merged(merges, proposal, before)
-
-    async def test_a_timed_out_merge_is_left_to_the_repair_job(
-        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        proposal, reached, go_on = await merges.proposal("feature"), asyncio.Event(), asyncio.Event()
-        whole = merging._record_merge
-
-        async def slowly(*arguments: Any) -> Any:
-            reached.set()
-            await go_on.wait()
-            return await whole(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(merging, "_record_merge", slowly)
-            patch.setattr(merging, "FINISH_SECONDS", 0.01)
-            task = asyncio.create_task(accept(merges, proposal, people["developer"]))
-            await reached.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        await maintenance.run_once(merges.services)
-        await assert_merged(merges, proposal)
-        go_on.set()
-        await asyncio.gather(*merging._running_tasks)
-        await assert_merged(merges, proposal)

@@ -14,8 +14,8 @@ from graph.errors import LimitExceeded, Unavailable
 from graph.git_access import GitAccess, RepositoryGrant
 from graph.jobs import maintenance
 from graph.operations.transaction import commit_and_notify
-from graph.rules.git import commits
-from graph.rules.merge_requests import merge_request_refresh
+from graph.rules.git import commits, refs
+from graph.rules.merge_requests import merge_request_refresh, moved_branches
 from storage import tables
 from storage.git import merge_preview
 from storage.git.protocol.push import PushRule, RefCommand
@@ -25,6 +25,8 @@ from storage.tables import AccessLevel, MergeRequestState, MergeStatus
 from tests.make import DataFactory
 from tests.support.git_history import commit_to_branch, git
 from tests.support.merge_requests import acting
+from tests.support.repositories import push as push_refs
+from tests.support.repositories import take_over
 from tests.support.statements import StatementRecorder
 
 HISTORY = {"commits": 6, "merges_every": 0}
@@ -57,7 +59,7 @@ class RefreshScenario:
         """Reports to the service a push that has moved these refs."""
         target = project or self.project
         granted = RepositoryGrant(target.id, self.path(target), (by or self.developer).id)
-        await GitAccess(self.services).record_push(granted, list(updates), "test")
+        await push_refs(self.services, granted, list(updates), "test")
 
     async def push(self, branch: str, new: str | None, *, project: tables.Project | None = None, by: tables.User | None = None) -> None:
         """Moves a branch, by force if needed, and reports it to the service."""
@@ -84,9 +86,18 @@ class RefreshScenario:
         return await self.refresh(row) if is_refreshed else row
 
     async def compare(self, row: tables.MergeRequest, **settings: Any) -> merge_request_refresh.BranchComparison:
+        await take_over(self.services)
         branches = {"source_branch": row.source_branch, "target_branch": row.target_branch}
         ids = {"target_project_id": row.project_id, "source_project_id": row.source_project_id}
         return await merge_request_refresh.compare_branches(self.services, **ids, **branches, **settings)
+
+    async def run_jobs(self) -> None:
+        await take_over(self.services)
+        await maintenance.run_once(self.services)
+
+    async def refresh_unchecked(self) -> None:
+        await take_over(self.services)
+        await merge_request_refresh.refresh_unchecked(self.services)
 
     async def refresh(self, row: tables.MergeRequest) -> tables.MergeRequest:
         comparison = await self.compare(row)
@@ -141,6 +152,7 @@ class TestComparison:
         assert await forge.commits(row) == [second, first]
         assert [entry.new_path for entry in await forge.changes(row)] == ["feature.txt"]
         assert await forge.notes(row) == []
+        await refs.project_refs(forge.services, forge.project.id)
         assert git(forge.path(), "rev-parse", f"refs/merge-requests/{row.iid}/head") == second
 
     async def test_a_fork_brings_its_commits_with_it(self, forge: RefreshScenario) -> None:
@@ -290,7 +302,7 @@ class TestSourcePush:
         await forge.push("topic", None)
         missing = await forge.reload(row)
         assert (missing.state, missing.merge_status) == (MergeRequestState.OPENED, MergeStatus.UNCHECKED)
-        await maintenance.run_once(forge.services)
+        await forge.run_jobs()
         git(forge.path(), "gc", "--quiet", "--prune=now")
 
         missing = await forge.reload(row)
@@ -309,7 +321,7 @@ class TestSourcePush:
         forge.services.repositories.remove(fork.id)
 
         await forge.push_branch("master")
-        await maintenance.run_once(forge.services)
+        await forge.run_jobs()
 
         now = await forge.reload(row)
         assert (now.state, now.merge_status) == (MergeRequestState.OPENED, MergeStatus.CANNOT_BE_MERGED)
@@ -324,7 +336,7 @@ class TestTargetPush:
         await forge.push_branch("master", same=b"theirs\n")
 
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED
-        await maintenance.run_once(forge.services)
+        await forge.run_jobs()
         assert (await forge.reload(row)).merge_status is MergeStatus.CANNOT_BE_MERGED
 
     async def test_other_branches_and_closed_ones_are_unchanged(self, forge: RefreshScenario) -> None:
@@ -343,7 +355,7 @@ class TestTargetPush:
         row = await forge.create_merge_request("topic", target_branch="release")
 
         await forge.push("release", None)
-        await maintenance.run_once(forge.services)
+        await forge.run_jobs()
 
         now = await forge.reload(row)
         assert (now.merge_status, now.head_oid) == (MergeStatus.CANNOT_BE_MERGED, row.head_oid)
@@ -370,7 +382,7 @@ class TestTargetPush:
         assert now.merged_at is not None
         assert await forge.notes(row) == [("Status changed to merged", other.id)]
         assert await forge.commits(row) == await forge.commits(await forge.reload(row)) != []
-        await maintenance.run_once(forge.services)
+        await forge.run_jobs()
         assert len(await forge.notes(row)) == 1
 
     async def test_one_push_can_add_and_merge_commits(self, forge: RefreshScenario) -> None:
@@ -391,20 +403,10 @@ class TestTargetPush:
         git(forge.path(), "update-ref", "refs/heads/master", str(row.head_oid))
         await self._unchecked(forge, row)
 
-        await maintenance.run_once(forge.services)
+        await forge.run_jobs()
 
         now = await forge.reload(row)
         assert (now.state, now.merge_commit_oid, now.merge_user_id) == (MergeRequestState.MERGED, row.head_oid, None)
-
-    async def test_a_running_merge_is_not_touched(self, forge: RefreshScenario) -> None:
-        row = await forge.create_merge_request("topic")
-        intent: dict[str, Any] = {"target_branch": "master", "old_oid": "0" * 40, "new_oid": "1" * 40, "params": {"source": row.head_oid}}
-        await forge.make.save(tables.MergeIntent(merge_request_id=row.id, user_id=forge.developer.id, **intent))
-
-        await forge.push("master", row.head_oid)
-
-        now = await forge.reload(row)
-        assert (now.state, now.merge_status) == (MergeRequestState.OPENED, MergeStatus.UNCHECKED)
 
     async def test_a_manual_merge_closes_issues(self, forge: RefreshScenario) -> None:
         issue = await forge.make.issue(forge.project)
@@ -433,13 +435,14 @@ class TestMaintenanceJob:
         async def overtaken(*args: Any, **settings: Any) -> merge_request_refresh.BranchComparison:
             found = await compare(*args, **settings)
             forge.commit("topic")
+            await take_over(forge.services)
             return found
 
         monkeypatch.setattr(merge_request_refresh, "compare_branches", overtaken)
-        await merge_request_refresh.refresh_unchecked(forge.services)
+        await forge.refresh_unchecked()
         assert ((await forge.reload(row)).merge_status, (await forge.reload(row)).head_oid) == (MergeStatus.UNCHECKED, None)
         monkeypatch.setattr(merge_request_refresh, "compare_branches", compare)
-        await merge_request_refresh.refresh_unchecked(forge.services)
+        await forge.refresh_unchecked()
         assert (await forge.reload(row)).head_oid == forge.head("topic")
 
     @pytest.mark.parametrize("change", [{"target_branch": "other"}, {"state": MergeRequestState.CLOSED}])
@@ -457,7 +460,7 @@ class TestMaintenanceJob:
             return found
 
         monkeypatch.setattr(merge_request_refresh, "compare_branches", overtaken)
-        await merge_request_refresh.refresh_unchecked(forge.services)
+        await forge.refresh_unchecked()
 
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED
 
@@ -473,7 +476,7 @@ class TestMaintenanceJob:
 
         monkeypatch.setattr(merge_request_refresh, "compare_branches", counted)
         for _ in range(3):
-            await merge_request_refresh.refresh_unchecked(forge.services)
+            await forge.refresh_unchecked()
 
         assert tried == [row.id]
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED
@@ -482,7 +485,7 @@ class TestMaintenanceJob:
         monkeypatch.setattr(merge_request_refresh, "MAX_REFRESHED_PER_RUN", 2)
         rows = [await forge.create_merge_request("topic", is_refreshed=False, target_branch=f"b{number}") for number in range(3)]
 
-        await merge_request_refresh.refresh_unchecked(forge.services)
+        await forge.refresh_unchecked()
 
         left = [row.id for row in rows if (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED]
         assert left == [rows[2].id]
@@ -497,7 +500,7 @@ class TestMaintenanceJob:
             await session.execute(update(tables.MergeRequest).values(merge_status=MergeStatus.UNCHECKED))
             await session.commit()
 
-        await asyncio.gather(*(merge_request_refresh.refresh_unchecked(forge.services) for _ in range(4)))
+        await asyncio.gather(*(forge.refresh_unchecked() for _ in range(4)))
 
         assert (await forge.reload(row)).commit_count == 2
         assert len(await forge.notes(row)) == 1
@@ -507,10 +510,9 @@ class TestMaintenanceJob:
 class TestCost:
     async def test_marking_one_and_thirty_costs_the_same(self, forge: RefreshScenario, statements: StatementRecorder) -> None:
         async def cost(names: Sequence[str]) -> int:
-            updates = [RefCommand(f"refs/heads/{name}", None, "1" * 40) for name in (*names, "master")]
             async with acting(forge.services, forge.developer) as context:
                 with statements.record() as seen:
-                    await merge_request_refresh.mark_unchecked(context, forge.project, updates)
+                    await moved_branches._mark_unchecked(context, forge.project, [*names, "master"])
             return len(seen)
 
         await forge.create_merge_request("b0", is_refreshed=False)
@@ -520,15 +522,10 @@ class TestCost:
 
         assert await cost([f"b{number}" for number in range(30)]) == one == 3
 
-    async def test_unstorable_names_are_skipped(self, forge: RefreshScenario) -> None:
-        async with acting(forge.services, forge.developer) as context:
-            await merge_request_refresh.mark_unchecked(context, forge.project, [RefCommand("refs/heads/\udcff", None, "1" * 40)])
-
     async def test_a_push_of_very_many_branches_marks_all(self, forge: RefreshScenario) -> None:
         row = await forge.create_merge_request("topic")
-        updates = [RefCommand(f"refs/heads/b{number}", None, "1" * 40) for number in range(1001)]
         async with acting(forge.services, forge.developer) as context:
-            await merge_request_refresh.mark_unchecked(context, forge.project, updates)
+            await moved_branches._mark_unchecked(context, forge.project, [f"b{number}" for number in range(1001)])
             await context.session.commit()
 
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED

@@ -20,6 +20,7 @@ from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask
 from tests.support.git_history import commit_to_branch
 from tests.support.loop_lag import measure_loop_lag
+from tests.support.repositories import take_over
 
 MIB = 2**20
 ISSUES = "query ($path: String!, $first: Int!) { project(path: $path) { issues(first: $first) { nodes { title description } } } }"
@@ -176,6 +177,7 @@ class TestCommitMessages:
         message = "Title\n\n" + "a" * 120_000
         for number in range(20):
             commit_to_branch(path, "master", {"a.txt": b"%d" % number}, message=message)
+        await take_over(services)
         fields = " ".join(f"m{number}: message" for number in range(10))
         page = f"commits(first: $first) {{ nodes {{ {fields} }} }}"
         query = f"query ($path: String!, $first: Int!) {{ project(path: $path) {{ {page} }} }}"
@@ -192,6 +194,7 @@ class TestCommitMessages:
         path = services.repositories.path_of(project.id)
         for number in range(5):
             commit_to_branch(path, "master", {"a.txt": b"%d" % number}, message="Title\n\n" + "a" * 100_000)
+        await take_over(services)
         query = "query ($path: String!) { project(path: $path) { commits(first: 20) { nodes { oid message } } } }"
 
         assert is_rejected(await ask(query, owner, path=str(project.id)))

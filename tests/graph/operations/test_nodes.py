@@ -87,7 +87,7 @@ class TestBranch:
         ids = list((await self.ids(ask, ada, project)).values())
         more = [*ids, *(await self.ids(ask, ada, other)).values()]
         for _ in range(2):
-            await ask.data(NODES, ada, ids=ids)
+            await ask.data(NODES, ada, ids=more)
         with statements.record() as few:
             await ask.data(NODES, ada, ids=ids[:1])
         with statements.assert_at_most(len(few)):

@@ -16,7 +16,16 @@ from storage.git.protocol.transport import Transport
 from storage.git.repository import Repository
 from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
 from storage.git.trees import find_blob, read_blob
-from tests.storage.git.test_transport import NONE, OutputBuffer, allow_all, leftovers, push_chunks, refs, running
+from tests.storage.git.test_transport import (
+    NONE,
+    OutputBuffer,
+    RefRecorder,
+    allow_all,
+    leftovers,
+    push_chunks,
+    refs,
+    running,
+)
 from tests.support import hostile_packs
 from tests.support.git_history import git, make_history
 from tests.support.hostile_packs import HostilePack
@@ -69,9 +78,11 @@ def limited_transport(**given: object) -> Transport:
 
 async def push(transport: Transport, path: Path, pack: HostilePack, ref: str = REF) -> tuple[bool, str]:
     """Whether the ref moved, and what the terminal shows."""
-    received = OutputBuffer()
-    moved = await transport.receive_pack(path, push_chunks(*push_body(pack, ref)), received, allow_all)
-    return bool(moved), " ".join(received.text.decode("utf-8", "replace").split())
+    received, move = OutputBuffer(), RefRecorder()
+    await transport.receive_pack(path, push_chunks(*push_body(pack, ref)), received, allow_all, move)
+    for update in move.moved:
+        git(path, "update-ref", update.ref, update.new or "")
+    return bool(move.moved), " ".join(received.text.decode("utf-8", "replace").split())
 
 
 REJECTED_PACKS: tuple[tuple[Callable[[], HostilePack], str], ...] = (
@@ -200,12 +211,14 @@ class TestSlots:
             await going.wait()
             yield blocks[1][100:]
 
-        slow = asyncio.create_task(transport.receive_pack(path, slowly(), received, allow_all))
+        move = RefRecorder()
+        slow = asyncio.create_task(transport.receive_pack(path, slowly(), received, allow_all, move))
         await asyncio.sleep(0.2)
         assert transport.indexing.running == 0
         assert (await push(transport, path, pack, "refs/heads/fast"))[0]
         going.set()
-        assert [update.ref for update in await slow] == [REF]
+        await slow
+        assert [update.ref for update in move.moved] == [REF]
 
     @pytest.mark.parametrize("size", [1, 7, 100_000])
     async def test_over_a_stream_the_end_of_the_pack_waits(self, path: Path, size: int) -> None:
@@ -221,11 +234,13 @@ class TestSlots:
             await wait_until(lambda: b"ok " + REF.encode() in received.text)
 
         async with transport.indexing.slot():
-            push_task = asyncio.create_task(transport.receive_pack(path, client(), received, allow_all, stateless=False))
+            move = RefRecorder()
+            push_task = asyncio.create_task(transport.receive_pack(path, client(), received, allow_all, move, stateless=False))
             await asyncio.sleep(0.3)
             assert transport.indexing.waiting == 1
-            assert REF not in refs(path)
-        assert [update.ref for update in await push_task] == [REF]
+            assert move.moved == []
+        await push_task
+        assert [update.ref for update in move.moved] == [REF]
         assert (transport.indexing.running, transport.indexing.waiting) == (0, 0)
 
 

@@ -20,7 +20,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def tips(repository: Repository) -> set[str]:
-    return set(commit_walk.branch_heads(repository).values())
+    return {branch.oid for branch in repository.branches()}
 
 
 def read_commits(repository: Repository, heads: set[str], known: set[str] | None = None) -> list[str]:
@@ -41,6 +41,24 @@ class TestNewCommits:
     def test_are_read_as_every_commit_is(self, repository: Repository) -> None:
         for chunk in commit_walk.walk_new_commits(repository, tips(repository), set()):
             assert chunk == repository.commits([commit.oid for commit in chunk])
+
+    def test_a_short_chain_is_read_without_a_process(self, repository: Repository) -> None:
+        old = git(repository.path, "rev-parse", "master")
+        tree = git(repository.path, "rev-parse", "master^{tree}")
+        chain = [old]
+        for number in range(commit_walk.MAX_CHAIN_COMMITS + 1):
+            # A parent may be younger than its child.
+            head = f"tree {tree}\nparent {chain[0]}\nauthor A <a> 1 +0000\ncommitter C <c> {2_000_000_000 - number} +0000\n\n{number}\n"
+            chain.insert(0, write_commit(repository.path, head.encode()))
+        merge = git(repository.path, "rev-list", "--merges", "-1", "--parents", "master").split()
+        before_merge = git(repository.path, "rev-parse", f"{merge[1]}~1")
+        for tip, known in ((chain[1], {old}), (chain[-2], {old, merge[1]}), (old, {old})):
+            found = commit_walk.read_chain(repository, tip, known)
+            assert found is not None
+            assert [commit.oid for commit in found] == rev_list(repository, tip, *(f"^{oid}" for oid in known))
+            assert found == repository.commits([commit.oid for commit in found])
+        for tip, end in ((chain[0], old), (merge[0], before_merge), (merge[1], chain[0]), ("1" * 40, old)):
+            assert commit_walk.read_chain(repository, tip, {end}) is None
 
     def test_come_in_chunks(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(commit_walk, "MAX_CHUNK_COMMITS", 25)
@@ -110,17 +128,6 @@ def children() -> set[str]:
 
 
 class TestHeads:
-    def test_are_the_branches_with_storable_names(self, repository: Repository) -> None:
-        oid = git(repository.path, "rev-parse", "master")
-        long = "/".join(["x" * 127] * 2)
-        for name in (long, f"{long}x", "a" * 40, "ünï"):
-            git(repository.path, "update-ref", f"refs/heads/{name}", oid)
-        with (repository.path / "packed-refs").open("ab") as file:
-            file.write(f"{oid} refs/heads/".encode() + b"bad\xff\n")
-        assert commit_walk.branch_heads(repository).keys() == {"master", "topic", long, "a" * 40, "ünï"} | (
-            {f"{long}x"} if len(long) < 255 else set()
-        )
-
     def test_absent_are_ids_without_an_object(self, repository: Repository) -> None:
         oid = commit_to_branch(repository.path, "master", {"a": b"a"})
         assert commit_walk.absent_ids(repository, [oid, "1" * 40, "no id"]) == ["1" * 40, "no id"]

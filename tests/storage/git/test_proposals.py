@@ -24,7 +24,7 @@ def repository(path: Path) -> Repository:
 
 
 def head(repository: Repository, branch: str) -> str:
-    found = merge_preview.branch_head(repository.path, branch)
+    found = Repository.open(repository.path).find_ref(f"refs/heads/{branch}")
     assert found is not None
     return found
 
@@ -78,18 +78,6 @@ class TestPropose:
             merge_preview.introducing_commit(repository, wrong, head(repository, "master"))
 
 
-class TestHeadOf:
-    @pytest.mark.parametrize("name", HOSTILE)
-    def test_a_name_is_looked_up_as_it_is(self, path: Path, name: str) -> None:
-        assert merge_preview.branch_head(path, name) is None
-
-    def test_a_name_like_an_option_is_a_branch_where_one_is_called_so(self, path: Path, repository: Repository) -> None:
-        master = head(repository, "master")
-        git(path, "update-ref", "refs/heads/--output=x", master)
-
-        assert merge_preview.branch_head(path, "--output=x") == master
-
-
 class TestFetchFromFork:
     @pytest.fixture
     def fork(self, tmp_path: Path, path: Path) -> Path:
@@ -127,7 +115,6 @@ class TestFetchFromFork:
         oid = git(fork, *grow_environment, "commit-tree", "master^{tree}", "-p", "master", "-m", "More")
 
         merge_preview.fetch_commit(repository, fork, oid)
-        merge_preview.write_head_ref(repository, 1, oid)
 
         assert not (path / "ran").exists() and not (fork / "ran").exists()
 
@@ -140,24 +127,8 @@ class TestFetchFromFork:
 
 
 class TestKeepRef:
-    def test_the_commit_outlives_its_branch(self, path: Path, repository: Repository) -> None:
-        oid = commit_to_branch(path, "feature", {"file": b"x\n"}, start="master")
-
-        merge_preview.write_head_ref(repository, 7, oid)
-        merge_preview.write_head_ref(repository, 7, oid)
-        git(path, "update-ref", "-d", "refs/heads/feature")
-        git(path, "gc", "--quiet", "--prune=now")
-
-        assert repository.find_ref("refs/merge-requests/7/head") == oid
-        assert merge_preview.has_commit(Repository.open(path), oid)
-
-    def test_follows_the_head_wherever_it_goes(self, path: Path, repository: Repository) -> None:
-        for branch in ("topic", "master"):
-            merge_preview.write_head_ref(repository, 7, head(repository, branch))
-            assert repository.find_ref(merge_preview.head_ref(7)) == head(repository, branch)
-
     def test_is_taken_by_no_clone_and_no_copy(self, tmp_path: Path, path: Path, repository: Repository) -> None:
-        merge_preview.write_head_ref(repository, 7, commit_to_branch(path, "feature", {"file": b"x\n"}, start="master"))
+        git(path, "update-ref", "refs/merge-requests/7/head", commit_to_branch(path, "feature", {"file": b"x\n"}, start="master"))
 
         git(tmp_path, "clone", "--quiet", "--bare", path.as_uri(), "clone")
         import_repository(path, tmp_path / "copy.git")

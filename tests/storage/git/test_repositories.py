@@ -97,17 +97,15 @@ class TestCleanup:
         made = make_history(tmp_path / "source.git", commits=20)
         import_repository(made.path, repositories.path_of(1))
         adopted = Repository.open(repositories.path_of(1))
-        oid = str(adopted.resolve("master"))
         for name in (".incoming-2.git-00000000", ".removed-3.git-00000000"):
             (repositories.root / name / "objects").mkdir(parents=True)
-        locks = [adopted.path / name for name in ("packed-refs.lock", "refs/heads/master.lock")]
+        locks = [adopted.path / name for name in ("config.lock", ".tmp-of-refs")]
         for lock in locks:
             lock.touch()
         repositories.sweep()
 
         assert [entry.name for entry in repositories.root.iterdir()] == ["1.git"]
         assert not any(lock.exists() for lock in locks)
-        adopted.move_ref("refs/heads/master", str(adopted.resolve("topic")), oid)
 
     def test_nothing_to_do_before_the_first_repository(self, repositories: Repositories):
         repositories.sweep()

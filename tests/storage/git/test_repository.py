@@ -2,7 +2,6 @@
 
 from hashlib import sha1
 from pathlib import Path
-from threading import Barrier, Thread
 
 import pytest
 from pygit2.enums import ObjectType
@@ -11,11 +10,9 @@ from storage.git.repository import (
     DamagedRepository,
     NotARepository,
     Ref,
-    RefMoved,
     Repository,
     UnknownCommit,
 )
-from storage.git.subprocesses.git_command import GitCommandError
 from tests.support.git_history import commit_files, git, make_history, write_commit
 
 HOSTILE = [
@@ -217,76 +214,25 @@ class TestDamagedPacks:
                 reading()
 
 
-class TestMoveRef:
-    def test_moves_creates_and_deletes(self, made: Repository):
+class TestRefsOfTheDatabase:
+    def test_are_the_only_ones_that_it_knows(self, made: Repository):
         new, old = git(made.path, "rev-list", "-2", "master").split()
-        made.move_ref("refs/heads/new", old, None)
-        assert made.resolve("new") == old
-        made.move_ref("refs/heads/new", new, old)
-        assert made.resolve("new") == new
-        made.move_ref("refs/heads/new", None, new)
-        assert made.resolve("new") is None
+        given = Repository.open(made.path, {"refs/heads/given": old, "refs/tags/v9": new})
+        assert (given.resolve("given"), given.resolve("v9"), given.resolve("master")) == (old, new, None)
+        assert (given.branches(), given.tags()) == ([Ref("given", old)], [Ref("v9", new)])
+        assert given.resolve(new) == new
 
-    def test_rejects_a_changed_old_value(self, made: Repository):
-        new, old, older = git(made.path, "rev-list", "-3", "master").split()
-        for name, to, expected in (("master", older, old), ("master", old, None), ("none", new, old), ("master", None, old)):
-            with pytest.raises(RefMoved):
-                made.move_ref(f"refs/heads/{name}", to, expected)
-        assert made.resolve("master") == new
-
-    @pytest.mark.parametrize("name", ["HEAD", "master", "refs/heads/", "refs/remotes/x", "refs/heads/../x", "refs/heads/a\0b", "-d"])
-    def test_rejects_invalid_names(self, made: Repository, name: str):
-        with pytest.raises(ValueError, match="is not a valid name"):
-            made.move_ref(name, "1" * 40, None)
-
-    def test_rejects_invalid_ids(self, made: Repository):
-        for new, old in (("HEAD", None), ("1" * 40, "master~1"), ("1" * 40, "1" * 40), (None, None)):
-            with pytest.raises(ValueError, match=r"is not an object id|the same"):
-                made.move_ref("refs/heads/x", new, old)
-
-    def test_treats_an_option_as_a_name(self, made: Repository):
-        oid = str(made.resolve("master"))
-        made.move_ref("refs/heads/--output=x", oid, None)
-
-        assert made.resolve("--output=x") == oid
-
-    def test_reports_gits_reason(self, made: Repository):
-        tree = git(made.path, "rev-parse", "master^{tree}")
-        oid = str(made.resolve("master"))
-        for name, new in (("refs/heads/tree", tree), ("refs/heads/absent", "1" * 40), ("refs/heads/master/below", oid)):
-            with pytest.raises(GitCommandError):
-                made.move_ref(name, new, None)
-
-    def test_runs_no_hook(self, made: Repository):
-        hook = made.path / "hooks" / "reference-transaction"
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text("#!/bin/sh\nexit 1\n")
-        hook.chmod(0o755)
-        made.move_ref("refs/heads/new", str(made.resolve("master")), None)
-
-        assert made.resolve("new")
-
-    def test_one_of_many_wins(self, made: Repository):
-        new, old = git(made.path, "rev-list", "-2", "master").split()
-        made.move_ref("refs/heads/race", old, None)
-        barrier = Barrier(6)
-        outcomes: list[str] = []
-
-        def race() -> None:
-            mine = Repository.open(made.path)
-            barrier.wait()
-            try:
-                mine.move_ref("refs/heads/race", new, old)
-                outcomes.append("won")
-            except RefMoved:
-                outcomes.append("moved")
-
-        threads = [Thread(target=race) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(outcomes) == ["moved"] * 5 + ["won"]
+    def test_stored_refs_are_those_of_the_files_with_tags_peeled(self, made: Repository):
+        master, oid = str(made.resolve("master")), str(made.resolve("v2"))
+        git(made.path, "update-ref", "refs/merge-requests/1/head", master)
+        git(made.path, "tag", "-a", "-m", "Of a tag", "outer", "v2")
+        git(made.path, "symbolic-ref", "refs/heads/alias", "refs/heads/master")
+        with (made.path / "packed-refs").open("ab") as file:
+            file.write(f"{master} refs/heads/".encode() + b"bad\xff\n")
+        found = {name: (oid, peeled) for name, oid, peeled in made.stored_refs()}
+        assert found["refs/heads/master"] == found["refs/merge-requests/1/head"] == found["refs/heads/alias"] == (master, None)
+        assert found["refs/tags/outer"] == (git(made.path, "rev-parse", "refs/tags/outer"), oid)
+        assert not any("bad" in name for name in found)
 
 
 def test_a_tag_of_a_tag_of_a_blob_is_no_commit(made: Repository):

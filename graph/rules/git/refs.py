@@ -1,0 +1,271 @@
+"""The refs of projects: names are resolved in the database, objects are read by id.
+
+A ref is a row (storage/tables/git/refs.py). `write_moves` is the only place that changes refs of an existing project: a compare-and-swap
+in the transaction of everything that the move causes. Objects are written and synced before. The files of git are a projection, which is
+brought up to date before git reads it (`project_refs`).
+"""
+
+import asyncio
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from graph.context import Context, Services
+from graph.operations.loaders import Loader
+from graph.rules.validation import is_storable
+from storage import tables
+from storage.database.engine import DatabaseSession
+from storage.database.sessions import ReadSession
+from storage.git import projection
+from storage.git.projection import RefProjection
+from storage.git.protocol.push import RefCommand
+from storage.git.ref_cache import ABSENT
+from storage.git.repository import Repository, choose_default_branch
+from storage.tables.git import refs
+from storage.tables.projects import projects
+
+BRANCHES = "refs/heads/"
+TAGS = "refs/tags/"
+DEFAULT_HEAD = "master"
+"""The branch of HEAD in an empty repository without a choice of its owner."""
+ROWS_PER_STATEMENT = 500
+MAX_FOLDERS = 20
+"""With more new refs, all names of the project are read to find conflicts of a name and a folder."""
+
+FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
+
+T = TypeVar("T")
+
+_move_locks: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
+
+
+class RefConflict(Exception):
+    """A ref cannot be moved: `update` says which, the message why. The transaction must be rolled back."""
+
+    def __init__(self, update: RefCommand, message: str) -> None:
+        super().__init__(message)
+        self.update = update
+
+
+def move_lock(services: Services, project_id: int) -> asyncio.Lock:
+    """The lock under which this process moves refs of a project for pushes. Its holder has no transaction open when it acquires it."""
+    return _move_locks.setdefault((id(services), project_id), asyncio.Lock())
+
+
+def merge_request_head(iid: int) -> str:
+    """The complete name of the ref that keeps the head of a merge request reachable."""
+    return f"refs/merge-requests/{iid:d}/head"
+
+
+async def named(context: Context, project_id: int, *names: str) -> dict[str, str]:
+    """The object ids of those of these refs that exist, by complete name; one statement for all projects of a level."""
+    found = await _loader(context).get_many([(project_id, name) for name in names])
+    return {name: oid for (_, name), oid in found.items() if oid is not None}
+
+
+async def find(context: Context, project_id: int, name: str) -> str | None:
+    """The object id of the ref with this complete name."""
+    return await _loader(context).get((project_id, name))
+
+
+async def of_revisions(context: Context, project_id: int, *revisions: str | None) -> dict[str, str]:
+    """The refs that `Repository.resolve` needs for these names: the branches and tags with these names. Full ids need none."""
+    names = [revision for revision in revisions if revision and not FULL_ID.fullmatch(revision)]
+    return await named(context, project_id, *(folder + name for name in names for folder in (BRANCHES, TAGS))) if names else {}
+
+
+async def in_folder(context: Context, project_id: int, folder: str) -> Mapping[str, str]:
+    """All refs of a project whose name begins with `folder`; one statement for all projects of a level."""
+
+    async def fetch(ids: list[int]) -> dict[int, dict[str, str]]:
+        found: dict[int, dict[str, str]] = {key: {} for key in ids}
+        for owner, name, oid in await context.tuples(refs.in_folder(ids, folder)):
+            found[owner][name] = oid
+        return found
+
+    return await context.loader(("refs", folder), fetch).get(project_id) or {}
+
+
+def _loader(context: Context) -> Loader[tuple[int, str], str]:
+    async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], str]:
+        cache, versions = context.services.ref_cache, _known_versions(context, {key for key, _ in keys})
+        found: dict[tuple[int, str], str] = {}
+        missing = []
+        for key in filter(lambda key: is_storable(key[1]), keys):
+            cached = cache.get((key[0], versions[key[0]], key[1])) if key[0] in versions else None
+            if cached is None:
+                missing.append(key)
+            elif cached != ABSENT:
+                found[key] = cached
+        if missing:
+            project_ids, names = sorted({key for key, _ in missing}), sorted({name for _, name in missing})
+            rows = await context.tuples(refs.NAMED, project_ids=project_ids, names=names)
+            found |= {(owner, name): oid for owner, name, oid in rows}
+            for project_id, name in missing:
+                if project_id in versions:
+                    cache.put((project_id, versions[project_id], name), found.get((project_id, name), ABSENT))
+        return found
+
+    return context.loader("refs", fetch)
+
+
+def _known_versions(context: Context, project_ids: Iterable[int]) -> dict[int, int]:
+    """The versions of refs of those projects that a query has read. An operation that writes may see versions that are never committed."""
+    if not isinstance(context.session, ReadSession):
+        return {}
+    projects_by_id = context.rows_by_id(tables.Project)
+    rows = [projects_by_id.known(project_id) for project_id in project_ids if projects_by_id.knows(project_id)]
+    return {row.id: row.refs_version for row in rows if row is not None}
+
+
+def forget(context: Context, project_id: int) -> None:
+    """Make the operation read the refs of a project again, after it has changed them."""
+    for name in [name for name in context.loaders if name == "refs" or (isinstance(name, tuple) and name[0] == "refs")]:
+        del context.loaders[name]
+
+
+async def current(context: Context, project_id: int, names: Collection[str]) -> dict[str, str]:
+    """The object ids of these refs, read again; stable where the transaction has locked the project."""
+    found: dict[str, str] = {}
+    for part in _split(sorted(names)):
+        found.update(map(tuple, await context.tuples(refs.targets(project_id, part))))
+    return found
+
+
+async def find_conflicts(context: Context, project_id: int, updates: Sequence[RefCommand]) -> dict[RefCommand, str]:
+    """Those of these moves that are impossible now, with the reason; the caller has locked the project.
+
+    A ref must have the old value of its move. A branch `a` excludes a branch `a/b`, because clients store refs as files.
+    """
+    existing = await current(context, project_id, {update.ref for update in updates})
+    conflicts: dict[RefCommand, str] = {}
+    created, removed = set[str](), set[str]()
+    for update in updates:
+        if existing.get(update.ref) != update.old:
+            conflicts[update] = "The ref has moved in the meantime. Fetch it and retry." if update.old else "The ref already exists."
+        elif update.new is None:
+            removed.add(update.ref)
+        elif update.old is None:
+            created.add(update.ref)
+    if created:
+        names = {name for name in await _names_around(context, project_id, created) if name not in removed} | created
+        folders = {folder for name in names for folder in _folders_of(name)}
+        for update in updates:
+            if (
+                update.ref in created
+                and update not in conflicts
+                and (update.ref in folders or not names.isdisjoint(_folders_of(update.ref)))
+            ):
+                conflicts[update] = "The name conflicts with an existing branch or tag."
+    return conflicts
+
+
+async def _names_around(context: Context, project_id: int, created: set[str]) -> list[str]:
+    """The names of refs that may exclude new ones: those in a folder of the same name, and those that a new name would need as folder."""
+    if len(created) > MAX_FOLDERS:
+        return await context.all(refs.names(project_id))
+    found = await context.all(refs.below(project_id, [f"{name}/" for name in sorted(created)]))
+    return found + list(await current(context, project_id, {folder for name in created for folder in _folders_of(name)}))
+
+
+def _folders_of(name: str) -> list[str]:
+    """`refs/heads/a/b/c` is in the folders `refs/heads/a` and `refs/heads/a/b`."""
+    parts = name.split("/")
+    return ["/".join(parts[:end]) for end in range(3, len(parts))]
+
+
+async def require_movable(context: Context, project_id: int, updates: Sequence[RefCommand]) -> None:
+    """Raises RefConflict if `find_conflicts` finds one."""
+    for update, reason in (await find_conflicts(context, project_id, updates)).items():
+        raise RefConflict(update, reason)
+
+
+async def write_moves(context: Context, project: tables.Project, updates: Sequence[RefCommand]) -> None:
+    """Move refs by compare-and-swap and increase the version. The caller has locked the project. Raises RefConflict."""
+    peeled = await _peel_tags(context, project.id, updates)
+    for update in updates:
+        if update.old is None:
+            continue
+        statement = (
+            refs.remove(project.id, update.ref, update.old)
+            if update.new is None
+            else refs.move(project.id, update.ref, update.old, update.new, peeled.get(update.new))
+        )
+        if (await context.session.execute(statement)).rowcount != 1:
+            raise RefConflict(update, "The ref has moved in the meantime. Fetch it and retry.")
+    created = [(update.ref, update.new, peeled.get(update.new)) for update in updates if update.old is None and update.new is not None]
+    await insert(context, project.id, created)
+    project.refs_version = refs.next_version(project.refs_version, context.now())
+    await context.session.flush()
+    forget(context, project.id)
+
+
+async def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]]) -> None:
+    """Insert new refs: (complete name, object id, peeled id)."""
+    columns = [{"project_id": project_id, "name": name, "oid": oid, "peeled_oid": peeled} for name, oid, peeled in rows]
+    for part in _split(columns):
+        await context.session.execute(refs.insert_refs(), part)
+
+
+async def put_merge_request_head(context: Context, project_id: int, iid: int, oid: str) -> None:
+    """Write the ref of a merge request's head, if it differs. The transaction has locked the merge request, or inserts it."""
+    name = merge_request_head(iid)
+    if (await current(context, project_id, [name])).get(name) != oid:
+        row = {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": None}
+        await context.session.execute(refs.put(context.services.database.dialect, row))
+        await context.session.execute(refs.advance_version(project_id, context.now()))
+
+
+async def choose_default(context: Context, project: tables.Project) -> str | None:
+    """The branch that HEAD should name: the one chosen before the first push, or main, master or the first by name."""
+    found = await context.tuples(refs.in_folder([project.id], BRANCHES))
+    return choose_default_branch(project.unborn_branch or DEFAULT_HEAD, [name.removeprefix(BRANCHES) for _, name, _ in found])
+
+
+async def _peel_tags(context: Context, project_id: int, updates: Sequence[RefCommand]) -> dict[str, str | None]:
+    tags = {update.new for update in updates if update.new is not None and not update.ref.startswith(BRANCHES)}
+    if not tags:
+        return {}
+
+    def work(repository: Repository) -> dict[str, str | None]:
+        return {oid: repository.peeled(oid) for oid in tags}
+
+    return await context.services.repositories.read(project_id, work)
+
+
+async def project_refs(services: Services, project_id: int) -> None:
+    """Make the files of git show the refs of the database, before git reads them. Costs one row where they do. Raises OSError."""
+    async with services.database.read_session() as session:
+        project = await Context(services, session, None, "refs").first(projects.by_id(project_id))
+    if project is not None:
+        await project_refs_of(services, project)
+
+
+async def project_refs_of(services: Services, project: tables.Project) -> None:
+    """As `project_refs`, for a project that was just read."""
+    path = services.repositories.path_of(project.id)
+    # Without a version, the files still have what the database has to adopt.
+    if project.refs_version == 0 or projection.read_version(path) == project.refs_version or not path.is_dir():
+        return
+    async with projection.lock(path):
+        # Read under the lock, so that nobody replaces newer refs by older ones.
+        async with services.database.read_session() as session:
+            shown = await _read_projection(session, project.id)
+        if shown is not None and projection.read_version(path) != shown.version:
+            await asyncio.to_thread(projection.write, path, shown)
+
+
+async def _read_projection(session: DatabaseSession, project_id: int) -> RefProjection | None:
+    rows = await session.read(projects.by_id(project_id))
+    if not rows:
+        return None
+    project: tables.Project = rows[0][0]
+    # After the version: refs that are newer than the version are written again, older ones would stay.
+    found = [(name, oid, peeled) for name, oid, peeled in await session.read(refs.of_project(project_id))]
+    return RefProjection(project.refs_version, project.default_branch or project.unborn_branch or DEFAULT_HEAD, found)
+
+
+def _split(rows: Sequence[T]) -> Iterable[Sequence[T]]:
+    for start in range(0, len(rows), ROWS_PER_STATEMENT):
+        yield rows[start : start + ROWS_PER_STATEMENT]

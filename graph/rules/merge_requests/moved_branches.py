@@ -1,0 +1,185 @@
+"""Merge requests of branches that move, updated in the transaction of the move.
+
+`prepare` runs git before the transaction: it compares the branches of the merge requests from moved branches, and finds those whose heads
+the moves add to their targets. All of it depends on commits only. `apply` stores it under the locks of the transaction; what it finds
+changed since is computed there again, which is rare. Whether the others into a moved branch can be merged is checked later, in the
+background (`merge_request_refresh`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sqlalchemy import Select
+
+from graph.context import Context, Services
+from graph.rules.events import change_records
+from graph.rules.git.refs import BRANCHES
+from graph.rules.merge_requests import merge_request_refresh
+from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
+from graph.rules.snapshots import MergeRequestSnapshot
+from graph.rules.validation import is_storable
+from storage import tables
+from storage.database.sessions import ReadSession
+from storage.git import merge_preview
+from storage.git.protocol.push import RefCommand
+from storage.git.repository import Repository
+from storage.tables import MergeStatus
+from storage.tables.merge_requests import merge_request_branches as branched
+from storage.tables.merge_requests.merge_requests import OPEN
+
+Landings = Mapping[tuple[int, str], str | None]
+"""By the id and the head of a merge request: the commit by which its target comes to contain the head, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMergeRequests:
+    """`comparisons` are those of merge requests from moved branches, by id; `project_ids` are their target projects."""
+
+    comparisons: Mapping[int, BranchComparison] = field(default_factory=dict)
+    landings: Landings = field(default_factory=dict)
+    project_ids: frozenset[int] = frozenset()
+
+
+async def prepare(services: Services, project_id: int, updates: Iterable[RefCommand]) -> PreparedMergeRequests:
+    """Compare the branches of the merge requests that these moves change. Raises Unavailable, GitCommandError."""
+    moves = _branch_moves(updates)
+    async with services.database.read_session() as session:
+        reader = Context(services, session, None, "refs")
+        outgoing = await _open_from(reader, project_id, moves)
+        heads = {row.id: await read_heads(reader, row) for row in outgoing}
+        incoming = await _open_into(reader, project_id, moves)
+    comparisons = {row.id: await _compare(services, project_id, row, moves, heads[row.id]) for row in outgoing}
+    landings: dict[tuple[int, str], str | None] = {}
+    for name, rows in incoming.items():
+        shown = [(row.id, comparisons[row.id].head_oid if row.id in comparisons else row.head_oid) for row in rows]
+        landings |= await _find_landings(services, project_id, moves[name], shown)
+    return PreparedMergeRequests(comparisons, landings, frozenset(row.project_id for row in outgoing))
+
+
+async def apply(context: Context, project: tables.Project, updates: Iterable[RefCommand], prepared: PreparedMergeRequests) -> None:
+    """Update the merge requests from and into moved branches. The caller has locked the project and moved its refs."""
+    moves = _branch_moves(updates)
+    if not moves or not await _mark_unchecked(context, project, list(moves)):
+        return
+    for row in await _open_from(context, project.id, moves):
+        comparison = prepared.comparisons.get(row.id)
+        if comparison is None or not comparison.matches(row) or comparison.head_oid != moves[row.source_branch].new:
+            comparison = await _compare(context.services, project.id, row, moves, await read_heads(context, row))
+        if _is_target_moved(project.id, row, moves) or comparison.landed_oid is None:
+            await _store_comparison(
+                await _as_actor(context, row), row, comparison, is_target_moved=_is_target_moved(project.id, row, moves)
+            )
+        else:
+            await merge_request_refresh.mark_merged(await _as_actor(context, row), row, comparison.landed_oid, context.viewer_or_none)
+    for name, rows in (await _open_into(context, project.id, moves)).items():
+        shown = [(row.id, row.head_oid) for row in rows if row.head_oid is not None and row.state in OPEN]
+        landings = dict(prepared.landings)
+        if missing := [key for key in shown if key not in landings]:
+            landings |= await _find_landings(context.services, project.id, moves[name], missing)
+        for row in rows:
+            if row.head_oid is not None and (landed := landings.get((row.id, row.head_oid))) is not None and row.state in OPEN:
+                await merge_request_refresh.mark_merged(await _as_actor(context, row), row, landed, context.viewer_or_none)
+
+
+async def _mark_unchecked(context: Context, project: tables.Project, names: list[str]) -> bool:
+    """Mark the open merge requests from and into moved branches as unchecked; returns whether there are any.
+
+    Automatic merges of a source that moved are canceled.
+    """
+    affected = await context.tuples(branched.open_for_update(project.id, names))
+    if not affected:
+        return False
+    for statement in branched.mark_unchecked(project.id, names):
+        await context.session.execute(statement)
+    # Changes of the others are recorded when they are refreshed.
+    await change_records.record_merge_requests(
+        context, [(key, into, name, state, state) for key, into, name, state, is_changed in affected if is_changed]
+    )
+    context.after_commit.append(context.services.maintenance_wakeup.notify)
+    return True
+
+
+async def _store_comparison(context: Context, row: tables.MergeRequest, comparison: BranchComparison, *, is_target_moved: bool) -> None:
+    snapshot = MergeRequestSnapshot.of(row)
+    await merge_request_refresh.apply_comparison(context, row, comparison)
+    if is_target_moved or (await read_heads(context, row)).target != comparison.target_oid:
+        row.merge_status = MergeStatus.UNCHECKED
+    await change_records.record_merge_request(context, row, snapshot)
+
+
+async def _open_from(context: Context, project_id: int, moves: Mapping[str, RefCommand]) -> list[tables.MergeRequest]:
+    """The open merge requests from branches that move and still exist."""
+    if not (names := _existing(moves)):
+        return []
+    return [row for row in await context.all(_fresh(context, branched.open_from(project_id, names))) if row.source_branch in names]
+
+
+async def _open_into(context: Context, project_id: int, moves: Mapping[str, RefCommand]) -> dict[str, list[tables.MergeRequest]]:
+    """The open merge requests into branches that move and still exist, by branch."""
+    found: dict[str, list[tables.MergeRequest]] = {}
+    if names := _existing(moves):
+        for row in await context.all(_fresh(context, branched.open_into(project_id, names))):
+            if row.target_branch in names:
+                found.setdefault(row.target_branch, []).append(row)
+    return found
+
+
+async def _compare(
+    services: Services, project_id: int, row: tables.MergeRequest, moves: Mapping[str, RefCommand], heads: BranchHeads
+) -> BranchComparison:
+    """Compare the moved source with the target, or with the previous target if one push moves both.
+
+    One push may add commits to the source and merge them; comparing with the previous target shows them.
+    """
+    is_target_moved = _is_target_moved(project_id, row, moves)
+    target = moves[row.target_branch].old if is_target_moved else heads.target
+    return await merge_request_refresh.compare_branches(
+        services,
+        target_project_id=row.project_id,
+        source_project_id=row.source_project_id,
+        source_branch=row.source_branch,
+        target_branch=row.target_branch,
+        known_head=row.head_oid if row.commit_count and not is_target_moved else None,
+        heads=BranchHeads(moves[row.source_branch].new, target),
+    )
+
+
+def _is_target_moved(project_id: int, row: tables.MergeRequest, moves: Mapping[str, RefCommand]) -> bool:
+    return row.project_id == project_id and row.target_branch in moves and moves[row.target_branch].old is not None
+
+
+def _fresh(context: Context, statement: Select[tables.MergeRequest]) -> Select[tables.MergeRequest]:
+    """The statement, which in a writing session replaces what the session has of the rows."""
+    return statement if isinstance(context.session, ReadSession) else statement.execution_options(populate_existing=True)
+
+
+async def _find_landings(
+    services: Services, project_id: int, update: RefCommand, shown: Sequence[tuple[int, str | None]]
+) -> dict[tuple[int, str], str | None]:
+    heads = {head for _, head in shown if head is not None}
+    if not heads:
+        return {}
+    found = await services.repositories.read(project_id, partial(_find_landing_commits, update, heads))
+    return {(key, head): found.get(head) for key, head in shown if head is not None}
+
+
+def _find_landing_commits(update: RefCommand, heads: set[str], repository: Repository) -> dict[str, str]:
+    assert update.new is not None  # noqa: S101 - deletions are filtered out
+    landed = merge_preview.newly_reachable(repository, update.old, update.new, heads)
+    return {head: merge_preview.introducing_commit(repository, head, update.new) for head in sorted(landed)}
+
+
+async def _as_actor(context: Context, row: tables.MergeRequest) -> Context:
+    """The context of the user who moves the branch; a move without a user is made in the name of the author."""
+    if context.viewer_or_none is not None:
+        return context
+    return replace(context, viewer_or_none=await context.session.get(tables.User, row.author_id))
+
+
+def _branch_moves(updates: Iterable[RefCommand]) -> dict[str, RefCommand]:
+    return {update.ref.removeprefix(BRANCHES): update for update in updates if update.ref.startswith(BRANCHES) and is_storable(update.ref)}
+
+
+def _existing(moves: Mapping[str, RefCommand]) -> set[str]:
+    return {name for name, update in moves.items() if update.new is not None}

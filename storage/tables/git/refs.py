@@ -1,0 +1,157 @@
+"""Refs of repositories: branches, tags and heads of merge requests. A ref is a row; the files of git repeat it for fetches."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Delete,
+    Insert,
+    Select,
+    UniqueConstraint,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, col
+
+from storage.database.statement_cache import mark_constant
+from storage.tables.base import Row, foreign_key
+from storage.tables.git.branches import Branch
+from storage.tables.projects.projects import Project
+
+MAX_NAME_LENGTH = 512
+"""Maximum length of a complete name; longer ones of imported repositories are not stored."""
+MAX_BRANCH_LENGTH = 255
+"""Maximum length of a branch's name in the index; longer ones of imported repositories are not indexed."""
+HEADS = "refs/heads/"
+
+
+class GitRef(Row, table=True):
+    """A ref. `name` is complete (`refs/heads/master`), `oid` the object it refers to, `peeled_oid` the object of an annotated tag.
+
+    A ref is written only in a transaction that has locked its project and increases `Project.refs_version`.
+    """
+
+    __tablename__ = "refs"
+    __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})
+
+    project_id: int = foreign_key("projects.id")
+    name: str = Field(max_length=MAX_NAME_LENGTH)
+    oid: str = Field(max_length=64)
+    peeled_oid: str | None = Field(default=None, max_length=64)
+
+
+def _named() -> Select[Any]:
+    columns: Any = select(col(GitRef.project_id), col(GitRef.name), col(GitRef.oid))
+    found: Select[Any] = columns.where(
+        col(GitRef.project_id).in_(bindparam("project_ids", expanding=True)), col(GitRef.name).in_(bindparam("names", expanding=True))
+    )
+    return mark_constant(found)
+
+
+NAMED = _named()
+"""(project, name, oid) of the refs with these `names` in these `project_ids`; a constant, because every field of a branch needs it."""
+
+
+def in_folder(project_ids: Collection[int], folder: str) -> Select[int, str, str]:
+    """(project, name, oid) of the refs of these projects whose name begins with the folder, as `refs/heads/`."""
+    columns = select(col(GitRef.project_id), col(GitRef.name), col(GitRef.oid))
+    return columns.where(col(GitRef.project_id).in_(project_ids), _begins_with(folder))
+
+
+def of_project(project_id: int) -> Select[str, str, str | None]:
+    """(name, oid, peeled oid) of all refs of a project."""
+    return select(col(GitRef.name), col(GitRef.oid), col(GitRef.peeled_oid)).where(col(GitRef.project_id) == project_id)
+
+
+def targets(project_id: int, names: Collection[str]) -> Select[str, str]:
+    """(name, oid) of the refs with these names."""
+    return select(col(GitRef.name), col(GitRef.oid)).where(col(GitRef.project_id) == project_id, col(GitRef.name).in_(names))
+
+
+def below(project_id: int, folders: Sequence[str]) -> Select[str]:
+    """The names of refs that begin with one of these folders."""
+    return select(col(GitRef.name)).where(col(GitRef.project_id) == project_id, or_(*map(_begins_with, folders)))
+
+
+def names(project_id: int) -> Select[str]:
+    return select(col(GitRef.name)).where(col(GitRef.project_id) == project_id)
+
+
+def _begins_with(folder: str) -> Any:
+    # Not LIKE, which ignores case on SQLite; not a range, which the collation of PostgreSQL may order otherwise.
+    return func.substr(col(GitRef.name), 1, len(folder)) == folder
+
+
+def insert_refs() -> Insert:
+    """The INSERT of new refs, executed with the rows. A ref that exists already violates a constraint."""
+    return insert(GitRef)
+
+
+def put(dialect: str, row: Mapping[str, Any]) -> Any:
+    """The statement that inserts a ref, or overwrites it whatever its value is."""
+    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    statement = build(GitRef).values(row)
+    moved = {"oid": statement.excluded.oid, "peeled_oid": statement.excluded.peeled_oid}
+    return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
+
+
+def move(project_id: int, name: str, old: str, new: str, peeled: str | None) -> Update:
+    """The statement that moves a ref from `old`; it changes no row if the ref has another value."""
+    return update(GitRef).where(_is_at(project_id, name, old)).values(oid=new, peeled_oid=peeled)
+
+
+def remove(project_id: int, name: str, old: str) -> Delete:
+    """The statement that deletes a ref that is at `old`; it deletes no row if the ref has another value."""
+    return delete(GitRef).where(_is_at(project_id, name, old))
+
+
+def _is_at(project_id: int, name: str, oid: str) -> Any:
+    return and_(col(GitRef.project_id) == project_id, col(GitRef.name) == name, col(GitRef.oid) == oid)
+
+
+def next_version(version: int, moment: datetime) -> int:
+    """The version after `version` for a change at this moment."""
+    return max(version + 1, int(moment.timestamp() * 1_000_000))
+
+
+def advance_version(project_id: int, moment: datetime) -> Update:
+    """The statement that increases the version of the project's refs."""
+    version, at = Project.refs_version, next_version(0, moment)
+    later = case((version >= at, version + 1), else_=literal(at, BigInteger))  # type: ignore[arg-type]
+    statement = update(Project).where(col(Project.id) == project_id).values(refs_version=later)
+    # Otherwise the row of the session would expire, and the next access of it would read it again.
+    return statement.execution_options(synchronize_session=False)
+
+
+def mark_adopted(project_id: int) -> Update:
+    """The statement that gives a project its first version; it changes no row if another process was first."""
+    statement = update(Project).where(col(Project.id) == project_id, col(Project.refs_version) == 0).values(refs_version=1)
+    return statement.execution_options(synchronize_session=False)
+
+
+def unadopted_projects(after_id: int, limit: int) -> Select[int]:
+    """The ids of projects whose refs have never been read from their repository, after this id."""
+    statement = select(col(Project.id)).where(col(Project.refs_version) == 0, col(Project.id) > after_id)
+    return statement.order_by(col(Project.id)).limit(limit)
+
+
+def unindexed_projects() -> Select[int]:
+    """The ids of projects with a branch whose history is not in the index, as after an import that a crash interrupted."""
+    branch = case((func.substr(col(GitRef.name), 1, len(HEADS)) == HEADS, func.substr(col(GitRef.name), len(HEADS) + 1)))
+    indexed = and_(col(Branch.project_id) == col(GitRef.project_id), col(Branch.name) == branch, col(Branch.oid) == col(GitRef.oid))
+    statement = (
+        select(col(GitRef.project_id)).outerjoin(Branch, indexed).where(func.length(branch) <= MAX_BRANCH_LENGTH, col(Branch.id).is_(None))
+    )
+    return statement.distinct().order_by(col(GitRef.project_id))
