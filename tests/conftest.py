@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.support.api_clients",
     "tests.support.scenario",
     "tests.support.reliability_promises",
+    "tests.support.dumps",
 ]
 
 # What is imported stays, and is half a million objects: looking through it again and again is a quarter of the suite's time.
