@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.support.scenario",
     "tests.support.reliability_promises",
     "tests.support.dumps",
+    "tests.support.s3_server",
 ]
 
 # What is imported stays, and is half a million objects: looking through it again and again is a quarter of the suite's time.

@@ -20,6 +20,7 @@ from storage.database.engine import is_unavailable, now
 from storage.dump.dump_format import DumpError
 from storage.git.repository_import import ProgressCallback
 from storage.migrations import DatabaseTooNew
+from storage.objects.object_store import ObjectStoreUnavailable
 
 T = TypeVar("T")
 
@@ -100,7 +101,7 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
     try:
         return asyncio.run(work)
-    except (DumpError, OperationRejected) as error:
+    except (DumpError, ObjectStoreUnavailable, OperationRejected) as error:
         fail(str(error))
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)

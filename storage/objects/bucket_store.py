@@ -15,7 +15,15 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from storage.objects.object_store import KEY_PATTERN, READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, ObjectTooLarge, validate_key
+from storage.objects.object_store import (
+    KEY_PATTERN,
+    READ_CHUNK_BYTES,
+    ObjectNotFound,
+    ObjectStore,
+    ObjectStoreUnavailable,
+    ObjectTooLarge,
+    validate_key,
+)
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
@@ -173,7 +181,7 @@ def translate_errors() -> Iterator[None]:
     except FileNotFoundError as error:
         raise ObjectNotFound(_first_line(error)) from None
     except (BaseError, OSError) as error:
-        raise ConnectionError(f"the object store is unavailable: {_first_line(error)}") from None
+        raise ObjectStoreUnavailable(f"the object store is unavailable: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException) -> str:
