@@ -27,6 +27,7 @@ gc.set_threshold(50_000, 5, 400)
 
 
 SLOW_FILES = (
+    "tests/reliability/test_dumps.py",
     "tests/graph/operations/test_hostile.py",
     "tests/graph/operations/test_planted_data.py",
     "tests/forgefront/client/test_restarts.py",

@@ -14,6 +14,7 @@ from storage.dump.dump_format import (
     HEAD_NAME,
     MANIFEST_NAME,
     DumpEnd,
+    DumpError,
     DumpHead,
     Manifest,
     PartDigest,
@@ -66,9 +67,17 @@ class DumpWriter:
 
     @contextmanager
     def add_part(self, name: str) -> Iterator["PartWriter"]:
-        """Adds a part of several files. Parts must not be nested."""
+        """Adds a part of several files. Parts must not be nested.
+
+        Raises FileNotFoundError of the block if nothing is written yet, else DumpError.
+        """
         part = PartWriter(self, name)
-        yield part
+        try:
+            yield part
+        except FileNotFoundError as error:
+            if part.digest.files:
+                raise DumpError(f"a file of {name} was removed while it was read") from error
+            raise
         if part.digest.files:
             self._record(name, part.digest)
 

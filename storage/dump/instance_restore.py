@@ -14,7 +14,7 @@ from storage import integrity, migrations
 from storage.dump import dump_locations, repository_parts
 from storage.dump.dump_format import DamagedDump, DumpError, DumpHead, Manifest
 from storage.dump.dump_reader import DumpMember, DumpReader
-from storage.dump.instance_dump import SECRETS, TABLES, InstanceData
+from storage.dump.instance_dump import PROJECTS, SECRETS, TABLES, InstanceData
 from storage.dump.stored_file_parts import StoredFileRestore
 from storage.dump.table_loader import TableLoader, TargetNotEmpty, open_loader, require_empty
 from storage.git.repository import Repository
@@ -136,7 +136,8 @@ class InstanceRestore:
                 raise DamagedDump(f"the dump has rows of an unknown table {table}")
             loaded[table] += await loader.load(table, _unpack(member))
         elif kind == repository_parts.KIND:
-            repository_parts.restore_member(self._data.repositories, member)
+            if repository_parts.project_of(member.part) not in self.manifest.deleted.get(PROJECTS, ()):
+                repository_parts.restore_member(self._data.repositories, member)
         elif kind != SECRETS:
             await self._stored_files.restore_member(member)
 

@@ -26,12 +26,12 @@ SHALLOW = "shallow"
 _INDEX = re.compile(r"(pack-[0-9a-f]{40,64})\.idx")
 _FOLDER = re.compile("[0-9a-f]{2}")
 _LOOSE = re.compile("[0-9a-f]{38,62}")
-_PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:(pack-[0-9a-f]{{40,64}})|loose-[0-9a-f]{{16}}|shallow-[0-9a-f]{{16}})")
+_PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:pack-[0-9a-f]{{40,64}}|loose-[0-9a-f]{{16}}|shallow-[0-9a-f]{{16}})")
 _OID = re.compile("[0-9a-f]{40,64}")
 
 
 def add_repository(writer: DumpWriter, path: Path, project_id: int) -> None:
-    """Adds the objects of the repository at `path`. Raises NotARepository if there is none, OSError."""
+    """Adds the objects of the repository at `path`. Raises NotARepository if there is none, or if it is removed meanwhile, OSError."""
     prefix = f"{KIND}/{project_id}"
     _add_loose_objects(writer, prefix, sorted(_loose_objects(path / "objects")))
     written = set[str]()
@@ -43,14 +43,22 @@ def add_repository(writer: DumpWriter, path: Path, project_id: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         shallow = (path / SHALLOW).read_bytes()
         writer.add_chunk(f"{prefix}/{SHALLOW}-{_digest([shallow])}", SHALLOW, shallow)
+    if not path.is_dir():
+        raise NotARepository(f"{path} was removed")
+
+
+def project_of(part: str) -> int:
+    """Returns the id of the project that a part belongs to. Raises DamagedDump."""
+    found = _PART.fullmatch(part)
+    if found is None:
+        raise DamagedDump(f"the dump has an unknown part {part}")
+    return int(found[1])
 
 
 def restore_member(repositories: Repositories, member: DumpMember) -> None:
     """Writes a file of a repository, which is created with its first one. Raises DamagedDump for an unknown file, OSError."""
-    found = _PART.fullmatch(member.part)
-    if found is None:
-        raise DamagedDump(f"the dump has an unknown part {member.part}")
-    path, pack = repositories.path_of(int(found[1])), found[2]
+    path, name = repositories.path_of(project_of(member.part)), member.part.rpartition("/")[2]
+    pack = name if name.startswith("pack-") else None
     if not path.exists():
         Repository.create(path).handle.free()
     if pack and member.name in ("pack", "idx"):

@@ -1,12 +1,12 @@
 """Dumps of the instance of a test, and their restoration into the other database."""
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from forgefront.config import Config
 from storage.dump.dump_format import Manifest
@@ -17,51 +17,53 @@ from tests.make import EXTERNAL_URL
 
 @dataclass
 class DumpTool:
-    """Runs `dump` and `restore` over the data of a test. `other_url` is the empty database of the other kind."""
+    """Runs `dump` and `restore` over the data of a test. `create_target` creates an empty database of the other kind."""
 
     data: Path
     database_url: str
-    other_url: str
+    create_target: Callable[[], str]
     patch: pytest.MonkeyPatch
-    results: list[Result] = field(default_factory=list)
 
-    async def dump(self, name: str = "forge.tar", *options: object, code: int = 0) -> Path:
-        """Dumps the instance of the test, with its key unless it is told otherwise."""
-        target = self.data / name
-        await self._run(self.data, self.database_url, "dump", target, "--with-key", *options, code=code)
-        return target
+    async def dump(self, name: str = "forge.tar", *options: object) -> Path:
+        """Dumps the instance of the test, with its key."""
+        return await self.dump_instance(self.data, self.database_url, name, *options)
 
-    async def restore(self, *files: object, name: str = "restored", url: str | None = None, code: int = 0) -> Config:
-        data = self.data / name
-        await self._run(data, "", "restore", *files, "--database-url", url or self.other_url, code=code)
-        return Config.load(data=data, database_url=url or self.other_url, external_url=EXTERNAL_URL)
-
-    @property
-    def message(self) -> str:
-        return self.results[-1].stderr
-
-    async def _run(self, data: Path, url: str, *arguments: object, code: int) -> None:
+    async def dump_instance(self, data: Path, database_url: str, name: str, *options: object) -> Path:
         with self.patch.context() as patch:
-            if url:
-                patch.setenv("FORGEFRONT_DATABASE_URL", url)
-            self.results.append(await asyncio.to_thread(CommandRunner(data), *arguments, code=code))
+            patch.setenv("FORGEFRONT_DATABASE_URL", database_url)
+            await asyncio.to_thread(CommandRunner(data), "dump", self.data / name, "--with-key", *options)
+        return self.data / name
+
+    async def restore(self, *files: object, name: str = "restored") -> Config:
+        """Restores into the other database, and returns the configuration of the new instance, in which nothing is wrong."""
+        data, url = self.data / name, self.create_target()
+        await asyncio.to_thread(CommandRunner(data), "restore", *files, "--database-url", url)
+        return Config.load(data=data, database_url=url, external_url=EXTERNAL_URL)
 
 
 @pytest.fixture
-def other_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database: PostgreSQL in the tests of SQLite, and SQLite in those of PostgreSQL."""
+def create_target(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Creates empty databases: PostgreSQL in the tests of SQLite, and SQLite in those of PostgreSQL; returns their URLs."""
+    created: list[str] = []
     if dialect == "postgresql":
-        yield f"sqlite:///{tmp_path}/restored/forgefront.db"
+        numbers = count(1)
+        yield lambda: f"sqlite:///{tmp_path}/target{next(numbers)}.db"
         return
     server = request.getfixturevalue("postgres")
-    url = server.create_database()
-    yield url
-    server.drop_database(url)
+
+    def create() -> str:
+        created.append(server.create_database())
+        return created[-1]
+
+    yield create
+    for url in created:
+        server.drop_database(url)
 
 
 @pytest.fixture
-def dumps(tmp_path: Path, database_url: str, other_url: str, monkeypatch: pytest.MonkeyPatch) -> DumpTool:
-    return DumpTool(tmp_path, database_url, other_url, monkeypatch)
+def dumps(tmp_path: Path, database_url: str, create_target: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> DumpTool:
+    """Dumps of the data of `make`."""
+    return DumpTool(tmp_path, database_url, create_target, monkeypatch)
 
 
 def read_dump(path: Path) -> Manifest:

@@ -1,10 +1,12 @@
 """What `forgefront restore` refuses before it writes anything, keys, chains of incremental dumps, and interrupted restorations."""
 
 import asyncio
+import json
 import secrets
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from forgefront.config import Config, ConfigError
 from forgefront.data_folder_claim import UNFINISHED_RESTORE
 from storage import migrations, tables
 from storage.database.engine import Database
+from storage.dump import repository_parts
 from storage.dump.dump_format import DumpHead
 from storage.dump.instance_dump import InstanceDump
 from storage.dump.instance_restore import InstanceRestore
@@ -314,6 +317,48 @@ class TestChain:
         refuses(source, "is not a complete dump", "dump", tmp_path / "new.tar", "--since", tmp_path / "other.tar")
         refuses(source, "there is no dump", "dump", tmp_path / "new.tar", "--since", tmp_path / "absent.tar")
         assert not (tmp_path / "new.tar").exists()
+
+
+class TestDeletedMeanwhile:
+    """A project that is deleted between the snapshot and the reading of its files is left out."""
+
+    @pytest.mark.parametrize("moment", ["before its repository is read", "while its repository is read"])
+    def test_project_is_left_out(
+        self, source: CommandRunner, target: CommandRunner, tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read, add = repository_parts._packs, repository_parts.add_repository
+
+        def delete_project() -> None:
+            with sqlite3.connect(source.data / "forgefront.db") as connection:
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("DELETE FROM projects")
+            shutil.rmtree(source.data / "repositories" / "1.git")
+
+        def read_and_delete(folder: Path) -> list[str]:
+            found = read(folder)
+            if found:
+                delete_project()
+            return found
+
+        def delete_and_add(*arguments: Any) -> None:
+            delete_project()
+            add(*arguments)
+
+        if moment.startswith("while"):
+            monkeypatch.setattr(repository_parts, "_packs", read_and_delete)
+        else:
+            monkeypatch.setattr(repository_parts, "add_repository", delete_and_add)
+        assert source.json("dump", tmp_path / "forge.tar")["deleted_meanwhile"] == {"projects": [1]}
+        monkeypatch.undo()
+        assert target.json("restore", tmp_path / "forge.tar")["check"]["ok"]
+        assert target.json("admin", "project", "list") == []
+        assert list((target.data / "repositories").iterdir()) == []
+
+    def test_missing_repository_of_an_existing_project_is_noted(self, source: CommandRunner, target: CommandRunner, tmp_path: Path) -> None:
+        shutil.rmtree(source.data / "repositories" / "1.git")
+        result = source.json("dump", tmp_path / "forge.tar")
+        assert result["deleted_meanwhile"] == {} and "projects 1: it has no repository" in result["notes"][0]
+        assert not json.loads(target("restore", tmp_path / "forge.tar", "--json", code=1).stdout)["check"]["ok"]
 
 
 class TestInterruptedRestore:
