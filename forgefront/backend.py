@@ -10,6 +10,7 @@ from datetime import datetime
 import structlog
 
 from forgefront.config import Config, ConfigError
+from forgefront.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
 from forgefront.data_folder_lock import DataFolderLock
 from forgefront.file_permissions import restrict_permissions
 from graph.context import Services
@@ -38,6 +39,10 @@ class Backend:
 
     def __init__(self, config: Config, *, progress: ProgressCallback | None = None, clock: Callable[[], datetime] = now) -> None:
         self.config = config
+        if is_unfinished(config.data, UNFINISHED_RESTORE):
+            raise ConfigError(
+                [f"{config.data} contains a restoration that was interrupted; run `forgefront restore` again, which starts over"]
+            )
         restrict_permissions(config)
         try:
             config.data.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The command line: `forgefront serve`, `demo`, `admin …`, `runner`, `schema`, `client`, `translate`, `explain`, `documents`, `check`."""
+"""The command line: `forgefront serve`, `dump`, `restore`, `admin …` and the others of `forgefront --help`."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -10,10 +10,12 @@ from forgefront.commands import (
     client,
     demo,
     documents,
+    dump,
     explain,
     groups,
     members,
     projects,
+    restore,
     runner,
     schema,
     serve,
@@ -40,6 +42,8 @@ main.command("demo")(demo.demo)
 main.add_typer(admin, name="admin")
 main.command("runner")(runner.runner)
 main.command("check")(check.check)
+main.command("dump")(dump.dump)
+main.command("restore")(restore.restore)
 main.command("schema")(schema.schema)
 main.command("client")(client.client)
 main.command("translate")(translate.translate)

@@ -13,7 +13,7 @@ from typing import Any
 
 from forgefront.backend import Backend
 from forgefront.config import Config
-from forgefront.demo.demo_folder import is_unfinished
+from forgefront.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
 from forgefront.file_permissions import find_exposed
 from graph.errors import NotFound
 from graph.rules.git import commit_index
@@ -141,6 +141,9 @@ def _check_folder(config: Config, report: CheckReport) -> bool:
     free = shutil.disk_usage(config.data).free
     if free < MIN_FREE_BYTES:
         report.add("folder", config.data, f"only {free // 2**20} MB are free on its disk", "free disk space")
+    if is_unfinished(config.data, UNFINISHED_RESTORE):
+        remedy = "run `forgefront restore` again, which starts over"
+        report.add("folder", config.data, "it contains a restoration that was interrupted", remedy)
     if is_unfinished(config.data):
         report.add(
             "folder", config.data, "it contains a demo whose creation was interrupted", "run `forgefront demo` again, which starts over"

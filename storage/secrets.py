@@ -149,6 +149,11 @@ def load_key(data: Path, configured_key: str | None) -> bytes:
     return _validate_key(path.read_bytes(), str(path))
 
 
+def fingerprint_key(key: bytes) -> str:
+    """Identifies a key of `load_key` without revealing it: 32 hex digits of an HMAC-SHA256."""
+    return hmac.digest(base64.urlsafe_b64decode(key), b"fingerprint", "sha256").hex()[:32]
+
+
 def write_once(path: Path, content: bytes) -> None:
     """Creates a file (mode 0600) atomically: it is written under a temporary name and linked. The first writer wins. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp sets mode 0600

@@ -17,6 +17,8 @@ pytest_plugins = [
     "tests.support.api_clients",
     "tests.support.scenario",
     "tests.support.reliability_promises",
+    "tests.support.dumps",
+    "tests.support.s3_server",
 ]
 
 # What is imported stays, and is half a million objects: looking through it again and again is a quarter of the suite's time.
@@ -24,6 +26,7 @@ gc.set_threshold(50_000, 5, 400)
 
 
 SLOW_FILES = (
+    "tests/reliability/test_dumps.py",
     "tests/graph/operations/test_hostile.py",
     "tests/forgefront/server/test_server.py",
     "tests/graph/operations/test_planted_data.py",

@@ -4,7 +4,7 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +17,10 @@ from forgefront.backend import Backend
 from forgefront.config import Config, ConfigError
 from forgefront.local_client import LocalClient, OperationRejected
 from storage.database.engine import is_unavailable, now
+from storage.dump.dump_format import DumpError
 from storage.git.repository_import import ProgressCallback
 from storage.migrations import DatabaseTooNew
+from storage.objects.object_store import ObjectStoreUnavailable
 
 T = TypeVar("T")
 
@@ -92,9 +94,14 @@ def run_with_backend(
             await engine.start()
             return await work(engine)
 
+    return run_work(work_with_backend())
+
+
+def run_work(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
     try:
-        return asyncio.run(work_with_backend())
-    except OperationRejected as error:
+        return asyncio.run(work)
+    except (DumpError, ObjectStoreUnavailable, OperationRejected) as error:
         fail(str(error))
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)

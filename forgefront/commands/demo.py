@@ -11,9 +11,9 @@ from forgefront.commands import command_context
 from forgefront.commands.command_context import DataOption, JsonOption, fail, load_config
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
+from forgefront.data_folder_claim import FolderNotEmpty, claim_folder
 from forgefront.demo import demo_builder, demo_history, demo_pipeline
 from forgefront.demo.demo_builder import Demo, DemoBuilder, ExistingDemo
-from forgefront.demo.demo_folder import FolderNotEmpty, claim_folder
 
 CHECKOUT_FOLDER = Path(__file__).parents[2]
 """The checkout that this program runs from, if it is one."""

@@ -13,9 +13,9 @@ import typer
 from forgefront.commands import demo as demo_command
 from forgefront.commands.command_context import EXIT_FAILED, DataOption, fail, load_config
 from forgefront.config import Config, ConfigError
+from forgefront.data_folder_claim import is_fillable
 from forgefront.demo import demo_builder
 from forgefront.demo.demo_builder import Demo
-from forgefront.demo.demo_folder import is_fillable
 from storage import integrity
 from storage.database.engine import Database
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from forgefront.backend import Backend
+from forgefront.data_folder_claim import FolderNotEmpty
 from forgefront.demo import demo_content as content
 from forgefront.demo.commit_authors import CommitAuthor, group_authors
 from forgefront.demo.demo_builds import create_builds
 from forgefront.demo.demo_content import IssueContent
-from forgefront.demo.demo_folder import FolderNotEmpty
 from forgefront.demo.demo_history import DemoClock
 from forgefront.demo.demo_merge_requests import create_merge_requests
 from forgefront.demo.demo_pipeline import push_pipeline

@@ -38,8 +38,10 @@ class BrokenReferences(Exception):
     """On SQLite a revision left rows that refer to deleted rows; it was rolled back."""
 
 
-def upgrade(database_url: str) -> list[str]:
+def upgrade(database_url: str, revision: str | None = None) -> list[str]:
     """Upgrades the database to `head_revision()` and inserts the settings row. Returns the applied revisions, oldest first.
+
+    With an older `revision` it upgrades to this one, without the settings row.
 
     Call it in a thread: it blocks, and on PostgreSQL it runs its own event loop. It waits for another upgrade of the same
     database. Raises DatabaseTooNew; OSError or SQLAlchemy's OperationalError if the database cannot be reached.
@@ -47,7 +49,7 @@ def upgrade(database_url: str) -> list[str]:
     applied: list[str] = []
 
     def work(connection: Connection) -> None:
-        if _is_at(connection, newest_revision()):
+        if revision is None and _is_at(connection, newest_revision()):
             # The common case. Importing Alembic would take 9 MB for the lifetime of the process.
             _insert_settings(connection)
             return
@@ -58,8 +60,9 @@ def upgrade(database_url: str) -> list[str]:
         if found is not None and found not in _known_revisions(config):
             raise DatabaseTooNew(f"the database is at revision {found}, newer than this program, which knows up to {head_revision()}")
         config.attributes["on_version_apply"] = lambda *, step, **_: applied.append(step.up_revision_id)
-        command.upgrade(config, "head")
-        _insert_settings(connection)
+        command.upgrade(config, revision or "head")
+        if revision is None:
+            _insert_settings(connection)
 
     _run_exclusively(database_url, work)
     return applied
@@ -81,6 +84,11 @@ def current_revision(database_url: str) -> str | None:
 def newest_revision() -> str:
     """Returns the same as `head_revision()` without Alembic, from the file names, which begin with the revision."""
     return max((path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py")), default="")
+
+
+def is_known(revision: str) -> bool:
+    """Whether this program has the revision."""
+    return any(path.name.partition("_")[0] == revision for path in VERSIONS.glob("[0-9]*_*.py"))
 
 
 def head_revision() -> str:

@@ -15,7 +15,15 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from storage.objects.object_store import KEY_PATTERN, READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, ObjectTooLarge, validate_key
+from storage.objects.object_store import (
+    KEY_PATTERN,
+    READ_CHUNK_BYTES,
+    ObjectNotFound,
+    ObjectStore,
+    ObjectStoreUnavailable,
+    ObjectTooLarge,
+    validate_key,
+)
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
@@ -30,20 +38,28 @@ ABORT_SECONDS = 10.0
 CLOSE_SECONDS = 0.2
 
 
+def open_bucket(url: str, settings: Mapping[str, str]) -> S3Store:
+    """Opens `s3://BUCKET/PREFIX`.
+
+    `settings` are obstore's, such as `endpoint` and `region`; missing ones are read from AWS_* in the environment.
+    """
+    config: dict[str, Any] = dict(settings)
+    allows_http = str(config.get("endpoint", "")).startswith("http://")
+    # The timeout covers a whole object, so it is long; stalled connections fail earlier on their own.
+    return S3Store.from_url(
+        url,
+        config=config,  # type: ignore[arg-type]
+        client_options={"allow_http": allows_http, "timeout": timedelta(hours=6), "connect_timeout": timedelta(seconds=5)},
+        retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
+    )
+
+
 class BucketStore(ObjectStore):
     """The objects below `s3://BUCKET/PREFIX`, as `PREFIX/KEY`."""
 
     def __init__(self, url: str, settings: Mapping[str, str]) -> None:
-        """`settings` are obstore's, such as `endpoint` and `region`; missing ones are read from AWS_* in the environment."""
-        config: dict[str, Any] = dict(settings)
-        allows_http = str(config.get("endpoint", "")).startswith("http://")
-        # The timeout covers a whole object, so it is long; stalled connections fail earlier on their own.
-        self._store = S3Store.from_url(
-            url,
-            config=config,  # type: ignore[arg-type]
-            client_options={"allow_http": allows_http, "timeout": timedelta(hours=6), "connect_timeout": timedelta(seconds=5)},
-            retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
-        )
+        """`settings` are those of `open_bucket`."""
+        self._store = open_bucket(url, settings)
 
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
         path, size, buffered_bytes = validate_key(key), 0, 0
@@ -71,7 +87,7 @@ class BucketStore(ObjectStore):
             if upload is not None:
                 await asyncio.shield(asyncio.ensure_future(upload.abort()))
             raise
-        with _translate_errors():
+        with translate_errors():
             await obstore.put_async(self._store, path, b"".join(buffered), use_multipart=False)
         return size
 
@@ -87,17 +103,17 @@ class BucketStore(ObjectStore):
             options["range"] = (start, start + size)
         elif start:
             options["range"] = {"offset": start}
-        with _translate_errors():
+        with translate_errors():
             result = await obstore.get_async(self._store, path, options=options)
         yield _stream_chunks(result)
 
     async def delete(self, key: str) -> None:
-        with _translate_errors(), contextlib.suppress(FileNotFoundError):
+        with translate_errors(), contextlib.suppress(FileNotFoundError):
             await obstore.delete_async(self._store, validate_key(key))
 
     async def list_older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         cutoff = datetime.now(UTC) - timedelta(seconds=seconds)
-        with _translate_errors():
+        with translate_errors():
             async for entries in obstore.list(self._store, chunk_size=LIST_PAGE_SIZE):
                 # Paths are relative to the prefix; other names than keys belong to other services.
                 yield [entry["path"] for entry in entries if KEY_PATTERN.fullmatch(entry["path"]) and entry["last_modified"] < cutoff]
@@ -124,7 +140,7 @@ class _MultipartUpload:
 
     async def finish(self) -> None:
         await self._enqueue(None)
-        with _translate_errors():
+        with translate_errors():
             await asyncio.shield(self._upload_task)
 
     async def abort(self) -> None:
@@ -143,7 +159,7 @@ class _MultipartUpload:
         finally:
             putting.cancel()
         if self._upload_task.done():
-            with _translate_errors():
+            with translate_errors():
                 self._upload_task.result()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -158,14 +174,14 @@ class _UploadAborted(Exception):
 
 
 @contextlib.contextmanager
-def _translate_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raises obstore's errors as those of an object store."""
     try:
         yield
     except FileNotFoundError as error:
         raise ObjectNotFound(_first_line(error)) from None
     except (BaseError, OSError) as error:
-        raise ConnectionError(f"the object store is unavailable: {_first_line(error)}") from None
+        raise ObjectStoreUnavailable(f"the object store is unavailable: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException) -> str:
@@ -174,7 +190,7 @@ def _first_line(error: BaseException) -> str:
 
 
 async def _stream_chunks(result: "GetResult") -> AsyncIterator[bytes]:
-    with _translate_errors():
+    with translate_errors():
         async for chunk in result.stream(min_chunk_size=READ_CHUNK_BYTES):
             yield bytes(chunk)
 

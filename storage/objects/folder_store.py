@@ -26,7 +26,7 @@ class FolderStore(ObjectStore):
         self.root = root
 
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
-        target = self._path(key)
+        target = self.path_of(key)
         incoming = PartialFile(self._incoming_path(key), key)
         rename_task: asyncio.Future[None] | None = None
         try:
@@ -44,14 +44,14 @@ class FolderStore(ObjectStore):
 
     @asynccontextmanager
     async def open(self, key: str, start: int = 0, size: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
-        file = await asyncio.to_thread(_open_file, self._path(key))
+        file = await asyncio.to_thread(_open_file, self.path_of(key))
         try:
             yield _read_chunks(file, start, size)
         finally:
             await asyncio.to_thread(file.close)
 
     async def delete(self, key: str) -> None:
-        await asyncio.to_thread(self._path(key).unlink, missing_ok=True)
+        await asyncio.to_thread(self.path_of(key).unlink, missing_ok=True)
 
     async def list_older_than(self, seconds: float) -> AsyncIterator[list[str]]:
         cutoff = time.time() - seconds
@@ -73,7 +73,8 @@ class FolderStore(ObjectStore):
     def _shard_folders(self) -> list[Path]:
         return [Path(entry.path) for entry in _scan(self.root) if len(entry.name) == 2 and entry.is_dir()]
 
-    def _path(self, key: str) -> Path:
+    def path_of(self, key: str) -> Path:
+        """Returns the path of an object, whether it exists or not. Raises ValueError for an invalid key."""
         return self.root / validate_key(key)[:2] / key
 
     def _incoming_path(self, key: str) -> Path:

@@ -28,6 +28,10 @@ class ObjectNotFound(FileNotFoundError):
     """There is no object with this key."""
 
 
+class ObjectStoreUnavailable(ConnectionError):
+    """The object store cannot be reached, or refuses the request."""
+
+
 def new_key() -> str:
     """Generates a key: 32 random hex digits."""
     return secrets.token_hex(16)

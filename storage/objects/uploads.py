@@ -113,7 +113,7 @@ class UploadStore:
 
     def store(self, ticket: str, project_id: int, secret: str) -> None:
         """Moves a received file to the project, synced to disk. Raises OSError; FileNotFoundError for an unknown ticket."""
-        target = self._path(project_id, secret)
+        target = self.path_of(project_id, secret)
         is_new_folder = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._incoming_path(ticket).rename(target)
@@ -123,11 +123,11 @@ class UploadStore:
 
     def open(self, project_id: int, secret: str) -> BinaryIO:
         """Opens a file for reading. Raises FileNotFoundError."""
-        return self._path(project_id, secret).open("rb", buffering=0)
+        return self.path_of(project_id, secret).open("rb", buffering=0)
 
     def remove(self, project_id: int, secret: str) -> None:
         """Deletes a file. Does nothing if it does not exist."""
-        self._path(project_id, secret).unlink(missing_ok=True)
+        self.path_of(project_id, secret).unlink(missing_ok=True)
 
     def remove_all(self, project_id: int) -> None:
         """Deletes the files of a project: they disappear immediately for readers, then they are deleted from disk."""
@@ -172,8 +172,8 @@ class UploadStore:
     def _incoming_path(self, ticket: str) -> Path:
         return self.root / f"{INCOMING_PREFIX}{ticket}"
 
-    def _path(self, project_id: int, secret: str) -> Path:
-        """Raises ValueError for an invalid secret."""
+    def path_of(self, project_id: int, secret: str) -> Path:
+        """Returns the path of a stored file, whether it exists or not. Raises ValueError for an invalid secret."""
         if not SECRET_PATTERN.fullmatch(secret):
             raise ValueError("an upload's secret must be 32 hex digits")
         return self.root / f"{project_id:d}" / secret

@@ -148,8 +148,8 @@ async def test_a_kill_leaves_no_row_without_its_file(make: DataFactory, tmp_path
     async with make.services.database.read_session() as session:
         rows = [row for (row,) in (await session.execute(select(tables.Artifact))).all()]
     for row in rows:
-        assert store._path(row.key).stat().st_size == row.size, row
-        assert hashlib.sha256(store._path(row.key).read_bytes()).hexdigest() == digest_of(row.size, block), row
+        assert store.path_of(row.key).stat().st_size == row.size, row
+        assert hashlib.sha256(store.path_of(row.key).read_bytes()).hexdigest() == digest_of(row.size, block), row
     assert acknowledged <= {row.build_id for row in rows}
     known = {row.key for row in rows}
     orphans = [key async for some in store.list_older_than(-60.0) for key in some if key not in known]

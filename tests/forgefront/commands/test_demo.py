@@ -11,10 +11,10 @@ import pytest
 
 from forgefront.backend import Backend
 from forgefront.config import Config
+from forgefront.data_folder_claim import UNFINISHED_DEMO, FolderNotEmpty, claim_folder
 from forgefront.demo import demo_builder, demo_history
 from forgefront.demo.commit_authors import group_authors
 from forgefront.demo.demo_builder import DemoBuilder
-from forgefront.demo.demo_folder import UNFINISHED_MARKER, FolderNotEmpty, claim_folder
 from storage.git.authors import list_authors
 from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
@@ -276,7 +276,7 @@ class TestDataFolder:
     def test_an_interrupted_run_is_restarted_from_scratch(self, demo_data: DemoData, tmp_path: Path, source: Path) -> None:
         data = tmp_path / "data"
         shutil.copytree(demo_data.data, data)
-        (data / UNFINISHED_MARKER).touch()
+        (data / UNFINISHED_DEMO).touch()
         assert "creation was interrupted" in CommandRunner(data)("check", code=1).stdout
         summary = CommandRunner(data).json("demo", "--repository", source)
         assert summary["admin_token"] != demo_data.summary["admin_token"]

@@ -177,6 +177,10 @@ class TestCheckScript:
         assert checkout.run("scripts/check", "--reliability", "R4,R12").returncode == 0
         assert checkout.logged_calls()[-1] == "python -m pytest -m promise(name='R4') or promise(name='R12') tests/test_kills.py"
 
+    def test_restore_runs_the_drill(self, checkout: Checkout) -> None:
+        assert checkout.run("scripts/check", "--restore").returncode == 0
+        assert checkout.logged_calls()[-1].endswith("tests/forgefront/commands/test_dump.py tests/reliability/test_dumps.py")
+
     def test_reports_what_failed(self, checkout: Checkout) -> None:
         result = checkout.run("scripts/check", FAILING="python -m pytest")
         assert result.returncode == 1

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forgefront.demo.demo_folder import is_unfinished
+from forgefront.data_folder_claim import is_unfinished
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.fork_server import start_interpreter, start_program
 from tests.support.git_history import git, make_history

@@ -1,0 +1,141 @@
+"""The objects of repositories as parts of a dump: each pack is a part, and all loose objects of a repository are one.
+
+Objects are immutable and a repack removes none, so a repository that is read after the snapshot has all objects that its rows name. Loose
+objects are read first, because a repack moves them into packs and never the other way. If a pack is removed before it is read, others have
+its objects: the folder is listed again until all packs of one listing are written.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from storage.dump.dump_format import DamagedDump
+from storage.dump.dump_reader import DumpMember
+from storage.dump.dump_writer import DumpWriter, PartWriter
+from storage.git.repositories import Repositories
+from storage.git.repository import NotARepository, Repository
+
+KIND = "repositories"
+READ_BYTES = 2**20
+SHALLOW = "shallow"
+"""The file of a repository that was imported from a shallow one: the commits whose parents it does not have."""
+_INDEX = re.compile(r"(pack-[0-9a-f]{40,64})\.idx")
+_FOLDER = re.compile("[0-9a-f]{2}")
+_LOOSE = re.compile("[0-9a-f]{38,62}")
+_PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:pack-[0-9a-f]{{40,64}}|loose-[0-9a-f]{{16}}|shallow-[0-9a-f]{{16}})")
+_OID = re.compile("[0-9a-f]{40,64}")
+
+
+def add_repository(writer: DumpWriter, path: Path, project_id: int) -> None:
+    """Adds the objects of the repository at `path`. Raises NotARepository if there is none, or if it is removed meanwhile, OSError."""
+    prefix = f"{KIND}/{project_id}"
+    _add_loose_objects(writer, prefix, sorted(_loose_objects(path / "objects")))
+    written = set[str]()
+    while missing := [name for name in _packs(path / "objects" / "pack") if name not in written]:
+        for name in missing:
+            if not writer.reuse(f"{prefix}/{name}") and not _add_pack(writer, prefix, path / "objects" / "pack" / name):
+                break
+            written.add(name)
+    with contextlib.suppress(FileNotFoundError):
+        shallow = (path / SHALLOW).read_bytes()
+        writer.add_chunk(f"{prefix}/{SHALLOW}-{_digest([shallow])}", SHALLOW, shallow)
+    if not path.is_dir():
+        raise NotARepository(f"{path} was removed")
+
+
+def project_of(part: str) -> int:
+    """Returns the id of the project that a part belongs to. Raises DamagedDump."""
+    found = _PART.fullmatch(part)
+    if found is None:
+        raise DamagedDump(f"the dump has an unknown part {part}")
+    return int(found[1])
+
+
+def restore_member(repositories: Repositories, member: DumpMember) -> None:
+    """Writes a file of a repository, which is created with its first one. Raises DamagedDump for an unknown file, OSError."""
+    path, name = repositories.path_of(project_of(member.part)), member.part.rpartition("/")[2]
+    pack = name if name.startswith("pack-") else None
+    if not path.exists():
+        Repository.create(path).handle.free()
+    if pack and member.name in ("pack", "idx"):
+        target = path / "objects" / "pack" / f"{pack}.{member.name}"
+    elif not pack and member.name == SHALLOW:
+        target = path / SHALLOW
+    elif not pack and _OID.fullmatch(member.name):
+        target = path / "objects" / member.name[:2] / member.name[2:]
+    else:
+        raise DamagedDump(f"the dump has an unknown file {member.part}/{member.name}")
+    write_file(target, member.chunks, mode=0o600 if target.name == SHALLOW else 0o400)
+
+
+def write_file(target: Path, chunks: Iterable[bytes], mode: int = 0o600) -> None:
+    """Writes a new file. It is not synced to disk: the restoration syncs all files at once. Raises OSError."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        for data in chunks:
+            file.write(data)
+
+
+def _add_loose_objects(writer: DumpWriter, prefix: str, objects: list[tuple[str, Path]]) -> None:
+    name = f"{prefix}/loose-{_digest(oid.encode() for oid, _ in objects)}"
+    if not objects or writer.reuse(name):
+        return
+    with writer.add_part(name) as part:
+        for oid, path in objects:
+            # A repack has moved it into a pack.
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+                _copy(part, oid, file)
+
+
+def _add_pack(writer: DumpWriter, prefix: str, path: Path) -> bool:
+    """Returns False if the pack was removed."""
+    try:
+        with (
+            path.with_suffix(".idx").open("rb") as index,
+            path.with_suffix(".pack").open("rb") as pack,
+            writer.add_part(f"{prefix}/{path.name}") as part,
+        ):
+            _copy(part, "idx", index)
+            _copy(part, "pack", pack)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _copy(part: PartWriter, name: str, file: BinaryIO) -> None:
+    part.begin_file(name, os.fstat(file.fileno()).st_size)
+    while data := file.read(READ_BYTES):
+        part.write(data)
+    part.end_file()
+
+
+def _packs(folder: Path) -> list[str]:
+    """The names of the packs that are complete: git writes the index last."""
+    try:
+        return sorted(match[1] for entry in folder.iterdir() if (match := _INDEX.fullmatch(entry.name)))
+    except FileNotFoundError:
+        return []
+
+
+def _loose_objects(objects: Path) -> Iterator[tuple[str, Path]]:
+    try:
+        folders = [entry for entry in objects.iterdir() if _FOLDER.fullmatch(entry.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotARepository(f"{objects} does not exist") from None
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError):
+            for entry in folder.iterdir():
+                if _LOOSE.fullmatch(entry.name):
+                    yield folder.name + entry.name, entry
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    """Identifies immutable files by what they are named, or contain."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part + b"\0")
+    return digest.hexdigest()[:16]
