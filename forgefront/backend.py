@@ -21,6 +21,7 @@ from graph.rules.git import ref_adoption
 from storage import migrations
 from storage.database.engine import Database, now
 from storage.git.repositories import Repositories
+from storage.git.repository_cache import RepositoryCache
 from storage.git.repository_import import ProgressCallback
 from storage.objects.object_store import open_store
 from storage.objects.uploads import UploadStore
@@ -48,7 +49,10 @@ class Backend:
         except InvalidKey as error:
             raise ConfigError([str(error)]) from error
         self.database = Database(config.database_url, pool_size=config.database_connections)
-        self.repositories = Repositories(config.repositories)
+        try:
+            self.repositories = _open_repositories(config, self.database)
+        except ValueError as error:
+            raise ConfigError([f"repositories_url: {error}"]) from error
         self.uploads = UploadStore(config.uploads)
         try:
             self.objects = open_store(config.artifacts_url, config.artifacts, config.s3_settings)
@@ -101,6 +105,8 @@ class Backend:
         """Closes everything. What does not close in time is left to the end of the process."""
         await self._close_in_time("outbox", self.graph.services.outbox.close())
         await self._close_in_time("objects", self.objects.close())
+        if isinstance(self.repositories, RepositoryCache):
+            await self._close_in_time("packs", self.repositories.store.close())
         await self._close_in_time("database", self.database.close())
         await self._close_in_time("repositories", asyncio.to_thread(self.repositories.close))
         await self._close_in_time("passwords", asyncio.to_thread(self.passwords.close))
@@ -111,3 +117,11 @@ class Backend:
             await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS / 3)
         except Exception as error:
             self._log.warning("close timed out", part=name, error=type(error).__name__)
+
+
+def _open_repositories(config: Config, database: Database) -> Repositories:
+    """Raises ValueError for an invalid URL."""
+    if not config.repositories_url:
+        return Repositories(config.repositories)
+    store = open_store(config.repositories_url, config.repositories, config.s3_settings)
+    return RepositoryCache(config.repositories, database, store)

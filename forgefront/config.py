@@ -91,6 +91,11 @@ class Config(GitSettings):
     artifacts_url: str = Field(
         default="", description="s3://BUCKET/PREFIX stores artifacts and traces in S3; by default they are in the folder artifacts."
     )
+    repositories_url: str = Field(
+        default="",
+        description="s3://BUCKET/PREFIX stores repositories in S3, and the folder repositories has copies; by default only the folder has"
+        " them.",
+    )
     s3_endpoint: str = Field(default="", description="The endpoint of an S3-compatible server; by default from AWS_*, or Amazon's.")
     s3_region: str = Field(default="", description="The region of the bucket; by default from AWS_*.")
     s3_access_key_id: str = Field(default="", repr=False, description="The access key id for S3; by default from AWS_*.")
@@ -179,9 +184,9 @@ class Config(GitSettings):
             raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
         return url.rstrip("/")
 
-    @field_validator("artifacts_url")
+    @field_validator("artifacts_url", "repositories_url")
     @classmethod
-    def _validate_artifacts_url(cls, url: str) -> str:
+    def _validate_bucket_url(cls, url: str) -> str:
         if url and not BUCKET_PATTERN.fullmatch(url):
             raise ValueError("must be an address such as s3://bucket or s3://bucket/prefix")
         return url.rstrip("/")
@@ -282,6 +287,8 @@ class Config(GitSettings):
         if not self.database_url:
             # The model is frozen for all other code.
             object.__setattr__(self, "database_url", f"sqlite:///{self.data / 'forgefront.db'}")
+        if self.repositories_url and self.repositories_url == self.artifacts_url:
+            raise ValueError("repositories_url and artifacts_url must differ, because each deletes objects that it does not know")
         if self.workers > 1 and self.uses_sqlite:
             raise ValueError(
                 f"workers: {self.workers} processes need PostgreSQL, since on SQLite the writers of one process queue for each other;"

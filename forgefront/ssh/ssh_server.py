@@ -225,7 +225,8 @@ class GitSshServer:
         if git_command.service is GitService.UPLOAD:
             grant = await self.access.authorize_fetch(git_command.project, key, request_id)
             incoming = limit_fetch_body(session.read_incoming(accepts_disconnect=False))
-            await self.transport.upload_pack(grant.path, incoming, session.write, protocol=session.protocol, stateless=False)
+            async with self.access.open(grant) as path:
+                await self.transport.upload_pack(path, incoming, session.write, protocol=session.protocol, stateless=False)
             return
         grant = await self.access.authorize_push(git_command.project, key, request_id)
 
@@ -237,8 +238,9 @@ class GitSshServer:
 
         # What a lost client sent counts as complete: git checks whether the pack has its end, and moves no ref before.
         incoming = session.read_incoming(accepts_disconnect=True)
-        await self.transport.receive_pack(grant.path, incoming, session.write, authorize, move, stateless=False)
-        await self.access.show_moves(grant)
+        async with self.access.open(grant) as path:
+            await self.transport.receive_pack(path, incoming, session.write, authorize, move, stateless=False)
+            await self.access.show_moves(grant)
 
 
 class SshConnection(asyncssh.SSHServer):

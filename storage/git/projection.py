@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEADS = "refs/heads/"
+DEFAULT_HEAD = "master"
+"""The branch of HEAD in an empty repository without a choice of its owner."""
 _VERSION = re.compile(rb"# pack-refs with: [^\n]*\bforgefront-version-(\d+) ")
 _MAX_HEADER_BYTES = 200
 LOCK_POLL_SECONDS = 0.005

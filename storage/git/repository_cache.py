@@ -1,0 +1,200 @@
+"""Repositories whose packs are in a bucket: the folder of a host is a cache, which any host can rebuild from the database and the bucket.
+
+A repository's folder shows one version of the refs (`projection.py`). Before it is used, the host compares that with the version of the
+database; if it is older, or the folder does not exist, the host downloads the packs that it lacks and writes the refs.
+
+New objects are in the folder only, until `publish` uploads them. That comes before the transaction whose refs reach them, so every ref of
+the database can be read on every host. Objects that no transaction made reachable are packed and uploaded with the next ones.
+"""
+
+import asyncio
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+from sqlalchemy import select
+from sqlmodel import col
+
+from storage.database.engine import Database, DatabaseSession
+from storage.git import pack_transfer, packs, projection, ref_projector
+from storage.git.pack_transfer import PacksUnavailable
+from storage.git.projection import DEFAULT_HEAD
+from storage.git.repositories import Repositories, StagedRepository
+from storage.git.repository import RefTargets, Repository
+from storage.objects.object_store import ObjectStore
+from storage.tables.git import packs as rows
+from storage.tables.projects.projects import Project
+
+MAX_TRANSFERS = 8
+"""Packs that one process uploads or downloads at once."""
+LOCK_POLL_SECONDS = 0.005
+_USAGE = "usage"
+"""The file that users of a repository lock (shared) against its eviction; its time is that of the last use."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger("packs")
+
+
+class RepositoryCache(Repositories):
+    """Repositories in `store`, of which `root` has copies."""
+
+    def __init__(self, root: Path, database: Database, store: ObjectStore, *, workers: int = 4) -> None:
+        super().__init__(root, workers=workers)
+        self.store = store
+        self._database = database
+        self._transfers = asyncio.Semaphore(MAX_TRANSFERS)
+
+    @asynccontextmanager
+    async def use(self, project_id: int) -> AsyncIterator[Path]:
+        path = self.path_of(project_id)
+        version = await self._read_version(project_id)
+        if version is None and not path.is_dir():
+            yield path
+            return
+        usage = await self._lock_usage(project_id)
+        try:
+            if version is not None:
+                await ref_projector.project_refs(self._database, self, project_id, version)
+            yield path
+        finally:
+            os.close(usage)
+
+    async def read(
+        self, project_id: int, work: Callable[[Repository], T], *, refs: RefTargets | None = None, cancellable: bool = False
+    ) -> T:
+        async with self.use(project_id):
+            return await super().read(project_id, work, refs=refs, cancellable=cancellable)
+
+    async def prepare_folder(self, project_id: int) -> bool:
+        if not (path := self.path_of(project_id)).is_dir():
+            await asyncio.to_thread(self._create, path)
+        return True
+
+    async def fetch_packs(self, project_id: int) -> None:
+        path = self.path_of(project_id)
+        async with self._database.read_session() as session:
+            current = [row[0] for row in await session.read(rows.current(project_id))]
+        local = await asyncio.to_thread(packs.list_packs, path)
+        missing = [pack for pack in current if pack.name not in local]
+        await _run_all([self._download(pack, path) for pack in missing])
+        await asyncio.to_thread(_finish_fetch, path, current, local)
+        if missing:
+            log.info("packs downloaded", project_id=project_id, number=len(missing), bytes=sum(pack.pack_bytes for pack in missing))
+
+    async def publish(self, project_id: int, session: DatabaseSession | None = None) -> None:
+        path = self.path_of(project_id)
+        if not await asyncio.to_thread(packs.has_unpublished, path):
+            return
+        async with projection.lock(packs.folder_of(path)):
+            await asyncio.to_thread(packs.pack_loose_objects, path)
+            names = packs.list_packs(path) - packs.read_published(path)
+            if names:
+                # A process that was killed may have uploaded some.
+                async with self._database.read_session() as reader:
+                    known = {name for (name,) in await reader.read(rows.named(project_id, names))}
+                uploaded = await _run_all([self._upload(path, name) for name in sorted(names - known)])
+                await self._insert(project_id, uploaded, session)
+                if session is None:
+                    await self.mark_published(path, names)
+
+    async def publish_staged(self, staged: Path) -> StagedRepository:
+        await asyncio.to_thread(packs.pack_loose_objects, staged)
+        names = packs.list_packs(staged)
+        uploaded = await _run_all([self._upload(staged, name) for name in sorted(names)])
+        await asyncio.to_thread(packs.write_published, staged, names)
+        return StagedRepository(staged, uploaded)
+
+    async def mark_published(self, path: Path, names: set[str]) -> None:
+        """Records in the folder that these packs are in the bucket."""
+        async with projection.lock(path):
+            packs.write_published(path, packs.read_published(path) & packs.list_packs(path) | names)
+
+    async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
+        for columns in uploaded:
+            await session.execute(rows.put(self._database.dialect, {"project_id": project_id, **columns}))
+
+    async def _insert(self, project_id: int, uploaded: Sequence[dict[str, Any]], session: DatabaseSession | None) -> None:
+        """Inserts the rows in the given transaction, or in one of its own."""
+        if session is not None:
+            await self.insert_packs(session, project_id, uploaded)
+        elif uploaded:
+            async with self._database.write_session() as writer:
+                await self.insert_packs(writer, project_id, uploaded)
+                await writer.commit()
+
+    async def _read_version(self, project_id: int) -> int | None:
+        """The version of the refs of the database; None if there is no such project."""
+        async with self._database.read_session() as session:
+            found = await session.read(select(col(Project.refs_version)).where(col(Project.id) == project_id))
+        return found[0][0] if found else None
+
+    async def _upload(self, repository: Path, name: str) -> dict[str, Any]:
+        async with self._transfers:
+            return await pack_transfer.upload(self.store, repository, name)
+
+    async def _download(self, pack: rows.Pack, repository: Path) -> None:
+        async with self._transfers:
+            await pack_transfer.download(self.store, pack, repository)
+
+    def _create(self, path: Path) -> None:
+        """Creates an empty repository; another process may do it at the same time."""
+        folder = self.root / f".incoming-{path.name}-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True)
+        try:
+            Repository.initialize(folder, DEFAULT_HEAD)
+            folder.rename(path)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not path.is_dir():
+                raise
+
+    async def _lock_usage(self, project_id: int) -> int:
+        """Locks the repository's folder against eviction, and returns the file descriptor that has the lock."""
+        file = self.path_of(project_id) / _USAGE
+        while True:
+            await self.prepare_folder(project_id)
+            try:
+                descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                # Otherwise the folder was evicted in between.
+                if os.fstat(descriptor).st_ino == file.stat().st_ino:
+                    os.utime(descriptor)
+                    return descriptor
+            except (BlockingIOError, FileNotFoundError):
+                pass
+            os.close(descriptor)
+            await asyncio.sleep(LOCK_POLL_SECONDS)
+
+
+async def _run_all(transfers: Sequence[Any]) -> list[Any]:
+    """Runs transfers together; the first error ends the others."""
+    tasks = [asyncio.ensure_future(transfer) for transfer in transfers]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _finish_fetch(path: Path, current: Sequence[rows.Pack], local: set[str]) -> None:
+    """Records the packs of the bucket, and deletes those that newer ones have replaced there."""
+    shallow = {line for pack in current for line in (pack.shallow or "").splitlines()}
+    if shallow:
+        (path / "shallow").write_text("".join(f"{line}\n" for line in sorted(shallow)), "ascii")
+    names = {pack.name for pack in current}
+    packs.remove_packs(path, packs.read_published(path) & local - names)
+    packs.write_published(path, names)
+
+
+__all__ = ["PacksUnavailable", "RepositoryCache"]

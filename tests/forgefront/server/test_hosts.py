@@ -1,0 +1,96 @@
+"""Several hosts without state: server processes with folders of their own, one PostgreSQL and one bucket."""
+
+import asyncio
+from itertools import cycle
+
+import pytest
+
+from storage import tables
+from tests.support.git_history import make_history
+from tests.support.hosts import Hosts, git, write_text_commit
+
+pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
+
+
+@pytest.fixture
+async def ada(hosts: Hosts) -> tables.User:
+    return await hosts.make.admin()
+
+
+class TestGit:
+    async def test_a_push_through_one_host_is_fetched_through_the_others_at_once(self, hosts: Hosts, ada: tables.User) -> None:
+        for number in (2, 3, 4):
+            await asyncio.to_thread(hosts.start, number)
+        project = await hosts.create_project(2, ada, "app")
+        folders = {number: hosts.folder / f"clone{number}" for number in (2, 3, 4)}
+        await git("clone", "--quiet", hosts.url(2, project, ada), str(folders[2]))
+        await git("checkout", "-q", "-b", "master", folder=folders[2], succeeds=None)
+        for number in (3, 4):
+            await git("clone", "--quiet", hosts.url(number, project, ada), str(folders[number]))
+
+        # Each request goes to another host than the one before.
+        for turn, (writer, reader) in enumerate([(2, 3), (3, 4), (4, 2), (2, 4), (3, 2)]):
+            if turn:
+                await git("pull", "--quiet", "--ff-only", hosts.url(writer, project, ada), "master", folder=folders[writer])
+            oid = await write_text_commit(folders[writer], f"file{turn}", "text\n")
+            await git("push", "--quiet", hosts.url(writer, project, ada), "HEAD:refs/heads/master", folder=folders[writer])
+
+            listed = await git("ls-remote", hosts.url(reader, project, ada), "refs/heads/master")
+            commit = await hosts.api(reader, "GET", f"/projects/{project['id']}/repository/commits/{oid}", ada, 200)
+
+            assert listed.out.split()[0] == commit["id"] == oid
+        last = hosts.folder / "last"
+        await git("clone", "--quiet", hosts.url(3, project, ada), str(last))
+        await git("fsck", "--full", "--strict", folder=last)
+        assert {path.name for path in last.iterdir()} == {".git", *(f"file{turn}" for turn in range(5))}
+
+    async def test_an_empty_host_serves_its_first_clone(self, hosts: Hosts, ada: tables.User) -> None:
+        make_history(hosts.folder / "source", commits=30)
+        hosts.start(2)
+        project = await hosts.create_project(2, ada, "app", hosts.folder / "source")
+        hosts.kill(2)
+        hosts.start(3)
+        assert not hosts.repository_of(3, project["id"]).exists()
+
+        await git("clone", "--quiet", "--mirror", hosts.url(3, project, ada), str(hosts.folder / "clone.git"))
+
+        source = await git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags", folder=hosts.folder / "source")
+        cloned = await git("for-each-ref", "--format=%(objectname) %(refname)", folder=hosts.folder / "clone.git")
+        assert cloned.out == source.out
+
+
+class TestMerges:
+    async def test_two_hosts_merge_into_one_branch(self, hosts: Hosts, ada: tables.User) -> None:
+        hosts.start(2)
+        hosts.start(3)
+        project = await hosts.create_project(2, ada, "app")
+        folder = hosts.folder / "clone"
+        await git("clone", "--quiet", hosts.url(2, project, ada), str(folder))
+        await git("checkout", "-q", "-b", "master", folder=folder, succeeds=None)
+        start = await write_text_commit(folder, "first", "text\n")
+        names = [f"branch{number}" for number in range(6)]
+        heads = []
+        for name in names:
+            await git("checkout", "--quiet", "-b", name, start, folder=folder)
+            heads.append(await write_text_commit(folder, name, "text\n"))
+        await git("push", "--quiet", hosts.url(3, project, ada), "refs/heads/*:refs/heads/*", folder=folder)
+        path = f"/projects/{project['id']}/merge_request"
+        opened = [
+            await hosts.api(number, "POST", f"{path}s", ada, 200, title=name, source_branch=name, target_branch="master")
+            for number, name in zip(cycle((2, 3)), names, strict=False)
+        ]
+
+        async def merge(number: int, request_id: int) -> str:
+            while (answer := await hosts.api(number, "PUT", f"{path}/{request_id}/merge", ada)).get("message", "").startswith("409"):
+                pass
+            return str(answer.get("state"))
+
+        merged = await asyncio.gather(*(merge(number, each["id"]) for number, each in zip(cycle((3, 2)), opened, strict=False)))
+
+        tip = (await git("ls-remote", hosts.url(2, project, ada), "refs/heads/master")).out.split()[0]
+        await git("fetch", "--quiet", hosts.url(3, project, ada), "master", folder=folder)
+        line = (await git("rev-list", "--first-parent", f"{start}..{tip}", folder=folder)).out.split()
+        assert merged == ["merged"] * len(names)
+        assert len(line) == len(names)
+        contained = (await git("rev-list", tip, folder=folder)).out.split()
+        assert set(heads) <= set(contained)
