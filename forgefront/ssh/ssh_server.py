@@ -109,6 +109,11 @@ class GitSshServer:
         for key in self._keys:
             log.info("ssh ready", process=os.getpid(), port=self._listener.getsockname()[1], fingerprint=host_keys.fingerprint(key))
 
+    @property
+    def public_keys(self) -> list[bytes]:
+        """The public parts of the host keys."""
+        return [key.public_data for key in self._keys]
+
     def begin_shutdown(self, seconds: float) -> None:
         """Accepts nothing new; running commands have these seconds to end. Then connections are closed, and completely received pushes are
         processed."""

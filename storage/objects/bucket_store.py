@@ -45,6 +45,13 @@ class BucketStore(ObjectStore):
             retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
         )
 
+    is_remote = True
+
+    async def check(self) -> None:
+        with _translate_errors():
+            async for _ in obstore.list(self._store, chunk_size=1):
+                return
+
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
         path, size, buffered_bytes = validate_key(key), 0, 0
         part_bytes = max(MIN_PART_BYTES, -(-limit // MAX_PARTS))
