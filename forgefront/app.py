@@ -34,7 +34,7 @@ from graph.artifact_access import ArtifactAccess
 from graph.events.delivery_worker import DeliveryWorker
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
-from graph.jobs import maintenance
+from graph.jobs import maintenance, pack_jobs
 from graph.jobs.backlog import read_backlog
 from graph.jobs.repack import repack_repositories
 from graph.rules.builds import stored_objects
@@ -139,6 +139,7 @@ class App(Backend):
                 "unfinished indexes": repeat_every(SWEEP_SECONDS, partial(commit_index.index_unfinished, self.graph.services)),
                 # The process that serves a request for metrics reports those of all processes.
                 "caches": repeat_every(CACHE_METRICS_SECONDS, metrics.update_cache_gauges),
+                **pack_jobs.list_jobs(self.graph.services),
                 "heartbeat": self._host_registry.run,
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }

@@ -142,4 +142,4 @@ def _open_repositories(config: Config, database: Database) -> Repositories:
     if not config.repositories_url:
         return Repositories(config.repositories)
     store = open_store(config.repositories_url, config.repositories, config.s3_settings)
-    return RepositoryCache(config.repositories, database, store)
+    return RepositoryCache(config.repositories, database, store, max_bytes=config.repository_cache * 2**20)

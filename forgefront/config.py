@@ -96,6 +96,13 @@ class Config(GitSettings):
         description="s3://BUCKET/PREFIX stores repositories in S3, and the folder repositories has copies; by default only the folder has"
         " them.",
     )
+    repository_cache: int = Field(
+        default=10_240,
+        ge=1,
+        le=100_000_000,
+        description="Size of the copies of repositories on this host, in MB, if repositories_url is set. Copies that are in use may exceed"
+        " it.",
+    )
     uploads_url: str = Field(
         default="", description="s3://BUCKET/PREFIX stores files attached to notes in S3; by default they are in the folder uploads."
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from storage.database.engine import DatabaseSession
+from storage.git import repack
 from storage.git.cancellation import Cancellation
 from storage.git.repository import RefTargets, Repository, move_into_place
 from storage.git.repository_import import ProgressCallback, import_repository
@@ -118,6 +119,10 @@ class Repositories:
     async def publish_staged(self, staged: Path) -> StagedRepository:
         """As `publish`, for a staged repository, whose packs `insert_packs` gives to its project. Raises as `publish`."""
         return StagedRepository(staged)
+
+    async def repack(self, project_id: int) -> bool:
+        """Combines packs. Returns False if another process is doing it. Raises GitCommandError, OSError."""
+        return await repack.repack(self.path_of(project_id))
 
     async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
         """Inserts the rows of uploaded packs in the transaction of the project."""

@@ -8,12 +8,17 @@ the database can be read on every host. Objects that no transaction made reachab
 """
 
 import asyncio
+import contextlib
+import errno
 import fcntl
 import os
 import secrets
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +26,8 @@ import structlog
 from sqlalchemy import select
 from sqlmodel import col
 
-from storage.database.engine import Database, DatabaseSession
-from storage.git import pack_transfer, packs, projection, ref_projector
+from storage.database.engine import Database, DatabaseSession, now
+from storage.git import pack_transfer, packs, projection, ref_projector, repack
 from storage.git.pack_transfer import PacksUnavailable
 from storage.git.projection import DEFAULT_HEAD
 from storage.git.repositories import Repositories, StagedRepository
@@ -31,6 +36,10 @@ from storage.objects.object_store import ObjectStore
 from storage.tables.git import packs as rows
 from storage.tables.projects.projects import Project
 
+DEFAULT_MAX_BYTES = 10 * 2**30
+DELETED_SECONDS = 3600.0
+"""The copy of a project that does not exist is deleted after this time; that of a new project has no row yet."""
+IDS_PER_STATEMENT = 500
 MAX_TRANSFERS = 8
 """Packs that one process uploads or downloads at once."""
 LOCK_POLL_SECONDS = 0.005
@@ -42,12 +51,22 @@ T = TypeVar("T")
 log = structlog.get_logger("packs")
 
 
-class RepositoryCache(Repositories):
-    """Repositories in `store`, of which `root` has copies."""
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The copy of a repository; `used_at` in seconds since 1970."""
 
-    def __init__(self, root: Path, database: Database, store: ObjectStore, *, workers: int = 4) -> None:
+    project_id: int
+    bytes: int
+    used_at: float
+
+
+class RepositoryCache(Repositories):
+    """Repositories in `store`, of which `root` has copies; `evict` deletes those that exceed `max_bytes`."""
+
+    def __init__(self, root: Path, database: Database, store: ObjectStore, *, max_bytes: int = DEFAULT_MAX_BYTES, workers: int = 4) -> None:
         super().__init__(root, workers=workers)
         self.store = store
+        self.max_bytes = max_bytes
         self._database = database
         self._transfers = asyncio.Semaphore(MAX_TRANSFERS)
 
@@ -116,6 +135,99 @@ class RepositoryCache(Repositories):
         async with projection.lock(path):
             packs.write_published(path, packs.read_published(path) & packs.list_packs(path) | names)
 
+    async def repack(self, project_id: int) -> bool:
+        """Combines packs, uploads the new ones, and replaces the old ones in the database, whose objects stay for a grace period."""
+        if not await self._acquire_lease(project_id):
+            return False
+        try:
+            async with self.use(project_id) as path:
+                await self.publish(project_id)
+                async with projection.lock(path):
+                    # Without those that another host has replaced.
+                    await self.fetch_packs(project_id)
+                before = await asyncio.to_thread(packs.list_packs, path)
+                if not await repack.repack(path):
+                    return False
+                async with projection.lock(packs.folder_of(path)):
+                    after = await asyncio.to_thread(packs.list_packs, path)
+                    uploaded = await _run_all([self._upload(path, name) for name in sorted(after - before)])
+                    await self._replace(project_id, before - after, uploaded)
+                    await self.mark_published(path, after - before)
+        finally:
+            async with self._database.write_session() as session:
+                await session.execute(rows.release_lease(project_id))
+                await session.commit()
+        return True
+
+    async def _acquire_lease(self, project_id: int) -> bool:
+        moment = now()
+        expires_at = moment + timedelta(seconds=2 * repack.TIMEOUT_SECONDS)
+        async with self._database.write_session() as session:
+            result = await session.execute(rows.acquire_lease(self._database.dialect, project_id, moment, expires_at))
+            await session.commit()
+        return bool(result.rowcount)
+
+    async def _replace(self, project_id: int, names: set[str], uploaded: Sequence[dict[str, Any]]) -> None:
+        """Replaces current packs in one transaction. A pack that is not current any more changes nothing: its objects are in another."""
+        async with self._database.write_session() as session:
+            await self.insert_packs(session, project_id, uploaded)
+            await session.execute(rows.remove(project_id, names, now()))
+            await session.commit()
+
+    async def evict(self) -> int:
+        """Deletes the least recently used copies until the others fit, and those of deleted projects; returns how many.
+
+        Copies that are in use stay. Objects that are not in the bucket yet are uploaded before. Raises OSError.
+        """
+        copies = await asyncio.to_thread(self._list_copies)
+        excess, evicted = sum(copy.bytes for copy in copies) - self.max_bytes, 0
+        existing = await self._existing_projects([copy.project_id for copy in copies])
+        for copy in sorted(copies, key=lambda copy: copy.used_at):
+            is_deleted = copy.project_id not in existing and copy.used_at < time.time() - DELETED_SECONDS
+            if excess > 0 and copy.project_id in existing:
+                await self.publish(copy.project_id)
+            elif not is_deleted:
+                continue
+            if await asyncio.to_thread(self._try_evict, copy.project_id, is_deleted):
+                excess -= copy.bytes
+                evicted += 1
+        if evicted:
+            log.info("copies of repositories evicted", number=evicted)
+        return evicted
+
+    def _list_copies(self) -> list["_Copy"]:
+        found = []
+        for path in self.root.glob("[0-9]*.git"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(_Copy(int(path.stem), packs.size_of(path), (path / _USAGE).stat().st_mtime))
+        return found
+
+    async def _existing_projects(self, ids: Sequence[int]) -> set[int]:
+        found: set[int] = set()
+        async with self._database.read_session() as session:
+            for start in range(0, len(ids), IDS_PER_STATEMENT):
+                statement = select(col(Project.id)).where(col(Project.id).in_(ids[start : start + IDS_PER_STATEMENT]))
+                found |= {key for (key,) in await session.read(statement)}
+        return found
+
+    def _try_evict(self, project_id: int, is_deleted: bool) -> bool:
+        """Deletes a copy, unless it is in use or has objects that are nowhere else."""
+        path = self.path_of(project_id)
+        try:
+            descriptor = os.open(path / _USAGE, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_deleted and packs.has_unpublished(path):
+                return False
+            self.remove(project_id)
+            return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+
     async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
         for columns in uploaded:
             await session.execute(rows.put(self._database.dialect, {"project_id": project_id, **columns}))
@@ -150,9 +262,9 @@ class RepositoryCache(Repositories):
         try:
             Repository.initialize(folder, DEFAULT_HEAD)
             folder.rename(path)
-        except OSError:
+        except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            if not path.is_dir():
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
 
     async def _lock_usage(self, project_id: int) -> int:

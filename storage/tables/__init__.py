@@ -23,7 +23,7 @@ from storage.tables.git.branches import Branch
 from storage.tables.git.commit_comments import CommitComment, LineType
 from storage.tables.git.commits import Commit
 from storage.tables.git.health_checks_due import HealthCheckDue
-from storage.tables.git.packs import Pack
+from storage.tables.git.packs import Pack, RepackLease
 from storage.tables.git.protected_branches import ProtectedBranch
 from storage.tables.git.refs import GitRef
 from storage.tables.hosts import Host
@@ -87,6 +87,7 @@ __all__ = [
     "ProjectMember",
     "ProtectedBranch",
     "RegistrationToken",
+    "RepackLease",
     "RunWhen",
     "Runner",
     "RunnerProject",

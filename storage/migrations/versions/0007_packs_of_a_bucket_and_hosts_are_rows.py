@@ -45,3 +45,14 @@ def upgrade() -> None:
     with op.batch_alter_table("packs", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_packs_key"), ["key"], unique=False)
         batch_op.create_index(batch_op.f("ix_packs_removed_at"), ["removed_at"], unique=False)
+
+    op.create_table(
+        "repack_leases",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("project_id", sa.Integer(), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_repack_leases_project_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_repack_leases")),
+        sa.UniqueConstraint("project_id", name=op.f("uq_repack_leases_project_id")),
+        sqlite_autoincrement=True,
+    )

@@ -35,6 +35,29 @@ class Pack(Row, table=True):
     removed_at: datetime | None = Field(default=None, sa_type=Timestamp, index=True)
 
 
+class RepackLease(Row, table=True):
+    """The right of one host to repack a project's repository, until a moment."""
+
+    __tablename__ = "repack_leases"
+    __table_args__: Any = (UniqueConstraint("project_id"), {"sqlite_autoincrement": True})
+
+    project_id: int = foreign_key("projects.id")
+    expires_at: datetime = Field(sa_type=Timestamp)
+
+
+def acquire_lease(dialect: str, project_id: int, moment: datetime, expires_at: datetime) -> Any:
+    """The statement that takes the lease; it changes no row while another host has it."""
+    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    statement = build(RepackLease).values(project_id=project_id, expires_at=expires_at)
+    return statement.on_conflict_do_update(
+        index_elements=["project_id"], set_={"expires_at": expires_at}, where=col(RepackLease.expires_at) < moment
+    )
+
+
+def release_lease(project_id: int) -> Delete:
+    return delete(RepackLease).where(col(RepackLease.project_id) == project_id)
+
+
 def current(project_id: int) -> Select[Pack]:
     """The packs that together have all objects of a project."""
     return select(Pack).where(col(Pack.project_id) == project_id, col(Pack.removed_at).is_(None)).order_by(col(Pack.id))
