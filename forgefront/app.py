@@ -13,6 +13,7 @@ import ci_v1
 import rest_v3
 from forgefront import served_documents
 from forgefront.backend import Backend
+from forgefront.bucket_move import move_to_buckets
 from forgefront.config import Config
 from forgefront.endpoints import artifact_uploads, named_queries, upload_downloads
 from forgefront.endpoints.index import IndexEndpoint
@@ -148,6 +149,7 @@ class App(Backend):
     async def start(self) -> None:
         await super().start()
         await self._host_registry.join()
+        await move_to_buckets(self)
         self._task_runner.start()
         if self._ssh_server is not None:
             await self._ssh_server.start()

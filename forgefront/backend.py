@@ -52,7 +52,7 @@ class Backend:
         self.key = key
         self.database = Database(config.database_url, pool_size=config.database_connections)
         try:
-            self.repositories = _open_repositories(config, self.database)
+            self.repositories = open_repositories(config, self.database)
         except ValueError as error:
             raise ConfigError([f"repositories_url: {error}"]) from error
         try:
@@ -137,8 +137,8 @@ def _open_uploads(config: Config) -> UploadStore:
     return BucketUploadStore(config.uploads, open_store(config.uploads_url, config.uploads, config.s3_settings))
 
 
-def _open_repositories(config: Config, database: Database) -> Repositories:
-    """Raises ValueError for an invalid URL."""
+def open_repositories(config: Config, database: Database) -> Repositories:
+    """The repositories of the configuration. Raises ValueError for an invalid URL."""
     if not config.repositories_url:
         return Repositories(config.repositories)
     store = open_store(config.repositories_url, config.repositories, config.s3_settings)

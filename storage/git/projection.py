@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class RefProjection:
 
     version: int
     head: str
-    refs: Iterable[tuple[str, str, str | None]]
+    refs: Sequence[tuple[str, str, str | None]]
 
     def render(self) -> bytes:
         """Returns the contents of `packed-refs`, sorted by the bytes of the names (git-pack-refs)."""

@@ -22,7 +22,7 @@ async def project_refs(database: Database, repositories: Repositories, project_i
             shown = await _read_projection(session, project_id)
         if shown is not None and projection.read_version(path) != shown.version:
             # After the refs were read: the packs of these refs are older than they.
-            await repositories.fetch_packs(project_id)
+            await repositories.fetch_packs(project_id, is_empty=not shown.refs)
             await asyncio.to_thread(projection.write, path, shown)
 
 

@@ -107,8 +107,11 @@ class Repositories:
         """Returns whether the repository's folder exists, after creating it if it is a copy."""
         return self.path_of(project_id).is_dir()
 
-    async def fetch_packs(self, project_id: int) -> None:
-        """Adds the objects of the current refs that the folder lacks. The caller has locked the projection. Raises NotARepository."""
+    async def fetch_packs(self, project_id: int, *, is_empty: bool = False) -> None:
+        """Adds the objects of the current refs that the folder lacks. The caller has locked the projection.
+
+        Raises NotARepository, also if there are no packs, unless there are no refs (`is_empty`).
+        """
 
     async def publish(self, project_id: int, session: DatabaseSession | None = None) -> None:
         """Stores new objects where all hosts find them. Call it before the transaction whose refs reach them, or with its session.

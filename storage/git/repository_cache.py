@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import col
 
 from storage.database.engine import Database, DatabaseSession, now
@@ -31,7 +32,7 @@ from storage.git import pack_transfer, packs, projection, ref_projector, repack
 from storage.git.pack_transfer import PacksUnavailable
 from storage.git.projection import DEFAULT_HEAD
 from storage.git.repositories import Repositories, StagedRepository
-from storage.git.repository import RefTargets, Repository
+from storage.git.repository import NotARepository, RefTargets, Repository
 from storage.objects.object_store import ObjectStore
 from storage.tables.git import packs as rows
 from storage.tables.projects.projects import Project
@@ -96,10 +97,15 @@ class RepositoryCache(Repositories):
             await asyncio.to_thread(self._create, path)
         return True
 
-    async def fetch_packs(self, project_id: int) -> None:
+    async def fetch_packs(self, project_id: int, *, is_empty: bool = False) -> None:
         path = self.path_of(project_id)
         async with self._database.read_session() as session:
             current = [row[0] for row in await session.read(rows.current(project_id))]
+        if not current and not is_empty:
+            raise PacksUnavailable(
+                f"project {project_id} has refs, but no packs in the bucket. Start the service once on the host whose folder has its"
+                " repository, which moves it to the bucket."
+            )
         local = await asyncio.to_thread(packs.list_packs, path)
         missing = [pack for pack in current if pack.name not in local]
         await _run_all([self._download(pack, path) for pack in missing])
@@ -122,6 +128,14 @@ class RepositoryCache(Repositories):
                 await self._insert(project_id, uploaded, session)
                 if session is None:
                     await self.mark_published(path, names)
+
+    async def publish_all(self, on_published: Callable[[], None]) -> None:
+        """As `publish`, for all projects whose folders have something new, as when they were the only place of the repositories."""
+        ids = [copy.project_id for copy in await asyncio.to_thread(self._list_copies)]
+        for project_id in sorted(await self._existing_projects(ids)):
+            if await asyncio.to_thread(packs.has_unpublished, self.path_of(project_id)):
+                await self.publish(project_id)
+                on_published()
 
     async def publish_staged(self, staged: Path) -> StagedRepository:
         await asyncio.to_thread(packs.pack_loose_objects, staged)
@@ -198,8 +212,10 @@ class RepositoryCache(Repositories):
     def _list_copies(self) -> list["_Copy"]:
         found = []
         for path in self.root.glob("[0-9]*.git"):
+            usage = path / _USAGE
             with contextlib.suppress(FileNotFoundError):
-                found.append(_Copy(int(path.stem), packs.size_of(path), (path / _USAGE).stat().st_mtime))
+                used_at = (usage if usage.exists() else path).stat().st_mtime
+                found.append(_Copy(int(path.stem), packs.size_of(path), used_at))
         return found
 
     async def _existing_projects(self, ids: Sequence[int]) -> set[int]:
@@ -214,7 +230,7 @@ class RepositoryCache(Repositories):
         """Deletes a copy, unless it is in use or has objects that are nowhere else."""
         path = self.path_of(project_id)
         try:
-            descriptor = os.open(path / _USAGE, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path / _USAGE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             return False
         try:
@@ -237,9 +253,12 @@ class RepositoryCache(Repositories):
         if session is not None:
             await self.insert_packs(session, project_id, uploaded)
         elif uploaded:
-            async with self._database.write_session() as writer:
-                await self.insert_packs(writer, project_id, uploaded)
-                await writer.commit()
+            try:
+                async with self._database.write_session() as writer:
+                    await self.insert_packs(writer, project_id, uploaded)
+                    await writer.commit()
+            except IntegrityError as error:
+                raise NotARepository(f"project {project_id} was deleted") from error
 
     async def _read_version(self, project_id: int) -> int | None:
         """The version of the refs of the database; None if there is no such project."""

@@ -207,6 +207,15 @@ class TestFetch:
         if problem == "away":
             bucket.start()
 
+    async def test_a_repository_that_was_not_moved_to_the_bucket_cannot_be_read(self, hosts: tuple[Host, Host]) -> None:
+        first, second = hosts
+        await first.move(await first.write("one"))
+        with pytest.raises(PacksUnavailable, match=r"has refs, but no packs in the bucket. Start the service once on the host"):
+            await second.commit_ids()
+        moved: list[None] = []
+        await first.cache.publish_all(lambda: moved.append(None))
+        assert len(await second.commit_ids()) == len(moved) == 1
+
     async def test_readers_of_a_host_download_once(self, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
         first, second = hosts
         await first.commit("one")
@@ -232,7 +241,9 @@ class TestEviction:
         first, _ = hosts
         oid = await first.commit("one")
         other = Host(first.cache.root, database, bucket, (await make.project()).id)
-        await other.move(oid)
+        async with database.write_session() as session:
+            await session.execute(refs.advance_version(other.project_id, now()))
+            await session.commit()
         await other.commit("two")
         os.utime(first.path / "usage", (1, 1))
         first.cache.max_bytes = packs.size_of(other.path)
