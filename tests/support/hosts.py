@@ -77,6 +77,7 @@ class Hosts:
             "secret_key": (self.folder / KEY_FILE).read_text().strip(),
             "repositories_url": "s3://forge/repositories",
             "artifacts_url": "s3://forge/artifacts",
+            "uploads_url": "s3://forge/uploads",
             **self.bucket.variables,
             **self.settings,
         }

@@ -36,6 +36,7 @@ PROMISES = {
     "R25": "a backup taken under load, restored and repaired: database sound, a row merged exactly when the target holds the tip",
     "R26": "no operation holds the event loop longer than 100 ms",
     "R27": "at most 220 MiB after 5,000 distinct random queries with filters of any size",
+    "R28": "three hosts, 30 SIGKILLs under load: 0 acknowledged moves lost, read at once through others, only callers of the dead fail",
 }
 FIGURES = pytest.StashKey[list[tuple[str, str, str]]]()
 """(promise, database or parameters of the test, measured value)."""

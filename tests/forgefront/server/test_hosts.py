@@ -3,6 +3,7 @@
 import asyncio
 from itertools import cycle
 
+import httpx
 import pytest
 
 from storage import tables
@@ -94,3 +95,49 @@ class TestMerges:
         assert len(line) == len(names)
         contained = (await git("rev-list", tip, folder=folder)).out.split()
         assert set(heads) <= set(contained)
+
+
+class TestBucketAway:
+    async def test_writes_are_refused_with_a_reason_and_reads_go_on(self, hosts: Hosts, ada: tables.User) -> None:
+        server = await asyncio.to_thread(hosts.start, 2)
+        project = await hosts.create_project(2, ada, "app")
+        folder = hosts.folder / "clone"
+        await git("clone", "--quiet", hosts.url(2, project, ada), str(folder))
+        await git("checkout", "-q", "-b", "master", folder=folder, succeeds=None)
+        first = await write_text_commit(folder, "first", "text\n")
+        await git("push", "--quiet", hosts.url(2, project, ada), "HEAD:master", "HEAD:side", folder=folder)
+        await git("checkout", "--quiet", "-b", "side", folder=folder)
+        await write_text_commit(folder, "side", "text\n")
+        await git("push", "--quiet", hosts.url(2, project, ada), "HEAD:side", folder=folder)
+        path = f"/projects/{project['id']}/merge_request"
+        opened = await hosts.api(2, "POST", f"{path}s", ada, 200, title="side", source_branch="side", target_branch="master")
+        second = await write_text_commit(folder, "second", "text\n")
+        before = hosts.bucket.objects()
+        hosts.bucket.stop()
+
+        refused = await git("push", hosts.url(2, project, ada), "HEAD:master", folder=folder, succeeds=False)
+        await hosts.api(2, "PUT", f"{path}/{opened['id']}/merge", ada, 503)
+        listed = await git("ls-remote", hosts.url(2, project, ada), "refs/heads/master")
+        # A good answer counts for ten seconds.
+        await asyncio.sleep(12)
+        ready = await asyncio.to_thread(httpx.get, f"{server.url}/-/readiness", timeout=30)
+
+        assert "The object store of the service cannot be reached; nothing was changed. Try again." in refused.err
+        assert listed.out.split()[0] == first
+        assert ready.status_code == 503
+        assert ready.json()["checks"]["repositories bucket"] == {"status": "unavailable", "problem": "it cannot be reached"}
+        assert hosts.bucket.objects() == before
+
+        hosts.bucket.start()
+        await git("push", "--quiet", hosts.url(2, project, ada), "HEAD:master", folder=folder)
+        listed = await git("ls-remote", hosts.url(2, project, ada), "refs/heads/master")
+        assert listed.out.split()[0] == second
+
+    async def test_a_second_host_with_a_local_folder_does_not_start(self, hosts: Hosts) -> None:
+        await asyncio.to_thread(hosts.start, 2)
+        hosts.settings["uploads_url"] = ""
+        with pytest.raises(AssertionError):
+            await asyncio.to_thread(hosts.start, 3)
+        log = next(hosts.folder.glob("host3-*.log")).read_text()
+        assert "this host has uploads in its data folder" in log
+        assert "Set FORGEFRONT_UPLOADS_URL to s3://… on all hosts" in log
