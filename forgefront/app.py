@@ -13,10 +13,12 @@ import ci_v1
 import rest_v3
 from forgefront import served_documents
 from forgefront.backend import Backend
+from forgefront.bucket_move import move_to_buckets
 from forgefront.config import Config
 from forgefront.endpoints import artifact_uploads, named_queries, upload_downloads
 from forgefront.endpoints.index import IndexEndpoint
 from forgefront.git_http import endpoint as git_http
+from forgefront.host_registry import HostRefused, HostRegistry
 from forgefront.pages import FAVICON_PATH, FILES_PATH, PAGE_PATTERN, PagesApp
 from forgefront.pages.graphiql import ROUTE as GRAPHIQL
 from forgefront.pages.graphiql import GraphiqlApp
@@ -25,7 +27,7 @@ from forgefront.pages.reference import ReferenceApp
 from forgefront.server import health
 from forgefront.server.app_router import AppRoute, AppRouter, send_not_found
 from forgefront.server.cors import CorsMiddleware
-from forgefront.server.health import ReadinessEndpoint, create_database_check, create_folder_check
+from forgefront.server.health import ReadinessEndpoint, create_database_check, create_folder_check, create_store_check
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from forgefront.server.task_runner import TaskRunner, repeat_every
@@ -33,7 +35,7 @@ from graph.artifact_access import ArtifactAccess
 from graph.events.delivery_worker import DeliveryWorker
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
-from graph.jobs import maintenance
+from graph.jobs import maintenance, pack_jobs
 from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.repack import repack_repositories
@@ -83,8 +85,15 @@ class App(Backend):
         artifact_access = ArtifactAccess(self.graph.services)
         self._git_endpoint = git_http.GitHttpEndpoint(access, transport)
         self._ssh_server = _create_ssh_server(config, access, transport, ssh_listener, metrics) if ssh_listener else None
+        ssh_keys = self._ssh_server.public_keys if self._ssh_server is not None else None
+        self._host_registry = HostRegistry(config, self.database, self.key, ssh_keys)
         readiness = ReadinessEndpoint(
-            {"database": create_database_check(self.database), "repositories": create_folder_check(config.repositories)}
+            {
+                "database": create_database_check(self.database),
+                "repositories": create_folder_check(config.repositories),
+                **({"hosts": self._host_registry.check} if self._host_registry.is_needed else {}),
+                **{f"{name} bucket": create_store_check(store) for name, store in self.stores.items() if store.is_remote},
+            }
         )
         rest = rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile)
         runner_api = ci_v1.create_app(self.graph, artifact_access, external_url=config.base_url)
@@ -144,12 +153,16 @@ class App(Backend):
                 "unfinished indexes": repeat_every(SWEEP_SECONDS, partial(commit_index.index_unfinished, self.graph.services)),
                 # The process that serves a request for metrics reports those of all processes.
                 "caches": repeat_every(CACHE_METRICS_SECONDS, metrics.update_cache_gauges),
+                **pack_jobs.list_jobs(self.graph.services),
+                "heartbeat": self._host_registry.run,
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }
         )
 
     async def start(self) -> None:
         await super().start()
+        await self._host_registry.join()
+        await move_to_buckets(self)
         self._task_runner.start()
         if self._ssh_server is not None:
             await self._ssh_server.start()
@@ -170,6 +183,7 @@ class App(Backend):
         await self._close_in_time("pushes", self._git_endpoint.close())
         await self._close_in_time("worker", self._task_runner.stop())
         await self._close_in_time("deliveries", self._deliverer.close())
+        await self._close_in_time("heartbeat", self._host_registry.leave())
         await super().stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,7 +197,8 @@ class App(Backend):
         try:
             await self.start()
         except Exception as error:
-            self._log.error("startup failed", exc_info=None if is_unavailable(error) else error)
+            is_expected = is_unavailable(error) or isinstance(error, HostRefused)
+            self._log.error("startup failed", exc_info=None if is_expected else error)
             with contextlib.suppress(Exception):
                 await self.stop()
             await send({"type": "lifespan.startup.failed", "message": _startup_error_message(error)})

@@ -22,8 +22,10 @@ from graph.rules.git import ref_adoption
 from storage import migrations
 from storage.database.engine import Database, now
 from storage.git.repositories import Repositories
+from storage.git.repository_cache import RepositoryCache
 from storage.git.repository_import import ProgressCallback
-from storage.objects.object_store import open_store
+from storage.objects.bucket_uploads import BucketUploadStore
+from storage.objects.object_store import ObjectStore, open_store
 from storage.objects.uploads import UploadStore
 from storage.secrets import InvalidKey, Passwords, TokenCipher, load_key
 
@@ -52,13 +54,17 @@ class Backend:
             raise ConfigError([f"the data folder {config.data} cannot be used: {error.strerror or error}"]) from error
         except InvalidKey as error:
             raise ConfigError([str(error)]) from error
+        self.key = key
         self.database = Database(config.database_url, pool_size=config.database_connections)
-        self.repositories = Repositories(config.repositories)
-        self.uploads = UploadStore(config.uploads)
+        try:
+            self.repositories = open_repositories(config, self.database)
+        except ValueError as error:
+            raise ConfigError([f"repositories_url: {error}"]) from error
         try:
             self.objects = open_store(config.artifacts_url, config.artifacts, config.s3_settings)
+            self.uploads = _open_uploads(config)
         except ValueError as error:
-            raise ConfigError([f"artifacts_url: {error}"]) from error
+            raise ConfigError([f"artifacts_url or uploads_url: {error}"]) from error
         self.passwords = Passwords()
         self.graph = Graph(
             Services(
@@ -97,6 +103,16 @@ class Backend:
             self._log.info("migrated", revisions=applied)
         await ref_adoption.adopt_all(self.graph.services)
 
+    @property
+    def stores(self) -> dict[str, ObjectStore]:
+        """The object stores, by what they store."""
+        stores = {"artifacts": self.objects}
+        if isinstance(self.repositories, RepositoryCache):
+            stores["repositories"] = self.repositories.store
+        if isinstance(self.uploads, BucketUploadStore):
+            stores["uploads"] = self.uploads.objects
+        return stores
+
     def _remove_leftovers(self) -> None:
         self.repositories.sweep()
         self.uploads.sweep()
@@ -105,7 +121,8 @@ class Backend:
     async def stop(self) -> None:
         """Closes everything. What does not close in time is left to the end of the process."""
         await self._close_in_time("outbox", self.graph.services.outbox.close())
-        await self._close_in_time("objects", self.objects.close())
+        for name, store in self.stores.items():
+            await self._close_in_time(name, store.close())
         await self._close_in_time("database", self.database.close())
         await self._close_in_time("repositories", asyncio.to_thread(self.repositories.close))
         await self._close_in_time("passwords", asyncio.to_thread(self.passwords.close))
@@ -116,3 +133,18 @@ class Backend:
             await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS / 3)
         except Exception as error:
             self._log.warning("close timed out", part=name, error=type(error).__name__)
+
+
+def _open_uploads(config: Config) -> UploadStore:
+    """Raises ValueError for an invalid URL."""
+    if not config.uploads_url:
+        return UploadStore(config.uploads)
+    return BucketUploadStore(config.uploads, open_store(config.uploads_url, config.uploads, config.s3_settings))
+
+
+def open_repositories(config: Config, database: Database) -> Repositories:
+    """The repositories of the configuration. Raises ValueError for an invalid URL."""
+    if not config.repositories_url:
+        return Repositories(config.repositories)
+    store = open_store(config.repositories_url, config.repositories, config.s3_settings)
+    return RepositoryCache(config.repositories, database, store, max_bytes=config.repository_cache * 2**20)

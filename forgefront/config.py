@@ -91,6 +91,21 @@ class Config(GitSettings):
     artifacts_url: str = Field(
         default="", description="s3://BUCKET/PREFIX stores artifacts and traces in S3; by default they are in the folder artifacts."
     )
+    repositories_url: str = Field(
+        default="",
+        description="s3://BUCKET/PREFIX stores repositories in S3, and the folder repositories has copies; by default only the folder has"
+        " them.",
+    )
+    repository_cache: int = Field(
+        default=10_240,
+        ge=1,
+        le=100_000_000,
+        description="Size of the copies of repositories on this host, in MB, if repositories_url is set. Copies that are in use may exceed"
+        " it.",
+    )
+    uploads_url: str = Field(
+        default="", description="s3://BUCKET/PREFIX stores files attached to notes in S3; by default they are in the folder uploads."
+    )
     s3_endpoint: str = Field(default="", description="The endpoint of an S3-compatible server; by default from AWS_*, or Amazon's.")
     s3_region: str = Field(default="", description="The region of the bucket; by default from AWS_*.")
     s3_access_key_id: str = Field(default="", repr=False, description="The access key id for S3; by default from AWS_*.")
@@ -179,9 +194,9 @@ class Config(GitSettings):
             raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
         return url.rstrip("/")
 
-    @field_validator("artifacts_url")
+    @field_validator("artifacts_url", "repositories_url", "uploads_url")
     @classmethod
-    def _validate_artifacts_url(cls, url: str) -> str:
+    def _validate_bucket_url(cls, url: str) -> str:
         if url and not BUCKET_PATTERN.fullmatch(url):
             raise ValueError("must be an address such as s3://bucket or s3://bucket/prefix")
         return url.rstrip("/")
@@ -282,6 +297,9 @@ class Config(GitSettings):
         if not self.database_url:
             # The model is frozen for all other code.
             object.__setattr__(self, "database_url", f"sqlite:///{self.data / 'forgefront.db'}")
+        urls = [url for url in (self.artifacts_url, self.repositories_url, self.uploads_url) if url]
+        if len(set(urls)) < len(urls):
+            raise ValueError("artifacts_url, repositories_url and uploads_url must differ: what one does not know is deleted from it")
         if self.workers > 1 and self.uses_sqlite:
             raise ValueError(
                 f"workers: {self.workers} processes need PostgreSQL, since on SQLite the writers of one process queue for each other;"

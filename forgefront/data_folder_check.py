@@ -7,11 +7,11 @@ import asyncio
 import os
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from forgefront.backend import Backend
+from forgefront import bucket_check
+from forgefront.backend import Backend, open_repositories
+from forgefront.check_report import CheckReport
 from forgefront.config import Config
 from forgefront.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
 from forgefront.file_permissions import find_exposed
@@ -22,6 +22,7 @@ from storage.database.engine import Database, is_unavailable
 from storage.git import projection
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
+from storage.git.repository_cache import RepositoryCache
 from storage.git.subprocesses import git_command
 from storage.integrity import StoredProject
 from storage.objects.uploads import UploadStore
@@ -37,39 +38,6 @@ MAX_FSCK_HEADS = 20_000
 RECHECK_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
-    """A problem. `subject` is where it is: a path, a table, a project."""
-
-    area: str
-    subject: str
-    problem: str
-    remedy: str
-
-
-@dataclass
-class CheckReport:
-    """`checked` names what was checked, `notes` what is unusual but no problem; the index of `unindexed_projects` can be repaired."""
-
-    problems: list[CheckFinding] = field(default_factory=list)
-    repaired: list[CheckFinding] = field(default_factory=list)
-    unindexed_projects: list[StoredProject] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    checked: list[str] = field(default_factory=list)
-
-    def add(self, area: str, subject: object, problem: str, remedy: str) -> None:
-        self.problems.append(CheckFinding(area, str(subject), problem, remedy))
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "ok": not self.problems,
-            "problems": [asdict(finding) for finding in self.problems],
-            "repaired": [asdict(finding) for finding in self.repaired],
-            "notes": self.notes,
-            "looked_at": self.checked,
-        }
-
-
 async def check_data_folder(config: Config, *, full: bool = False) -> CheckReport:
     """Runs all checks; `full` also runs git fsck on every repository."""
     report = CheckReport()
@@ -79,12 +47,19 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
     if not await asyncio.to_thread(_check_revision, config, report):
         return report
     database = Database(config.database_url)
-    repositories = Repositories(config.repositories)
+    repositories = open_repositories(config, database)
     try:
         await _check_database(database, cipher, report)
         stored = await integrity.list_projects(database)
-        await _check_uploads(config, database, report)
-        readable = await asyncio.to_thread(_check_repositories, config, repositories, stored, report)
+        if config.uploads_url:
+            await bucket_check.check_uploads(config, database, report)
+        else:
+            await _check_uploads(config, database, report)
+        if isinstance(repositories, RepositoryCache):
+            await bucket_check.check_packs(database, repositories, stored, full, report)
+            readable = bucket_check.list_readable(repositories, stored, full, report)
+        else:
+            readable = await asyncio.to_thread(_check_repositories, config, repositories, stored, report)
         for project in readable:
             await _check_refs(database, repositories, project, full, report)
             await _check_index(database, repositories, project, report)
@@ -304,7 +279,8 @@ async def _check_refs(database: Database, repositories: Repositories, project: S
         remedy = f"`forgefront admin project adopt-refs {project.full_path}` takes them over"
         report.add("refs", subject, f"the files of git have {_count_refs(unknown)} that the database does not have", remedy)
     if full and known and not damage:
-        await _check_objects(repositories.path_of(project.id), subject, sorted(set(known.values())), report)
+        async with repositories.use(project.id) as path:
+            await _check_objects(path, subject, sorted(set(known.values())), report)
 
 
 def _compare_refs(repository: Repository, version: int, known: dict[str, str]) -> tuple[list[str], list[str]]:

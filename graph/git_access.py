@@ -6,7 +6,8 @@ conversation that may take minutes. The rules are those of `graph/rules`.
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from graph.rules.policy import Action, can, can_anybody
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
 from storage.git import merge
+from storage.git.pack_transfer import PacksUnavailable
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.repository import Repository, sync_packs
 from storage.tables.accounts import ssh_keys
@@ -114,6 +116,15 @@ class GitAccess:
             log.error("push failed", project_id=grant.project_id, request_id=request_id, exc_info=error)
         return [reason] * len(updates)
 
+    @asynccontextmanager
+    async def open(self, grant: RepositoryGrant) -> AsyncIterator[Path]:
+        """The path of the repository, whose files show the current refs and stay until the end of the block. Raises Unavailable."""
+        try:
+            async with self._services.repositories.use(grant.project_id) as path:
+                yield path
+        except PacksUnavailable as error:
+            raise _unreadable(grant.project_id, error) from error
+
     async def show_moves(self, grant: RepositoryGrant) -> None:
         """Makes git's files show the refs that a push has moved, so that the next fetch need not. A failure is logged."""
         try:
@@ -184,8 +195,11 @@ class GitAccess:
             return await self._grant(project, viewer)
 
     async def _grant(self, project: tables.Project, viewer: tables.User | None) -> RepositoryGrant:
-        """The grant, after git's files show the current refs."""
-        await refs.project_refs_of(self._services, project)
+        """The grant, after git's files show the current refs. Raises Unavailable."""
+        try:
+            await refs.project_refs_of(self._services, project)
+        except PacksUnavailable as error:
+            raise _unreadable(project.id, error) from error
         return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
 
     async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
@@ -209,6 +223,11 @@ class GitAccess:
         if not can_anybody(action, project):
             raise Unauthenticated
         return project
+
+
+def _unreadable(project_id: int, error: PacksUnavailable) -> Unavailable:
+    log.error("packs cannot be read", project_id=project_id, error=str(error))
+    return Unavailable("The object store of the service cannot be read. Try again in a moment, or ask an administrator to check its log.")
 
 
 async def _are_made(context: Context, project_id: int, updates: list[RefCommand]) -> bool:

@@ -15,6 +15,8 @@ pytest_plugins = [
     "tests.support.statements",
     "tests.make",
     "tests.support.api_clients",
+    "tests.support.bucket",
+    "tests.support.hosts",
     "tests.support.scenario",
     "tests.support.reliability_promises",
     "tests.support.dumps",

@@ -4,10 +4,12 @@ Browsers must not render such a file as a page of this site: it is sent as an at
 `nosniff`, and with a content security policy that blocks everything.
 """
 
-import asyncio
 import re
-from typing import Any, BinaryIO
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
@@ -18,13 +20,14 @@ from rest_v3.requests.credentials import read_credential
 from storage.objects.uploads import UploadStore
 
 PATH_PATTERN = re.compile(r"/([^/]+/[^/]+)/uploads/([0-9a-f]{32})/([A-Za-z0-9._+-]{1,255})")
-CHUNK_BYTES = 2**18
-"""Bytes."""
+RETRY_SECONDS = 5
+
+log = structlog.get_logger("uploads")
 
 UPLOAD_OPERATION = prepare(
     """
     query Upload($path: String!, $secret: String!, $name: String!) {
-      project(path: $path) { databaseId upload(secret: $secret, name: $name) { contentType } }
+      project(path: $path) { databaseId upload(secret: $secret, name: $name) { contentType size } }
     }
     """,
     "Upload",
@@ -56,21 +59,21 @@ class UploadDownloadEndpoint:
             await _error_response(STATUS_BY_CODE[str(error.code)], error.retry_after)(scope, receive, send)
             return
         project: Any = result.data["project"] if result.data else None
-        try:
-            file = await asyncio.to_thread(self._uploads.open, project["databaseId"], secret)
-        except FileNotFoundError:
-            # Its project was deleted concurrently.
-            await _error_response(404)(scope, receive, send)
-            return
-        try:
-            await _send_file(scope, send, file, project["upload"]["contentType"], name)
-        finally:
-            await asyncio.to_thread(file.close)
+        async with AsyncExitStack() as stack:
+            try:
+                chunks = await stack.enter_async_context(self._uploads.read(project["databaseId"], secret))
+            except FileNotFoundError:
+                # Its project was deleted concurrently.
+                await _error_response(404)(scope, receive, send)
+                return
+            except ConnectionError as error:
+                log.error("upload cannot be read", secret=secret[:6], error=str(error))
+                await _error_response(503, RETRY_SECONDS)(scope, receive, send)
+                return
+            await _send_file(scope, send, chunks, int(project["upload"]["size"]), project["upload"]["contentType"], name)
 
 
-async def _send_file(scope: Scope, send: Send, file: BinaryIO, content_type: str, name: str) -> None:
-    size = await asyncio.to_thread(file.seek, 0, 2)
-    await asyncio.to_thread(file.seek, 0)
+async def _send_file(scope: Scope, send: Send, chunks: AsyncIterator[bytes], size: int, content_type: str, name: str) -> None:
     headers = Headers(
         {
             "content-type": content_type,
@@ -84,7 +87,7 @@ async def _send_file(scope: Scope, send: Send, file: BinaryIO, content_type: str
     await send({"type": "http.response.start", "status": 200, "headers": headers.raw})
     remaining = 0 if scope["method"] == "HEAD" else size
     while remaining > 0:
-        chunk = await asyncio.to_thread(file.read, min(CHUNK_BYTES, remaining))
+        chunk = (await anext(chunks, b""))[:remaining]
         if not chunk:
             raise OSError(f"the upload is shorter than recorded: {remaining} of {size} bytes are missing")
         remaining -= len(chunk)

@@ -111,7 +111,8 @@ class GitHttpEndpoint:
         if "version=2" not in protocol.split(":"):
             first = f"# service={service}\n"
             response.prefix = f"{len(first) + 4:04x}{first}0000".encode()
-        await self._transport.advertise(service, grant.path, response.write, protocol=protocol)
+        async with self._access.open(grant) as path:
+            await self._transport.advertise(service, path, response.write, protocol=protocol)
         await response.end()
 
     async def _serve_pack(self, scope: Scope, project: str, service: GitService, receive: Receive, response: "_StreamedResponse") -> None:
@@ -124,10 +125,9 @@ class GitHttpEndpoint:
         incoming = _decompress(body, headers.get("content-encoding", "identity"))
         response.headers = {"Content-Type": f"application/x-{service}-result", **_NO_CACHE_HEADERS}
         if service is GitService.UPLOAD:
-            fetch = self._transport.upload_pack(
-                grant.path, limit_fetch_body(incoming), response.write, protocol=_git_protocol_header(scope)
-            )
-            await _cancel_on_disconnect(asyncio.create_task(fetch), body)
+            async with self._access.open(grant) as path:
+                fetch = self._transport.upload_pack(path, limit_fetch_body(incoming), response.write, protocol=_git_protocol_header(scope))
+                await _cancel_on_disconnect(asyncio.create_task(fetch), body)
             await response.end()
             return
         # The task outlives the request: a completely received push is processed and recorded even if the client disconnects.
@@ -143,8 +143,9 @@ class GitHttpEndpoint:
         async def move(updates: list[RefCommand], atomic: bool) -> list[str | None]:
             return await self._access.move_refs(grant, updates, request_id, atomic=atomic)
 
-        await self._transport.receive_pack(grant.path, incoming, response.write, authorize, move)
-        await self._access.show_moves(grant)
+        async with self._access.open(grant) as path:
+            await self._transport.receive_pack(path, incoming, response.write, authorize, move)
+            await self._access.show_moves(grant)
         await response.end()
 
     async def _authorize(self, scope: Scope, project: str, service: GitService) -> RepositoryGrant:

@@ -4,6 +4,7 @@ Both require no credential, so they report problems without addresses, paths or 
 """
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,11 +18,14 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from storage.database.engine import Database, is_unavailable
+from storage.objects.object_store import ObjectStore
 
 CHECK_TIMEOUT_SECONDS = 2.0
 """A check without a result after this time has failed."""
 RESULT_CACHE_SECONDS = 1.0
 """Results are cached for this time: requests are anonymous, and must not cost a connection each."""
+
+STORE_CACHE_SECONDS = 10.0
 
 ReadinessCheck = Callable[[], Awaitable[None]]
 
@@ -122,6 +126,22 @@ def create_folder_check(folder: Path) -> ReadinessCheck:
         if writing is None or writing.done():
             writing = asyncio.get_running_loop().run_in_executor(None, write)
         await asyncio.shield(writing)
+
+    return check
+
+
+def create_store_check(store: ObjectStore) -> ReadinessCheck:
+    """The check that the bucket answers. A good answer is remembered, because each request costs money."""
+    valid_until = -math.inf
+
+    async def check() -> None:
+        nonlocal valid_until
+        if time.monotonic() >= valid_until:
+            try:
+                await store.check()
+            except OSError as error:
+                raise NotReadyError("it cannot be reached") from error
+            valid_until = time.monotonic() + STORE_CACHE_SECONDS
 
     return check
 

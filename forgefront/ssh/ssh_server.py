@@ -109,6 +109,11 @@ class GitSshServer:
         for key in self._keys:
             log.info("ssh ready", process=os.getpid(), port=self._listener.getsockname()[1], fingerprint=host_keys.fingerprint(key))
 
+    @property
+    def public_keys(self) -> list[bytes]:
+        """The public parts of the host keys."""
+        return [key.public_data for key in self._keys]
+
     def begin_shutdown(self, seconds: float) -> None:
         """Accepts nothing new; running commands have these seconds to end. Then connections are closed, and completely received pushes are
         processed."""
@@ -225,7 +230,8 @@ class GitSshServer:
         if git_command.service is GitService.UPLOAD:
             grant = await self.access.authorize_fetch(git_command.project, key, request_id)
             incoming = limit_fetch_body(session.read_incoming(accepts_disconnect=False))
-            await self.transport.upload_pack(grant.path, incoming, session.write, protocol=session.protocol, stateless=False)
+            async with self.access.open(grant) as path:
+                await self.transport.upload_pack(path, incoming, session.write, protocol=session.protocol, stateless=False)
             return
         grant = await self.access.authorize_push(git_command.project, key, request_id)
 
@@ -237,8 +243,9 @@ class GitSshServer:
 
         # What a lost client sent counts as complete: git checks whether the pack has its end, and moves no ref before.
         incoming = session.read_incoming(accepts_disconnect=True)
-        await self.transport.receive_pack(grant.path, incoming, session.write, authorize, move, stateless=False)
-        await self.access.show_moves(grant)
+        async with self.access.open(grant) as path:
+            await self.transport.receive_pack(path, incoming, session.write, authorize, move, stateless=False)
+            await self.access.show_moves(grant)
 
 
 class SshConnection(asyncssh.SSHServer):

@@ -17,7 +17,7 @@ async def repack_repositories(services: Services) -> None:
     for path in await asyncio.to_thread(repack.repositories_to_repack, services.repositories.root):
         started = monotonic()
         try:
-            if await repack.repack(path):
+            if await services.repositories.repack(int(path.stem)):
                 log.info("repository repacked", repository=path.name, seconds=round(monotonic() - started, 1))
         except (GitCommandError, OSError) as error:
             # The repository may have been removed meanwhile.

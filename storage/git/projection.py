@@ -11,11 +11,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 HEADS = "refs/heads/"
+DEFAULT_HEAD = "master"
+"""The branch of HEAD in an empty repository without a choice of its owner."""
 _VERSION = re.compile(rb"# pack-refs with: [^\n]*\bforgefront-version-(\d+) ")
 _MAX_HEADER_BYTES = 200
 LOCK_POLL_SECONDS = 0.005
@@ -27,7 +29,7 @@ class RefProjection:
 
     version: int
     head: str
-    refs: Iterable[tuple[str, str, str | None]]
+    refs: Sequence[tuple[str, str, str | None]]
 
     def render(self) -> bytes:
         """Returns the contents of `packed-refs`, sorted by the bytes of the names (git-pack-refs)."""

@@ -3,11 +3,15 @@
 import asyncio
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from storage.database.engine import DatabaseSession
+from storage.git import repack
 from storage.git.cancellation import Cancellation
 from storage.git.repository import RefTargets, Repository, move_into_place
 from storage.git.repository_import import ProgressCallback, import_repository
@@ -15,6 +19,14 @@ from storage.git.repository_import import ProgressCallback, import_repository
 T = TypeVar("T")
 
 _LOCK_FILES = ("config.lock", "shallow.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRepository:
+    """A repository that belongs to no project yet. `packs` are columns of those that were uploaded (storage/tables/git/packs.py)."""
+
+    path: Path
+    packs: Sequence[dict[str, Any]] = ()
 
 
 class Repositories:
@@ -82,6 +94,41 @@ class Repositories:
                     leftover.unlink(missing_ok=True)
                 for quarantine in (folder / "objects").glob("tmp_objdir-*"):
                     shutil.rmtree(quarantine, ignore_errors=True)
+
+    @asynccontextmanager
+    async def use(self, project_id: int) -> AsyncIterator[Path]:
+        """Yields the path of the project's repository, with all objects of the current refs; it stays in place until the end of the block.
+
+        Raises NotARepository if they cannot be fetched. The path of a project that does not exist is no repository.
+        """
+        yield self.path_of(project_id)
+
+    async def prepare_folder(self, project_id: int) -> bool:
+        """Returns whether the repository's folder exists, after creating it if it is a copy."""
+        return self.path_of(project_id).is_dir()
+
+    async def fetch_packs(self, project_id: int, *, is_empty: bool = False) -> None:
+        """Adds the objects of the current refs that the folder lacks. The caller has locked the projection.
+
+        Raises NotARepository, also if there are no packs, unless there are no refs (`is_empty`).
+        """
+
+    async def publish(self, project_id: int, session: DatabaseSession | None = None) -> None:
+        """Stores new objects where all hosts find them. Call it before the transaction whose refs reach them, or with its session.
+
+        Raises OSError, GitCommandError; ConnectionError if the store cannot be reached.
+        """
+
+    async def publish_staged(self, staged: Path) -> StagedRepository:
+        """As `publish`, for a staged repository, whose packs `insert_packs` gives to its project. Raises as `publish`."""
+        return StagedRepository(staged)
+
+    async def repack(self, project_id: int) -> bool:
+        """Combines packs. Returns False if another process is doing it. Raises GitCommandError, OSError."""
+        return await repack.repack(self.path_of(project_id))
+
+    async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
+        """Inserts the rows of uploaded packs in the transaction of the project."""
 
     async def read(
         self, project_id: int, work: Callable[[Repository], T], *, refs: RefTargets | None = None, cancellable: bool = False

@@ -61,6 +61,13 @@ class BucketStore(ObjectStore):
         """`settings` are those of `open_bucket`."""
         self._store = open_bucket(url, settings)
 
+    is_remote = True
+
+    async def check(self) -> None:
+        with translate_errors():
+            async for _ in obstore.list(self._store, chunk_size=1):
+                return
+
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
         path, size, buffered_bytes = validate_key(key), 0, 0
         part_bytes = max(MIN_PART_BYTES, -(-limit // MAX_PARTS))

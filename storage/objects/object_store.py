@@ -73,6 +73,12 @@ class ObjectStore(ABC):
     def sweep(self) -> None:
         """Removes partial objects of a killed process. Call it only at startup and under the instance's lock."""
 
+    is_remote = False
+    """Whether the objects are on another machine, so that several hosts can use them."""
+
+    async def check(self) -> None:  # noqa: B027 - a folder is checked by who writes into it
+        """Raises OSError if the store cannot be reached."""
+
     async def close(self) -> None:  # noqa: B027 - a folder has nothing to close
         """Closes the store, at the end of the process after the last read or write."""
 

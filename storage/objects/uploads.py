@@ -11,7 +11,8 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,8 @@ INCOMING_PREFIX = ".incoming-"
 REMOVED_PREFIX = ".removed-"
 WRITE_BUFFER_BYTES = 2**18
 """Bytes that are buffered before they are written, so that a small chunk does not cost a switch to a thread."""
+
+READ_CHUNK_BYTES = 2**18
 
 SECRET_PATTERN = re.compile("[0-9a-f]{32}")
 
@@ -100,14 +103,14 @@ class UploadStore:
     def receive(self) -> PartialFile:
         """Creates a file to write. The caller ends with `store` or the file's `discard`; `sweep` removes files of killed processes."""
         ticket = new_secret()
-        return PartialFile(self._incoming_path(ticket), ticket)
+        return PartialFile(self.incoming_path(ticket), ticket)
 
     def received_size(self, ticket: str) -> int | None:
         """Returns the size in bytes of a received file that is not stored yet; None if there is none."""
         if not SECRET_PATTERN.fullmatch(ticket):
             return None
         try:
-            return self._incoming_path(ticket).stat().st_size
+            return self.incoming_path(ticket).stat().st_size
         except FileNotFoundError:
             return None
 
@@ -116,7 +119,7 @@ class UploadStore:
         target = self.path_of(project_id, secret)
         is_new_folder = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._incoming_path(ticket).rename(target)
+        self.incoming_path(ticket).rename(target)
         sync_path(target.parent)
         if is_new_folder:
             sync_path(self.root)
@@ -137,6 +140,27 @@ class UploadStore:
         except FileNotFoundError:
             return
         shutil.rmtree(trash)
+
+    async def publish(self, ticket: str, project_id: int, secret: str) -> None:
+        """As `store`. Raises ConnectionError if the files are in a bucket that cannot be reached."""
+        await asyncio.to_thread(self.store, ticket, project_id, secret)
+
+    @asynccontextmanager
+    async def read(self, project_id: int, secret: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A context manager that yields the chunks of a file. Raises FileNotFoundError when entered, OSError."""
+        file = await asyncio.to_thread(self.open, project_id, secret)
+        try:
+            yield read_chunks(file)
+        finally:
+            await asyncio.to_thread(file.close)
+
+    async def erase(self, project_id: int, secret: str) -> None:
+        """As `remove`."""
+        await asyncio.to_thread(self.remove, project_id, secret)
+
+    async def list_old(self, seconds: float) -> list[tuple[int, str]]:
+        """(project id, secret) of the files that are older than this."""
+        return await asyncio.to_thread(lambda: list(self.list_older_than(seconds)))
 
     def sweep(self) -> None:
         """Removes partial files and unfinished deletions of a killed process.
@@ -169,7 +193,7 @@ class UploadStore:
                     found[int(folder.name), entry.name] = entry.stat().st_size
         return found
 
-    def _incoming_path(self, ticket: str) -> Path:
+    def incoming_path(self, ticket: str) -> Path:
         return self.root / f"{INCOMING_PREFIX}{ticket}"
 
     def path_of(self, project_id: int, secret: str) -> Path:
@@ -177,3 +201,8 @@ class UploadStore:
         if not SECRET_PATTERN.fullmatch(secret):
             raise ValueError("an upload's secret must be 32 hex digits")
         return self.root / f"{project_id:d}" / secret
+
+
+async def read_chunks(file: BinaryIO) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(file.read, READ_CHUNK_BYTES):
+        yield chunk

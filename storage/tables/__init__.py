@@ -23,8 +23,10 @@ from storage.tables.git.branches import Branch
 from storage.tables.git.commit_comments import CommitComment, LineType
 from storage.tables.git.commits import Commit
 from storage.tables.git.health_checks_due import HealthCheckDue
+from storage.tables.git.packs import Pack, RepackLease
 from storage.tables.git.protected_branches import ProtectedBranch
 from storage.tables.git.refs import GitRef
+from storage.tables.hosts import Host
 from storage.tables.issues.closings import Closing
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
@@ -61,6 +63,7 @@ __all__ = [
     "GroupMember",
     "HealthCheckDue",
     "Hook",
+    "Host",
     "ImportState",
     "Issue",
     "IssueLabel",
@@ -78,11 +81,13 @@ __all__ = [
     "Namespace",
     "NamespaceKind",
     "Note",
+    "Pack",
     "Pipeline",
     "Project",
     "ProjectMember",
     "ProtectedBranch",
     "RegistrationToken",
+    "RepackLease",
     "RunWhen",
     "Runner",
     "RunnerProject",

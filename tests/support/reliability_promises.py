@@ -38,6 +38,7 @@ PROMISES = {
     "R25": "a dump taken under load and restored: database sound, rows and refs agree without a repair, 0 acknowledged before lost",
     "R26": "no operation holds the event loop longer than 100 ms",
     "R27": "at most 220 MiB after 5,000 distinct random queries with filters of any size",
+    "R28": "three hosts, 30 SIGKILLs under load: 0 acknowledged moves lost, read at once through others, only callers of the dead fail",
     "R29": "a dump under load restored into the other database: all answers are those of a replica of the same moment",
     "R31": "500,000 builds, 1 GB of packs: dump and restore at most 200 MiB more memory, an incremental dump of 1 % has 5 % of the size",
 }

@@ -6,9 +6,11 @@ of very large files.
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -72,6 +74,16 @@ async def run_in_repository(
     """
     try:
         return await context.services.repositories.read(project_id, work, refs=refs, cancellable=cancellable)
+    except NotARepository as error:
+        raise _unreadable_error(context, project_id, error) from error
+
+
+@asynccontextmanager
+async def use_repository(context: Context, project_id: int) -> AsyncIterator[Path]:
+    """The path of a project's repository, as `Repositories.use`. Raises Unavailable."""
+    try:
+        async with context.services.repositories.use(project_id) as path:
+            yield path
     except NotARepository as error:
         raise _unreadable_error(context, project_id, error) from error
 

@@ -175,6 +175,8 @@ async def prepare_updates(services: Services, project_id: int, updates: Sequence
 
     The objects must be written and synced. Raises NotFound, Unavailable, NotARepository, GitCommandError.
     """
+    if any(update.new is not None for update in updates):
+        await refs.publish_objects(services, project_id)
     indexed = await commit_index.index_updates(services, project_id, updates)
     return PreparedUpdates(tuple(indexed), await moved_branches.prepare(services, project_id, updates))
 

@@ -11,14 +11,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+import structlog
+
 from graph.context import Context, Services
+from graph.errors import Unavailable
 from graph.operations.loaders import Loader
 from graph.rules.validation import is_storable
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
-from storage.git import projection
-from storage.git.projection import RefProjection
+from storage.git import ref_projector
+from storage.git.projection import DEFAULT_HEAD as DEFAULT_HEAD
 from storage.git.protocol.push import RefCommand
 from storage.git.ref_cache import ABSENT
 from storage.git.repository import Repository, choose_default_branch
@@ -27,15 +30,16 @@ from storage.tables.projects import projects
 
 BRANCHES = "refs/heads/"
 TAGS = "refs/tags/"
-DEFAULT_HEAD = "master"
-"""The branch of HEAD in an empty repository without a choice of its owner."""
 ROWS_PER_STATEMENT = 500
+STORE_UNREACHABLE_MESSAGE = "The object store of the service cannot be reached; nothing was changed. Try again."
 MAX_FOLDERS = 20
 """With more new refs, all names of the project are read to find conflicts of a name and a folder."""
 
 FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
 
 T = TypeVar("T")
+
+log = structlog.get_logger("graph")
 
 _move_locks: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
@@ -235,7 +239,10 @@ async def _peel_tags(context: Context, project_id: int, updates: Sequence[RefCom
 
 
 async def project_refs(services: Services, project_id: int) -> None:
-    """Make the files of git show the refs of the database, before git reads them. Costs one row where they do. Raises OSError."""
+    """Make the files of git show the refs of the database, before git reads them. Costs one row where they do.
+
+    Raises OSError, NotARepository.
+    """
     async with services.database.read_session() as session:
         project = await Context(services, session, None, "refs").first(projects.by_id(project_id))
     if project is not None:
@@ -244,26 +251,20 @@ async def project_refs(services: Services, project_id: int) -> None:
 
 async def project_refs_of(services: Services, project: tables.Project) -> None:
     """As `project_refs`, for a project that was just read."""
-    path = services.repositories.path_of(project.id)
-    # Without a version, the files still have what the database has to adopt.
-    if project.refs_version == 0 or projection.read_version(path) == project.refs_version or not path.is_dir():
-        return
-    async with projection.lock(path):
-        # Read under the lock, so that nobody replaces newer refs by older ones.
-        async with services.database.read_session() as session:
-            shown = await _read_projection(session, project.id)
-        if shown is not None and projection.read_version(path) != shown.version:
-            await asyncio.to_thread(projection.write, path, shown)
+    async with services.repositories.use(project.id):
+        await ref_projector.project_refs(services.database, services.repositories, project.id, project.refs_version)
 
 
-async def _read_projection(session: DatabaseSession, project_id: int) -> RefProjection | None:
-    rows = await session.read(projects.by_id(project_id))
-    if not rows:
-        return None
-    project: tables.Project = rows[0][0]
-    # After the version: refs that are newer than the version are written again, older ones would stay.
-    found = [(name, oid, peeled) for name, oid, peeled in await session.read(refs.of_project(project_id))]
-    return RefProjection(project.refs_version, project.default_branch or project.unborn_branch or DEFAULT_HEAD, found)
+async def publish_objects(services: Services, project_id: int, session: DatabaseSession | None = None) -> None:
+    """Store new objects of a repository where all hosts find them, before the transaction whose refs reach them, or with its session.
+
+    Raises Unavailable, NotARepository, GitCommandError, OSError (ENOSPC).
+    """
+    try:
+        await services.repositories.publish(project_id, session)
+    except ConnectionError as error:
+        log.error("objects could not be stored", project_id=project_id, error=str(error))
+        raise Unavailable(STORE_UNREACHABLE_MESSAGE) from error
 
 
 def _split(rows: Sequence[T]) -> Iterable[Sequence[T]]:

@@ -1,6 +1,8 @@
 """Comparison of the branches of a merge request by git, in a thread, and its diff."""
 
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -10,6 +12,7 @@ from graph.rules.git import refs
 from graph.rules.git.commits import load_diff_between
 from graph.rules.git.refs import BRANCHES
 from storage import tables
+from storage.database.engine import DatabaseSession
 from storage.git import merge_preview
 from storage.git.diff import FileDiff
 from storage.git.merge import DiffTotals, is_ancestor
@@ -96,12 +99,14 @@ async def compare_branches(
     target_branch: str,
     known_head: str | None = None,
     heads: BranchHeads | None = None,
+    session: DatabaseSession | None = None,
 ) -> BranchComparison:
     """Compare the branches in the repositories, fetching a fork's commits into the target repository.
 
     `heads` are the commits to compare instead of the current heads. `known_head` is the head known so far, to detect that somebody has
-    merged it. Missing branches, unrelated histories, and comparisons that exceed git's time limit (logged) cannot be merged. Raises
-    Unavailable when an existing repository cannot be read or the disk is full.
+    merged it. `session` is that of a caller whose transaction has locked the projects. Missing branches, unrelated histories, and
+    comparisons that exceed git's time limit (logged) cannot be merged. Raises Unavailable when an existing repository cannot be read or the
+    disk is full.
     """
     if heads is None:
         async with services.database.read_session() as session:
@@ -109,9 +114,8 @@ async def compare_branches(
             heads = await _read_heads(reader, source_project_id, source_branch, target_project_id, target_branch)
     head, target = heads.source, heads.target
     empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch, head_oid=head, target_oid=target)
-    source_path = services.repositories.path_of(source_project_id)
 
-    def work(repository: Repository) -> BranchComparison:
+    def work(source_path: Path, repository: Repository) -> BranchComparison:
         found = empty
         try:
             if head is not None and target is not None:
@@ -123,7 +127,13 @@ async def compare_branches(
             return found
 
     try:
-        return await services.repositories.read(target_project_id, work)
+        if source_project_id == target_project_id or head is None:
+            return await services.repositories.read(target_project_id, partial(work, services.repositories.path_of(source_project_id)))
+        async with services.repositories.use(source_project_id) as source_path:
+            found = await services.repositories.read(target_project_id, partial(work, source_path))
+        # The target has the commits of the fork now, and a ref of the target will keep them.
+        await refs.publish_objects(services, target_project_id, session)
+        return found
     except (NotARepository, OSError) as error:
         log.warning("repository cannot be read", project_id=target_project_id, source=source_project_id, error=str(error))
         raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error

@@ -1,13 +1,14 @@
 """Whether a merge request can be merged: permissions, state, and whether git can merge its branches."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import structlog
 
 from graph.context import Context
 from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
 from graph.rules.git import ref_updates, refs
-from graph.rules.git.commits import run_in_repository
+from graph.rules.git.commits import run_in_repository, use_repository
 from graph.rules.git.ref_updates import BranchOperation
 from graph.rules.git.refs import BRANCHES
 from graph.rules.policy import Action, can, load_project_of
@@ -18,6 +19,8 @@ from storage.git.merge import CommitSignature, MergeConflict, UnrelatedHistories
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.merge_requests.merge_requests import OPEN
+
+T = TypeVar("T")
 
 CANNOT_MERGE_MESSAGE = "Branch cannot be merged"
 
@@ -62,15 +65,13 @@ async def read_target(context: Context, merge_request: tables.MergeRequest) -> s
 async def require_mergeable(context: Context, merge_request: tables.MergeRequest, source: str) -> None:
     """Raises NotMergeable when merging `source` now would fail or have no effect, Unavailable."""
 
-    fetch_source = _source_fetcher(context, merge_request, source)
     old = await read_target(context, merge_request)
 
     def work(repository: Repository) -> bool:
-        fetch_source(repository)
         return old is not None and not merge.is_ancestor(repository, source, old) and merge.try_merge(repository, old, source).mergeable
 
     try:
-        is_mergeable = await run_in_repository(context, merge_request.project_id, work)
+        is_mergeable = await _run_with_source(context, merge_request, source, work)
     except (UnknownCommit, GitCommandError) as error:
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
     if not is_mergeable:
@@ -85,16 +86,13 @@ async def create_merge_commit(context: Context, merge_request: tables.MergeReque
     signature = CommitSignature(context.viewer.name, context.viewer.email, context.now())
     commit_message = message if message and message.strip() else default_message(merge_request)
 
-    fetch_source = _source_fetcher(context, merge_request, source)
-
     def work(repository: Repository) -> str | None:
-        fetch_source(repository)
         if merge.is_ancestor(repository, source, old):
             return None
         return merge.write_merge(repository, old, source, commit_message, signature, signature)
 
     try:
-        new = await run_in_repository(context, merge_request.project_id, work)
+        new = await _run_with_source(context, merge_request, source, work)
     except GitCommandError as error:
         log.warning("merge commit could not be created", merge_request_id=merge_request.id, request_id=context.request_id, error=str(error))
         raise NotMergeable(None, CANNOT_MERGE_MESSAGE) from error
@@ -108,9 +106,14 @@ async def create_merge_commit(context: Context, merge_request: tables.MergeReque
     return new
 
 
-def _source_fetcher(context: Context, merge_request: tables.MergeRequest, source: str) -> Callable[[Repository], None]:
-    """A function that fetches the commit of a fork into the target's repository, if it is missing there."""
+async def _run_with_source(context: Context, merge_request: tables.MergeRequest, source: str, work: Callable[[Repository], T]) -> T:
+    """Run `work` on the target's repository, after fetching the commit of a fork if it is missing there. Raises Unavailable."""
     if merge_request.source_project_id == merge_request.project_id:
-        return lambda repository: None
-    path = context.services.repositories.path_of(merge_request.source_project_id)
-    return lambda repository: merge_preview.fetch_commit(repository, path, source)
+        return await run_in_repository(context, merge_request.project_id, work)
+
+    def fetch_and_work(repository: Repository) -> T:
+        merge_preview.fetch_commit(repository, path, source)
+        return work(repository)
+
+    async with use_repository(context, merge_request.source_project_id) as path:
+        return await run_in_repository(context, merge_request.project_id, fetch_and_work)

@@ -20,6 +20,7 @@ from graph.rules.merge_requests.branch_comparison import BranchComparison, Branc
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.validation import is_storable
 from storage import tables
+from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.git import merge_preview
 from storage.git.protocol.push import RefCommand
@@ -65,7 +66,7 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
     for row in await _open_from(context, project.id, moves):
         comparison = prepared.comparisons.get(row.id)
         if comparison is None or not comparison.matches(row) or comparison.head_oid != moves[row.source_branch].new:
-            comparison = await _compare(context.services, project.id, row, moves, await read_heads(context, row))
+            comparison = await _compare(context.services, project.id, row, moves, await read_heads(context, row), context.session)
         if _is_target_moved(project.id, row, moves) or comparison.landed_oid is None:
             await _store_comparison(
                 await _as_actor(context, row), row, comparison, is_target_moved=_is_target_moved(project.id, row, moves)
@@ -126,7 +127,12 @@ async def _open_into(context: Context, project_id: int, moves: Mapping[str, RefC
 
 
 async def _compare(
-    services: Services, project_id: int, row: tables.MergeRequest, moves: Mapping[str, RefCommand], heads: BranchHeads
+    services: Services,
+    project_id: int,
+    row: tables.MergeRequest,
+    moves: Mapping[str, RefCommand],
+    heads: BranchHeads,
+    session: DatabaseSession | None = None,
 ) -> BranchComparison:
     """Compare the moved source with the target, or with the previous target if one push moves both.
 
@@ -142,6 +148,7 @@ async def _compare(
         target_branch=row.target_branch,
         known_head=row.head_oid if row.commit_count and not is_target_moved else None,
         heads=BranchHeads(moves[row.source_branch].new, target),
+        session=session,
     )
 
 

@@ -6,7 +6,6 @@ is made first, outside the transaction.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import structlog
 
@@ -17,6 +16,8 @@ from graph.rules.git import refs
 from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import projects
 from storage import tables
+from storage.git.repositories import StagedRepository
+from storage.git.repository import NotARepository
 from storage.tables.projects import projects as statements
 
 log = structlog.get_logger("graph")
@@ -49,20 +50,20 @@ def too_wide_error() -> Invalid:
 
 
 @asynccontextmanager
-async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[Path]:
+async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[StagedRepository]:
     """Stage a copy of the source's branches and tags; see `projects.stage_repository`. Raises Unavailable."""
-    repository = context.services.repositories.path_of(source.id)
     async with AsyncExitStack() as stack:
         # Copying uses a full core. Operations beyond the limit wait until their own timeout.
         async with context.services.fork_semaphore:
-            # Git copies the refs that its files show.
-            await refs.project_refs(context.services, source.id)
             try:
-                folder = await stack.enter_async_context(projects.stage_repository(context, repository, None))
-            except Invalid as error:
-                log.warning("repository cannot be copied", project_id=source.id, error=error.message, request_id=context.request_id)
+                # Git copies the refs that its files show.
+                await refs.project_refs(context.services, source.id)
+                async with context.services.repositories.use(source.id) as repository:
+                    staged = await stack.enter_async_context(projects.stage_repository(context, repository, None))
+            except (Invalid, NotARepository) as error:
+                log.warning("repository cannot be copied", project_id=source.id, error=str(error), request_id=context.request_id)
                 raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
-        yield folder
+        yield staged
 
 
 async def find_source(context: Context, project: tables.Project) -> tables.Project | None:

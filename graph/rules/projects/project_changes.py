@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from graph.context import Context
@@ -18,6 +17,7 @@ from graph.rules.policy import Action, require
 from graph.rules.projects import forks, projects
 from graph.rules.snapshots import ProjectSnapshot
 from storage import tables
+from storage.git.repositories import StagedRepository
 
 
 async def create_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
@@ -29,20 +29,20 @@ async def create_project(context: Context, values: Mapping[str, Any]) -> tables.
         await _prepare_project(reader, values)
     source = projects.validate_source_path(values.get("repository_path"))
     branch = projects.validate_branch_name(values.get("default_branch"))
-    async with projects.stage_repository(context, source, branch) as folder:
-        return await _add_project(context, await _prepare_project(context, values), folder)
+    async with projects.stage_repository(context, source, branch) as staged:
+        return await _add_project(context, await _prepare_project(context, values), staged)
 
 
 async def fork_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
     """Fork the project that the values of `ForkProjectInput` name. Raises Forbidden, NotFound, Invalid, Taken, NotAllowed, Unavailable."""
     async with context.read_only() as reader:
         source, _ = await _prepare_fork(reader, values)
-    async with forks.stage_copy(context, source) as folder:
+    async with forks.stage_copy(context, source) as staged:
         # Everything is validated again, because the copy may have taken long.
         current_source, fork = await _prepare_fork(context, values)
         if current_source.id != source.id:
             raise NotFound("Project")
-        return await _add_project(context, fork, folder)
+        return await _add_project(context, fork, staged)
 
 
 async def update_project(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.Project:
@@ -146,11 +146,11 @@ async def _prepare_fork(context: Context, values: Mapping[str, Any]) -> tuple[ta
     return source, fork
 
 
-async def _add_project(context: Context, row: tables.Project, folder: Path) -> tables.Project:
+async def _add_project(context: Context, row: tables.Project, staged: StagedRepository) -> tables.Project:
     """Insert the project and install its staged repository."""
     project = await context.add(row)
     await publish(context, payloads.ProjectCreated, project)
-    await projects.install_repository(context, project, folder)
+    await projects.install_repository(context, project, staged)
     await ref_updates.protect_default_branch(context, project)
     return project
 

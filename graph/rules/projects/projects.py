@@ -29,6 +29,7 @@ from storage import tables
 from storage.disk_full import is_disk_full
 from storage.git import projection
 from storage.git.projection import RefProjection
+from storage.git.repositories import StagedRepository
 from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import settings
@@ -146,7 +147,7 @@ def validate_branch_name(name: str | None) -> str | None:
 
 
 @asynccontextmanager
-async def stage_repository(context: Context, source: Path | None, default_branch: str | None) -> AsyncIterator[Path]:
+async def stage_repository(context: Context, source: Path | None, default_branch: str | None) -> AsyncIterator[StagedRepository]:
     """Step 1: stage a copy of `source`, or an empty repository, whose HEAD names the branch.
 
     The folder is removed at the end unless `Repositories.promote` has moved it. When the operation is canceled, the import is
@@ -175,7 +176,8 @@ async def stage_repository(context: Context, source: Path | None, default_branch
     try:
         with _translate_git_errors():
             folder = await asyncio.shield(staging_task)
-        yield folder
+            staged = await repositories.publish_staged(folder)
+        yield staged
     finally:
         stop.set()
         await asyncio.wait([staging_task])
@@ -197,16 +199,19 @@ def _translate_git_errors() -> Iterator[None]:
     except OSError as error:
         if is_disk_full(error):
             raise Unavailable("The disk of the service is full; nothing was changed.") from error
+        if isinstance(error, ConnectionError):
+            raise Unavailable(refs.STORE_UNREACHABLE_MESSAGE) from error
         raise
 
 
-async def install_repository(context: Context, project: tables.Project, folder: Path) -> None:
+async def install_repository(context: Context, project: tables.Project, staged: StagedRepository) -> None:
     """Step 2, after the row: move the staged repository to the project.
 
     Undone when the transaction is rolled back.
     """
-    services, project_id = context.services, project.id
+    services, project_id, folder = context.services, project.id, staged.path
     context.undo.append(lambda: _undo_install(services, project_id))
+    await services.repositories.insert_packs(context.session, project_id, staged.packs)
     rows, head, project.default_branch = await asyncio.to_thread(_read_staged_refs, folder)
     project.unborn_branch = head if project.default_branch is None else None
     await refs.insert(context, project_id, rows)

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import Invalid, NotFound, TooLarge
+from graph.errors import Invalid, NotFound, TooLarge, Unavailable
 from graph.rules import settings
 from storage import tables
 from storage.objects.uploads import new_secret
@@ -121,7 +121,11 @@ async def save_upload(context: Context, project: tables.Project, ticket: str, na
     )
     project_id, secret, services = project.id, upload.secret, context.services
     context.undo.append(lambda: _undo_save(services, project_id, secret))
-    await asyncio.to_thread(files.store, ticket, project_id, secret)
+    try:
+        await files.publish(ticket, project_id, secret)
+    except ConnectionError as error:
+        log.error("upload could not be stored", project_id=project_id, error=str(error))
+        raise Unavailable("The object store of the service cannot be reached; nothing was changed. Try again.") from error
     return upload
 
 
@@ -149,14 +153,14 @@ async def find_linked_name(context: Context, project_id: int, text: str) -> str 
 async def remove_orphans(services: Services) -> None:
     """Remove files without a row."""
     files = services.uploads
-    old = await asyncio.to_thread(lambda: list(files.list_older_than(ORPHAN_AGE_SECONDS)))
+    old = await files.list_old(ORPHAN_AGE_SECONDS)
     for start in range(0, len(old), BATCH_SIZE):
         part = old[start : start + BATCH_SIZE]
         async with services.database.read_session() as session:
             rows = {secret for (secret,) in await session.read(uploads.existing_secrets([secret for _, secret in part]))}
         orphans = [(project_id, secret) for project_id, secret in part if secret not in rows]
         for project_id, secret in orphans:
-            await asyncio.to_thread(files.remove, project_id, secret)
+            await files.erase(project_id, secret)
         if orphans:
             log.info("orphaned upload files removed", number=len(orphans))
 
@@ -167,6 +171,6 @@ async def _undo_save(services: Services, project_id: int, secret: str) -> None:
         async with services.database.read_session() as session:
             known = await session.read(uploads.existing_secrets([secret]))
         if not known:
-            await asyncio.to_thread(services.uploads.remove, project_id, secret)
+            await services.uploads.erase(project_id, secret)
     except Exception as error:
         log.error("orphaned upload file could not be removed", project_id=project_id, exc_info=error)

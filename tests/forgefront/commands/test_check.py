@@ -1,5 +1,6 @@
 """`forgefront check` finds and names every kind of fault, and says what to do."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -11,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from forgefront.backend import Backend
+from forgefront.bucket_move import move_to_buckets
+from forgefront.config import Config
 from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support.bucket import Bucket
 from tests.support.git_history import git, make_history
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
@@ -323,3 +328,70 @@ class TestIndex:
 
     def test_repair_does_not_change_a_healthy_index(self, healthy: CommandRunner) -> None:
         assert healthy.json("check", "--repair")["repaired"] == []
+
+
+class TestBucket:
+    @pytest.fixture
+    def moved(self, healthy: CommandRunner, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
+        """The folder, after its repository, an upload and an artifact were moved to buckets."""
+        for part in ("repositories", "uploads", "artifacts"):
+            monkeypatch.setenv(f"FORGEFRONT_{part.upper()}_URL", f"s3://forge/{part}")
+        for name, value in bucket.variables.items():
+            monkeypatch.setenv(f"FORGEFRONT_{name.upper()}", value)
+        for path in (healthy.data / "uploads" / "1" / ("a" * 32), healthy.data / "artifacts" / "bb" / ("b" * 32)):
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"bytes")
+        bucket.stop()
+        with pytest.raises(ConnectionError, match="unavailable"):
+            self.move(healthy.data)
+        bucket.start()
+        self.move(healthy.data)
+        return healthy
+
+    def move(self, data: Path) -> None:
+        async def work() -> None:
+            backend = Backend(Config.load(data=data))
+            await backend.start()
+            try:
+                await move_to_buckets(backend)
+            finally:
+                await backend.stop()
+
+        asyncio.run(work())
+
+    def test_a_moved_folder_needs_no_files(self, moved: CommandRunner, bucket: Bucket) -> None:
+        assert bucket.objects("uploads/") == {f"uploads/{'a' * 32}": b"bytes"}
+        assert bucket.objects("artifacts/") == {f"artifacts/{'b' * 32}": b"bytes"}
+        assert not [path for part in ("uploads", "artifacts") for path in (moved.data / part).rglob("*") if path.is_file()]
+        self.move(moved.data)
+        objects = bucket.objects("repositories/")
+        shutil.rmtree(moved.data / "repositories")
+        (moved.data / "repositories").mkdir()
+
+        quick, full = moved.json("check"), moved.json("check", "--full")
+
+        assert quick["problems"] == full["problems"] == []
+        assert f"{len(objects)} packs" in full["looked_at"]
+        assert "1 repositories have no copy on this host; --full downloads and checks them too" in quick["notes"]
+
+    def test_a_missing_object(self, moved: CommandRunner, bucket: Bucket) -> None:
+        key = next(iter(bucket.objects("repositories/")))
+        bucket.delete(key)
+        problem = only_problem(moved)
+        assert (problem["area"], problem["problem"]) == ("packs", "it is missing in the bucket")
+        assert problem["subject"].startswith("team/tools: pack-")
+        assert key.removeprefix("repositories/") in problem["subject"]
+
+    def test_a_damaged_object(self, moved: CommandRunner, bucket: Bucket) -> None:
+        key, content = next(iter(bucket.objects("repositories/").items()))
+        bucket.write(key, content[:-1] + b"?")
+        assert moved.json("check")["problems"] == []
+        problem = only_problem(moved, "--full")
+        assert problem["area"] == "packs"
+        assert problem["problem"].startswith("it is damaged: its SHA-256 is ")
+
+    def test_a_bucket_that_is_away(self, moved: CommandRunner, bucket: Bucket) -> None:
+        bucket.stop()
+        problems = json.loads(moved("check", "--json", code=1).stdout)["problems"]
+        bucket.start()
+        assert {(problem["area"], problem["subject"]) for problem in problems} == {("packs", "bucket"), ("uploads", "bucket")}

@@ -1,0 +1,39 @@
+"""What `forgefront check` found."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from storage.integrity import StoredProject
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """A problem. `subject` is where it is: a path, a table, a project."""
+
+    area: str
+    subject: str
+    problem: str
+    remedy: str
+
+
+@dataclass
+class CheckReport:
+    """`checked` names what was checked, `notes` what is unusual but no problem; the index of `unindexed_projects` can be repaired."""
+
+    problems: list[CheckFinding] = field(default_factory=list)
+    repaired: list[CheckFinding] = field(default_factory=list)
+    unindexed_projects: list[StoredProject] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+
+    def add(self, area: str, subject: object, problem: str, remedy: str) -> None:
+        self.problems.append(CheckFinding(area, str(subject), problem, remedy))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "ok": not self.problems,
+            "problems": [asdict(finding) for finding in self.problems],
+            "repaired": [asdict(finding) for finding in self.repaired],
+            "notes": self.notes,
+            "looked_at": self.checked,
+        }

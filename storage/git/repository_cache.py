@@ -1,0 +1,331 @@
+"""Repositories whose packs are in a bucket: the folder of a host is a cache, which any host can rebuild from the database and the bucket.
+
+A repository's folder shows one version of the refs (`projection.py`). Before it is used, the host compares that with the version of the
+database; if it is older, or the folder does not exist, the host downloads the packs that it lacks and writes the refs.
+
+New objects are in the folder only, until `publish` uploads them. That comes before the transaction whose refs reach them, so every ref of
+the database can be read on every host. Objects that no transaction made reachable are packed and uploaded with the next ones.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import col
+
+from storage.database.engine import Database, DatabaseSession, now
+from storage.git import pack_transfer, packs, projection, ref_projector, repack
+from storage.git.pack_transfer import PacksUnavailable
+from storage.git.projection import DEFAULT_HEAD
+from storage.git.repositories import Repositories, StagedRepository
+from storage.git.repository import NotARepository, RefTargets, Repository
+from storage.objects.object_store import ObjectStore
+from storage.tables.git import packs as rows
+from storage.tables.projects.projects import Project
+
+DEFAULT_MAX_BYTES = 10 * 2**30
+DELETED_SECONDS = 3600.0
+"""The copy of a project that does not exist is deleted after this time; that of a new project has no row yet."""
+IDS_PER_STATEMENT = 500
+MAX_TRANSFERS = 8
+"""Packs that one process uploads or downloads at once."""
+LOCK_POLL_SECONDS = 0.005
+_USAGE = "usage"
+"""The file that users of a repository lock (shared) against its eviction; its time is that of the last use."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger("packs")
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The copy of a repository; `used_at` in seconds since 1970."""
+
+    project_id: int
+    bytes: int
+    used_at: float
+
+
+class RepositoryCache(Repositories):
+    """Repositories in `store`, of which `root` has copies; `evict` deletes those that exceed `max_bytes`."""
+
+    def __init__(self, root: Path, database: Database, store: ObjectStore, *, max_bytes: int = DEFAULT_MAX_BYTES, workers: int = 4) -> None:
+        super().__init__(root, workers=workers)
+        self.store = store
+        self.max_bytes = max_bytes
+        self._database = database
+        self._transfers = asyncio.Semaphore(MAX_TRANSFERS)
+
+    @asynccontextmanager
+    async def use(self, project_id: int) -> AsyncIterator[Path]:
+        path = self.path_of(project_id)
+        version = await self._read_version(project_id)
+        if version is None and not path.is_dir():
+            yield path
+            return
+        usage = await self._lock_usage(project_id)
+        try:
+            if version is not None:
+                await ref_projector.project_refs(self._database, self, project_id, version)
+            yield path
+        finally:
+            os.close(usage)
+
+    async def read(
+        self, project_id: int, work: Callable[[Repository], T], *, refs: RefTargets | None = None, cancellable: bool = False
+    ) -> T:
+        async with self.use(project_id):
+            return await super().read(project_id, work, refs=refs, cancellable=cancellable)
+
+    async def prepare_folder(self, project_id: int) -> bool:
+        if not (path := self.path_of(project_id)).is_dir():
+            await asyncio.to_thread(self._create, path)
+        return True
+
+    async def fetch_packs(self, project_id: int, *, is_empty: bool = False) -> None:
+        path = self.path_of(project_id)
+        async with self._database.read_session() as session:
+            current = [row[0] for row in await session.read(rows.current(project_id))]
+        if not current and not is_empty:
+            raise PacksUnavailable(
+                f"project {project_id} has refs, but no packs in the bucket. Start the service once on the host whose folder has its"
+                " repository, which moves it to the bucket."
+            )
+        local = await asyncio.to_thread(packs.list_packs, path)
+        missing = [pack for pack in current if pack.name not in local]
+        await _run_all([self._download(pack, path) for pack in missing])
+        await asyncio.to_thread(_finish_fetch, path, current, local)
+        if missing:
+            log.info("packs downloaded", project_id=project_id, number=len(missing), bytes=sum(pack.pack_bytes for pack in missing))
+
+    async def publish(self, project_id: int, session: DatabaseSession | None = None) -> None:
+        path = self.path_of(project_id)
+        if not await asyncio.to_thread(packs.has_unpublished, path):
+            return
+        async with projection.lock(packs.folder_of(path)):
+            await asyncio.to_thread(packs.pack_loose_objects, path)
+            names = packs.list_packs(path) - packs.read_published(path)
+            if names:
+                # A process that was killed may have uploaded some.
+                async with self._database.read_session() as reader:
+                    known = {name for (name,) in await reader.read(rows.named(project_id, names))}
+                uploaded = await _run_all([self._upload(path, name) for name in sorted(names - known)])
+                await self._insert(project_id, uploaded, session)
+                if session is None:
+                    await self.mark_published(path, names)
+
+    async def publish_all(self, on_published: Callable[[], None]) -> None:
+        """As `publish`, for all projects whose folders have something new, as when they were the only place of the repositories."""
+        ids = [copy.project_id for copy in await asyncio.to_thread(self._list_copies)]
+        for project_id in sorted(await self._existing_projects(ids)):
+            if await asyncio.to_thread(packs.has_unpublished, self.path_of(project_id)):
+                await self.publish(project_id)
+                on_published()
+
+    async def publish_staged(self, staged: Path) -> StagedRepository:
+        await asyncio.to_thread(packs.pack_loose_objects, staged)
+        names = packs.list_packs(staged)
+        uploaded = await _run_all([self._upload(staged, name) for name in sorted(names)])
+        await asyncio.to_thread(packs.write_published, staged, names)
+        return StagedRepository(staged, uploaded)
+
+    async def mark_published(self, path: Path, names: set[str]) -> None:
+        """Records in the folder that these packs are in the bucket."""
+        async with projection.lock(path):
+            packs.write_published(path, packs.read_published(path) & packs.list_packs(path) | names)
+
+    async def repack(self, project_id: int) -> bool:
+        """Combines packs, uploads the new ones, and replaces the old ones in the database, whose objects stay for a grace period."""
+        if not await self._acquire_lease(project_id):
+            return False
+        try:
+            async with self.use(project_id) as path:
+                await self.publish(project_id)
+                async with projection.lock(path):
+                    # Without those that another host has replaced.
+                    await self.fetch_packs(project_id)
+                before = await asyncio.to_thread(packs.list_packs, path)
+                if not await repack.repack(path):
+                    return False
+                async with projection.lock(packs.folder_of(path)):
+                    after = await asyncio.to_thread(packs.list_packs, path)
+                    uploaded = await _run_all([self._upload(path, name) for name in sorted(after - before)])
+                    await self._replace(project_id, before - after, uploaded)
+                    await self.mark_published(path, after - before)
+        finally:
+            async with self._database.write_session() as session:
+                await session.execute(rows.release_lease(project_id))
+                await session.commit()
+        return True
+
+    async def _acquire_lease(self, project_id: int) -> bool:
+        moment = now()
+        expires_at = moment + timedelta(seconds=2 * repack.TIMEOUT_SECONDS)
+        async with self._database.write_session() as session:
+            result = await session.execute(rows.acquire_lease(self._database.dialect, project_id, moment, expires_at))
+            await session.commit()
+        return bool(result.rowcount)
+
+    async def _replace(self, project_id: int, names: set[str], uploaded: Sequence[dict[str, Any]]) -> None:
+        """Replaces current packs in one transaction. A pack that is not current any more changes nothing: its objects are in another."""
+        async with self._database.write_session() as session:
+            await self.insert_packs(session, project_id, uploaded)
+            await session.execute(rows.remove(project_id, names, now()))
+            await session.commit()
+
+    async def evict(self) -> int:
+        """Deletes the least recently used copies until the others fit, and those of deleted projects; returns how many.
+
+        Copies that are in use stay. Objects that are not in the bucket yet are uploaded before. Raises OSError.
+        """
+        copies = await asyncio.to_thread(self._list_copies)
+        excess, evicted = sum(copy.bytes for copy in copies) - self.max_bytes, 0
+        existing = await self._existing_projects([copy.project_id for copy in copies])
+        for copy in sorted(copies, key=lambda copy: copy.used_at):
+            is_deleted = copy.project_id not in existing and copy.used_at < time.time() - DELETED_SECONDS
+            if excess > 0 and copy.project_id in existing:
+                await self.publish(copy.project_id)
+            elif not is_deleted:
+                continue
+            if await asyncio.to_thread(self._try_evict, copy.project_id, is_deleted):
+                excess -= copy.bytes
+                evicted += 1
+        if evicted:
+            log.info("copies of repositories evicted", number=evicted)
+        return evicted
+
+    def _list_copies(self) -> list["_Copy"]:
+        found = []
+        for path in self.root.glob("[0-9]*.git"):
+            usage = path / _USAGE
+            with contextlib.suppress(FileNotFoundError):
+                used_at = (usage if usage.exists() else path).stat().st_mtime
+                found.append(_Copy(int(path.stem), packs.size_of(path), used_at))
+        return found
+
+    async def _existing_projects(self, ids: Sequence[int]) -> set[int]:
+        found: set[int] = set()
+        async with self._database.read_session() as session:
+            for start in range(0, len(ids), IDS_PER_STATEMENT):
+                statement = select(col(Project.id)).where(col(Project.id).in_(ids[start : start + IDS_PER_STATEMENT]))
+                found |= {key for (key,) in await session.read(statement)}
+        return found
+
+    def _try_evict(self, project_id: int, is_deleted: bool) -> bool:
+        """Deletes a copy, unless it is in use or has objects that are nowhere else."""
+        path = self.path_of(project_id)
+        try:
+            descriptor = os.open(path / _USAGE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_deleted and packs.has_unpublished(path):
+                return False
+            self.remove(project_id)
+            return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+
+    async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
+        for columns in uploaded:
+            await session.execute(rows.put(self._database.dialect, {"project_id": project_id, **columns}))
+
+    async def _insert(self, project_id: int, uploaded: Sequence[dict[str, Any]], session: DatabaseSession | None) -> None:
+        """Inserts the rows in the given transaction, or in one of its own."""
+        if session is not None:
+            await self.insert_packs(session, project_id, uploaded)
+        elif uploaded:
+            try:
+                async with self._database.write_session() as writer:
+                    await self.insert_packs(writer, project_id, uploaded)
+                    await writer.commit()
+            except IntegrityError as error:
+                raise NotARepository(f"project {project_id} was deleted") from error
+
+    async def _read_version(self, project_id: int) -> int | None:
+        """The version of the refs of the database; None if there is no such project."""
+        async with self._database.read_session() as session:
+            found = await session.read(select(col(Project.refs_version)).where(col(Project.id) == project_id))
+        return found[0][0] if found else None
+
+    async def _upload(self, repository: Path, name: str) -> dict[str, Any]:
+        async with self._transfers:
+            return await pack_transfer.upload(self.store, repository, name)
+
+    async def _download(self, pack: rows.Pack, repository: Path) -> None:
+        async with self._transfers:
+            await pack_transfer.download(self.store, pack, repository)
+
+    def _create(self, path: Path) -> None:
+        """Creates an empty repository; another process may do it at the same time."""
+        folder = self.root / f".incoming-{path.name}-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True)
+        try:
+            Repository.initialize(folder, DEFAULT_HEAD)
+            folder.rename(path)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+    async def _lock_usage(self, project_id: int) -> int:
+        """Locks the repository's folder against eviction, and returns the file descriptor that has the lock."""
+        file = self.path_of(project_id) / _USAGE
+        while True:
+            await self.prepare_folder(project_id)
+            try:
+                descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                # Otherwise the folder was evicted in between.
+                if os.fstat(descriptor).st_ino == file.stat().st_ino:
+                    os.utime(descriptor)
+                    return descriptor
+            except (BlockingIOError, FileNotFoundError):
+                pass
+            os.close(descriptor)
+            await asyncio.sleep(LOCK_POLL_SECONDS)
+
+
+async def _run_all(transfers: Sequence[Any]) -> list[Any]:
+    """Runs transfers together; the first error ends the others."""
+    tasks = [asyncio.ensure_future(transfer) for transfer in transfers]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _finish_fetch(path: Path, current: Sequence[rows.Pack], local: set[str]) -> None:
+    """Records the packs of the bucket, and deletes those that newer ones have replaced there."""
+    shallow = {line for pack in current for line in (pack.shallow or "").splitlines()}
+    if shallow:
+        (path / "shallow").write_text("".join(f"{line}\n" for line in sorted(shallow)), "ascii")
+    names = {pack.name for pack in current}
+    packs.remove_packs(path, packs.read_published(path) & local - names)
+    packs.write_published(path, names)
+
+
+__all__ = ["PacksUnavailable", "RepositoryCache"]

@@ -1,0 +1,94 @@
+"""Packs of repositories in a bucket. A host downloads those that it lacks before it reads a repository (repository_cache.py)."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Delete, Select, Text, UniqueConstraint, Update, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, col
+
+from storage.database.engine import Timestamp, now
+from storage.tables.base import Row, foreign_key
+
+
+class Pack(Row, table=True):
+    """A pack. `key` is that of its object, which has the bytes of the pack, then those of its index; `sha256` is that of the object.
+
+    - `name`: `pack-` and git's checksum, without a suffix.
+    - `shallow`: the commits without parents of a shallow repository that was imported with this pack, a line each.
+    - `removed_at`: when another pack replaced it. Its object stays for a grace period, for hosts that are downloading it.
+    """
+
+    __tablename__ = "packs"
+    __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})
+
+    project_id: int = foreign_key("projects.id")
+    name: str = Field(max_length=80)
+    key: str = Field(max_length=32, index=True)
+    pack_bytes: int = Field(sa_type=BigInteger)
+    index_bytes: int = Field(sa_type=BigInteger)
+    objects: int = Field(sa_type=BigInteger)
+    sha256: str = Field(max_length=64)
+    shallow: str | None = Field(default=None, sa_type=Text)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    removed_at: datetime | None = Field(default=None, sa_type=Timestamp, index=True)
+
+
+class RepackLease(Row, table=True):
+    """The right of one host to repack a project's repository, until a moment."""
+
+    __tablename__ = "repack_leases"
+    __table_args__: Any = (UniqueConstraint("project_id"), {"sqlite_autoincrement": True})
+
+    project_id: int = foreign_key("projects.id")
+    expires_at: datetime = Field(sa_type=Timestamp)
+
+
+def acquire_lease(dialect: str, project_id: int, moment: datetime, expires_at: datetime) -> Any:
+    """The statement that takes the lease; it changes no row while another host has it."""
+    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    statement = build(RepackLease).values(project_id=project_id, expires_at=expires_at)
+    return statement.on_conflict_do_update(
+        index_elements=["project_id"], set_={"expires_at": expires_at}, where=col(RepackLease.expires_at) < moment
+    )
+
+
+def release_lease(project_id: int) -> Delete:
+    return delete(RepackLease).where(col(RepackLease.project_id) == project_id)
+
+
+def current(project_id: int) -> Select[Pack]:
+    """The packs that together have all objects of a project."""
+    return select(Pack).where(col(Pack.project_id) == project_id, col(Pack.removed_at).is_(None)).order_by(col(Pack.id))
+
+
+def named(project_id: int, names: Collection[str]) -> Select[str]:
+    """Those of these names that are current packs of the project."""
+    return select(col(Pack.name)).where(col(Pack.project_id) == project_id, col(Pack.name).in_(names), col(Pack.removed_at).is_(None))
+
+
+def put(dialect: str, row: Mapping[str, Any]) -> Any:
+    """The statement that inserts a pack. One that was removed becomes current again, as the new object; a current one stays as it is."""
+    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    statement = build(Pack).values(row)
+    changed = {name: statement.excluded[name] for name in row if name not in ("project_id", "name")}
+    return statement.on_conflict_do_update(
+        index_elements=["project_id", "name"], set_={**changed, "removed_at": None}, where=col(Pack.removed_at).is_not(None)
+    )
+
+
+def remove(project_id: int, names: Collection[str], moment: datetime) -> Update:
+    """The statement that marks current packs as replaced."""
+    found = update(Pack).where(col(Pack.project_id) == project_id, col(Pack.name).in_(names), col(Pack.removed_at).is_(None))
+    return found.values(removed_at=moment).execution_options(synchronize_session=False)
+
+
+def delete_removed(cutoff: datetime) -> Delete:
+    """The statement that deletes packs that were replaced before this moment."""
+    return delete(Pack).where(col(Pack.removed_at) < cutoff)
+
+
+def existing_keys(keys: Collection[str]) -> Select[str]:
+    """Those of these keys that a pack has."""
+    return select(col(Pack.key)).where(col(Pack.key).in_(keys))

@@ -1,0 +1,452 @@
+"""Repositories whose packs are in a bucket: two hosts, each with a folder of its own, one database."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from sqlmodel import col
+
+from graph.jobs.pack_jobs import GRACE_SECONDS, sweep_packs
+from storage import tables
+from storage.database.engine import Database, now
+from storage.git import packs, repack
+from storage.git.pack_transfer import PacksUnavailable
+from storage.git.repository import Repository
+from storage.git.repository_cache import RepositoryCache
+from storage.objects.object_store import open_store
+from storage.tables import Pack
+from storage.tables.git import refs
+from tests.make import DataFactory
+from tests.support.bucket import Bucket
+from tests.support.git_history import commit_files, git, make_history
+
+MASTER = "refs/heads/master"
+
+
+class Host:
+    """A host with the repository of one project."""
+
+    def __init__(self, root: Path, database: Database, bucket: Bucket, project_id: int, **settings: Any) -> None:
+        store = open_store("s3://forge/packs", root, bucket.settings)
+        self.database, self.project_id = database, project_id
+        self.cache = RepositoryCache(root, database, store, **settings)
+        self.path = self.cache.path_of(project_id)
+
+    async def write(self, text: str, parent: str | None = None) -> str:
+        """Writes a commit as loose objects; no ref reaches it."""
+        parents = [parent] if parent else []
+        return await self.cache.read(self.project_id, lambda repository: commit_files(repository.path, {"file": text.encode()}, *parents))
+
+    async def move(self, oid: str, name: str = MASTER) -> None:
+        """Moves a ref."""
+        async with self.database.write_session() as session:
+            await session.execute(
+                refs.put(self.database.dialect, {"project_id": self.project_id, "name": name, "oid": oid, "peeled_oid": None})
+            )
+            await session.execute(refs.advance_version(self.project_id, now()))
+            await session.commit()
+
+    async def commit(self, text: str, parent: str | None = None) -> str:
+        oid = await self.write(text, parent)
+        await self.cache.publish(self.project_id)
+        await self.move(oid)
+        return oid
+
+    async def commit_ids(self) -> list[str]:
+        """The commits of master, as git sees them."""
+        async with self.cache.use(self.project_id) as path:
+            return (await asyncio.to_thread(git, path, "rev-list", "master")).split()
+
+    async def has(self, oid: str) -> bool:
+        return await self.cache.read(self.project_id, lambda repository: repository.handle.get(oid) is not None)
+
+
+@pytest.fixture
+async def project(make: DataFactory, tmp_path: Path) -> int:
+    project = await make.project()
+    async with make.services.database.write_session() as session:
+        await session.execute(refs.advance_version(project.id, now()))
+        await session.commit()
+    return project.id
+
+
+@pytest.fixture
+async def hosts(database: Database, bucket: Bucket, project: int, tmp_path: Path) -> AsyncIterator[tuple[Host, Host]]:
+    first, second = (Host(tmp_path / name, database, bucket, project) for name in ("first", "second"))
+    yield first, second
+    for host in (first, second):
+        host.cache.close()
+
+
+async def rows_of(database: Database) -> list[Pack]:
+    async with database.read_session() as session:
+        return [row[0] for row in await session.read(select(Pack).order_by(col(Pack.id)))]
+
+
+class TestPublish:
+    async def test_what_one_host_writes_is_read_on_the_other_at_once(self, hosts: tuple[Host, Host]) -> None:
+        first, second = hosts
+        one = await first.commit("one")
+        assert await second.commit_ids() == [one]
+        two = await second.commit("two", one)
+        assert await first.commit_ids() == [two, one]
+
+    async def test_a_row_describes_its_object(self, hosts: tuple[Host, Host], database: Database, bucket: Bucket) -> None:
+        await hosts[0].commit("one")
+        (row,) = await rows_of(database)
+        (content,) = bucket.objects("packs/").values()
+        folder = packs.folder_of(hosts[0].path)
+        assert content == (folder / f"{row.name}.pack").read_bytes() + (folder / f"{row.name}.idx").read_bytes()
+        assert (row.pack_bytes + row.index_bytes, row.objects) == (len(content), 3)
+
+    async def test_nothing_new_costs_nothing(self, hosts: tuple[Host, Host], database: Database, bucket: Bucket) -> None:
+        await hosts[0].commit("one")
+        await hosts[0].cache.publish(hosts[0].project_id)
+        await hosts[1].commit_ids()
+        await hosts[1].cache.publish(hosts[1].project_id)
+        assert len(await rows_of(database)) == len(bucket.objects("packs/")) == 1
+
+    async def test_concurrent_writers_publish_everything(self, hosts: tuple[Host, Host]) -> None:
+        base = await hosts[0].commit("base")
+
+        async def work(host: Host, number: int) -> str:
+            oid = await host.write(f"text {number}", base)
+            await host.cache.publish(host.project_id)
+            await host.move(oid, f"refs/heads/branch{number}")
+            return oid
+
+        oids = await asyncio.gather(*(work(hosts[number % 2], number) for number in range(8)))
+        for host in hosts:
+            for oid in oids:
+                assert await host.has(oid)
+
+    async def test_a_bucket_that_is_away_is_reported_and_loses_nothing(
+        self, hosts: tuple[Host, Host], database: Database, bucket: Bucket
+    ) -> None:
+        first, second = hosts
+        oid = await first.write("one")
+        bucket.stop()
+        with pytest.raises(ConnectionError, match="unavailable"):
+            await first.cache.publish(first.project_id)
+        assert await rows_of(database) == []
+
+        bucket.start()
+        await first.cache.publish(first.project_id)
+        await first.move(oid)
+
+        assert await second.commit_ids() == [oid]
+
+    async def test_an_imported_repository_is_complete(self, hosts: tuple[Host, Host], database: Database, tmp_path: Path) -> None:
+        first, second = hosts
+        history = make_history(tmp_path / "source", commits=30)
+        shallow = tmp_path / "shallow"
+        git(tmp_path, "clone", "--quiet", "--bare", "--depth=5", f"file://{tmp_path}/source", str(shallow))
+        staged = await first.cache.publish_staged(await asyncio.to_thread(first.cache.stage, shallow))
+        async with database.write_session() as session:
+            await first.cache.insert_packs(session, first.project_id, staged.packs)
+            await session.commit()
+        first.cache.promote(first.project_id, staged.path)
+        expected = git(shallow, "rev-list", "HEAD").split()
+        await first.move(expected[0])
+
+        assert await first.commit_ids() == await second.commit_ids() == expected
+        assert len(expected) < len(git(tmp_path / "source", "rev-list", "HEAD").split())
+        assert history
+
+
+class TestFetch:
+    async def test_a_damaged_object_is_named_and_never_installed(
+        self, hosts: tuple[Host, Host], database: Database, bucket: Bucket
+    ) -> None:
+        first, second = hosts
+        oid = await first.commit("one")
+        (row,) = await rows_of(database)
+        ((key, content),) = bucket.objects("packs/").items()
+        bucket.write(key, content[:-1] + bytes([content[-1] ^ 1]))
+
+        with pytest.raises(PacksUnavailable, match=rf"pack {row.name} of project {row.project_id} \(object {row.key}\) is damaged"):
+            await second.commit_ids()
+        assert packs.list_packs(second.path) == set()
+
+        bucket.write(key, content)
+        assert await second.commit_ids() == [oid]
+
+    async def test_an_object_that_is_damaged_on_its_way_is_fetched_again(
+        self, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = hosts
+        oid = await first.commit("one")
+        opened = second.cache.store.open
+        calls = 0
+
+        def damaging(key: str) -> Any:
+            nonlocal calls
+            calls += 1
+            return opened(key, 1) if calls == 1 else opened(key)
+
+        monkeypatch.setattr(second.cache.store, "open", damaging)
+        assert await second.commit_ids() == [oid]
+        assert calls == 2
+
+    @pytest.mark.parametrize("problem", ["missing", "away"])
+    async def test_without_its_objects_a_repository_cannot_be_read(self, hosts: tuple[Host, Host], bucket: Bucket, problem: str) -> None:
+        first, second = hosts
+        await first.commit("one")
+        if problem == "away":
+            bucket.stop()
+        else:
+            bucket.delete(next(iter(bucket.objects("packs/"))))
+        with pytest.raises(PacksUnavailable, match="is missing in the bucket" if problem == "missing" else "cannot be downloaded"):
+            await second.cache.read(second.project_id, lambda repository: None)
+        if problem == "away":
+            bucket.start()
+
+    async def test_a_repository_that_was_not_moved_to_the_bucket_cannot_be_read(self, hosts: tuple[Host, Host]) -> None:
+        first, second = hosts
+        await first.move(await first.write("one"))
+        with pytest.raises(PacksUnavailable, match=r"has refs, but no packs in the bucket. Start the service once on the host"):
+            await second.commit_ids()
+        moved: list[None] = []
+        await first.cache.publish_all(lambda: moved.append(None))
+        assert len(await second.commit_ids()) == len(moved) == 1
+
+    async def test_readers_of_a_host_download_once(self, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+        first, second = hosts
+        await first.commit("one")
+        opened, keys = second.cache.store.open, list[str]()
+
+        def counting(key: str) -> Any:
+            keys.append(key)
+            return opened(key)
+
+        monkeypatch.setattr(second.cache.store, "open", counting)
+        await asyncio.gather(*(second.commit_ids() for _ in range(8)))
+        assert len(keys) == 1
+
+    async def test_a_project_that_does_not_exist_has_no_folder(self, hosts: tuple[Host, Host]) -> None:
+        async with hosts[0].cache.use(999) as path:
+            assert not path.exists()
+
+
+class TestEviction:
+    async def test_evicts_the_least_recently_used(
+        self, hosts: tuple[Host, Host], make: DataFactory, database: Database, bucket: Bucket
+    ) -> None:
+        first, _ = hosts
+        oid = await first.commit("one")
+        other = Host(first.cache.root, database, bucket, (await make.project()).id)
+        async with database.write_session() as session:
+            await session.execute(refs.advance_version(other.project_id, now()))
+            await session.commit()
+        await other.commit("two")
+        os.utime(first.path / "usage", (1, 1))
+        first.cache.max_bytes = packs.size_of(other.path)
+
+        assert await first.cache.evict() == 1
+
+        assert not first.path.exists()
+        assert other.path.exists()
+        assert await first.commit_ids() == [oid]
+        other.cache.close()
+
+    async def test_a_copy_in_use_stays(self, hosts: tuple[Host, Host]) -> None:
+        first, _ = hosts
+        oid = await first.commit("one")
+        first.cache.max_bytes = 0
+        async with first.cache.use(first.project_id):
+            assert await first.cache.evict() == 0
+        assert await first.cache.evict() == 1
+        assert await first.has(oid)
+
+    async def test_objects_that_are_nowhere_else_are_uploaded_first(self, hosts: tuple[Host, Host], bucket: Bucket) -> None:
+        first, second = hosts
+        first.cache.max_bytes = 0
+        base = await first.commit("base")
+        oid = await first.write("one", base)
+        bucket.stop()
+        with pytest.raises(ConnectionError):
+            await first.cache.evict()
+        assert first.path.exists()
+        bucket.start()
+
+        assert await first.cache.evict() == 1
+        # Another part of the same operation goes on.
+        await first.cache.publish(first.project_id)
+        await first.move(oid)
+
+        assert await second.commit_ids() == [oid, base]
+
+    async def test_readers_go_on_while_copies_are_evicted(self, hosts: tuple[Host, Host]) -> None:
+        first, _ = hosts
+        oid = await first.commit("one")
+        first.cache.max_bytes = 0
+        running = True
+
+        async def evict() -> int:
+            total = 0
+            while running:
+                total += await first.cache.evict()
+                await asyncio.sleep(0)
+            return total
+
+        evicting = asyncio.create_task(evict())
+        for _ in range(30):
+            assert await asyncio.gather(*(first.has(oid) for _ in range(4))) == [True] * 4
+        running = False
+        assert await evicting > 0
+
+    async def test_the_copy_of_a_deleted_project_is_deleted(self, hosts: tuple[Host, Host], database: Database) -> None:
+        first, _ = hosts
+        await first.commit("one")
+        async with database.write_session() as session:
+            await session.delete(await session.get(tables.Project, first.project_id))
+            await session.commit()
+        assert await first.cache.evict() == 0
+        os.utime(first.path / "usage", (1, 1))
+        assert await first.cache.evict() == 1
+        assert not first.path.exists()
+
+
+class TestRepack:
+    async def commit_many(self, hosts: tuple[Host, Host], number: int = 5) -> list[str]:
+        oids = [await hosts[0].commit("0")]
+        for turn in range(1, number):
+            oids.append(await hosts[turn % 2].commit(str(turn), oids[-1]))
+        return oids[::-1]
+
+    async def test_replaces_packs_on_all_hosts(self, hosts: tuple[Host, Host], database: Database, bucket: Bucket) -> None:
+        first, second = hosts
+        oids = await self.commit_many(hosts)
+
+        assert await first.cache.repack(first.project_id)
+
+        current = [row for row in await rows_of(database) if row.removed_at is None]
+        assert len(await rows_of(database)) == len(bucket.objects("packs/")) > len(current)
+        assert packs.list_packs(first.path) == {row.name for row in current}
+        assert await second.commit_ids() == oids
+        last = await first.commit("last", oids[0])
+        assert await second.commit_ids() == [last, *oids]
+        assert len(packs.list_packs(second.path)) == len(current) + 1
+        git(second.path, "fsck", "--full", "--strict")
+
+    async def test_one_host_at_a_time(self, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+        first, second = hosts
+        await self.commit_many(hosts)
+        results: list[bool] = []
+        run = repack.repack
+
+        async def repack_slowly(path: Path) -> bool:
+            results.append(await second.cache.repack(second.project_id))
+            return await run(path)
+
+        monkeypatch.setattr(repack, "repack", repack_slowly)
+        assert await first.cache.repack(first.project_id)
+        assert results == [False]
+
+    async def test_a_host_that_lags_behind_can_repack_too(self, hosts: tuple[Host, Host], database: Database) -> None:
+        first, second = hosts
+        oids = await self.commit_many(hosts)
+        await second.commit_ids()
+        await first.cache.repack(first.project_id)
+        assert await second.cache.repack(second.project_id)
+        assert await first.commit_ids() == await second.commit_ids() == oids
+        assert not packs.has_unpublished(second.path)
+
+    async def test_a_fetch_goes_on_during_a_repack(self, hosts: tuple[Host, Host], tmp_path: Path) -> None:
+        first, second = hosts
+        oids = await self.commit_many(hosts, 8)
+
+        async def clone(number: int) -> list[str]:
+            target = tmp_path / f"clone{number}"
+            async with second.cache.use(second.project_id) as path:
+                await asyncio.to_thread(git, tmp_path, "clone", "--quiet", "--bare", f"file://{path}", str(target))
+            return git(target, "rev-list", "master").split()
+
+        cloned, _ = await asyncio.gather(asyncio.gather(*map(clone, range(4))), first.cache.repack(first.project_id))
+        assert cloned == [oids] * 4
+
+    async def test_a_pack_that_was_replaced_becomes_current_when_it_is_pushed_again(
+        self, hosts: tuple[Host, Host], database: Database
+    ) -> None:
+        first, _ = hosts
+        oid = await first.commit("one")
+        (row,) = await rows_of(database)
+        async with database.write_session() as session:
+            await session.execute(update(Pack).values(removed_at=now()))
+            await session.commit()
+        packs.write_published(first.path, [])
+        await first.cache.publish(first.project_id)
+        (again,) = await rows_of(database)
+        assert (again.name, again.removed_at) == (row.name, None)
+        assert again.key != row.key
+        assert await first.has(oid)
+
+
+class TestSweep:
+    async def test_deletes_what_no_row_needs_after_a_day(
+        self, hosts: tuple[Host, Host], make: DataFactory, database: Database, bucket: Bucket
+    ) -> None:
+        first, second = hosts
+        oids = await TestRepack().commit_many(hosts)
+        await first.cache.repack(first.project_id)
+        current = {f"packs/{row.key}" for row in await rows_of(database) if row.removed_at is None}
+        await first.cache.store.put_bytes("0" * 32, b"a push that failed")
+        assert await sweep_packs(make.services, first.cache) == 0
+
+        bucket.age(GRACE_SECONDS + 60)
+        # The grace period of replaced packs counts from their replacement.
+        assert await sweep_packs(make.services, first.cache) == 1
+        assert len(bucket.objects("packs/")) == len(await rows_of(database))
+
+        async with database.write_session() as session:
+            old = now() - timedelta(seconds=GRACE_SECONDS + 60)
+            await session.execute(update(Pack).where(col(Pack.removed_at).is_not(None)).values(removed_at=old))
+            await session.commit()
+        assert await sweep_packs(make.services, first.cache) > 0
+        assert set(bucket.objects("packs/")) == current
+        first.cache.remove(first.project_id)
+        assert await first.commit_ids() == await second.commit_ids() == oids
+
+    async def test_deletes_the_packs_of_a_deleted_project(self, hosts: tuple[Host, Host], make: DataFactory, bucket: Bucket) -> None:
+        first, _ = hosts
+        await first.commit("one")
+        async with make.services.database.write_session() as session:
+            await session.delete(await session.get(tables.Project, first.project_id))
+            await session.commit()
+        bucket.age(GRACE_SECONDS + 60)
+        assert await sweep_packs(make.services, first.cache) == 1
+        assert bucket.objects("packs/") == {}
+
+
+class TestFolder:
+    def test_loose_objects_become_a_pack(self, tmp_path: Path) -> None:
+        path = tmp_path / "repository.git"
+        Repository.create(path)
+        oid = commit_files(path, {"file": b"text"})
+        assert len(packs.list_loose_objects(path)) == 3
+        packs.pack_loose_objects(path)
+        assert packs.list_loose_objects(path) == []
+        (name,) = packs.list_packs(path)
+        assert packs.count_objects(path, name) == 3
+        assert Repository.open(path).commit(oid).oid == oid
+
+    def test_a_pack_without_an_index_is_none(self, tmp_path: Path) -> None:
+        path = tmp_path / "repository.git"
+        Repository.create(path)
+        (packs.folder_of(path) / "pack-1.pack").write_bytes(b"")
+        assert packs.list_packs(path) == set()
+
+    async def test_a_locked_copy_is_not_evicted(self, hosts: tuple[Host, Host]) -> None:
+        first, _ = hosts
+        await first.commit("one")
+        first.cache.max_bytes = 0
+        # As another process does.
+        with (first.path / "usage").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            assert await first.cache.evict() == 0
