@@ -11,16 +11,16 @@ import pytest
 import structlog
 
 pytest_plugins = [
+    "tests.support.reliability_promises",
     "tests.support.databases",
     "tests.support.statements",
     "tests.make",
     "tests.support.api_clients",
+    "tests.support.s3_server",
     "tests.support.bucket",
     "tests.support.hosts",
     "tests.support.scenario",
-    "tests.support.reliability_promises",
     "tests.support.dumps",
-    "tests.support.s3_server",
 ]
 
 # What is imported stays, and is half a million objects: looking through it again and again is a quarter of the suite's time.

@@ -1,6 +1,5 @@
-"""A bucket of a real S3 server, moto's, in a thread: it can be stopped and started, and keeps its objects."""
+"""A bucket of a real S3 server, moto's, in a thread of the test: it can be stopped and started, and its objects can be changed."""
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -8,7 +7,8 @@ from typing import Any
 
 import pytest
 
-ACCESS = {"access_key_id": "nobody", "secret_access_key": "secret", "region": "us-east-1"}
+from tests.support.databases import free_port
+from tests.support.s3_server import SETTINGS
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Bucket:
 
     @property
     def settings(self) -> dict[str, str]:
-        return {**ACCESS, "endpoint": self.endpoint}
+        return {**SETTINGS, "endpoint": self.endpoint}
 
     @property
     def variables(self) -> dict[str, str]:
@@ -69,9 +69,7 @@ class Bucket:
 @contextmanager
 def run_bucket() -> Iterator[Bucket]:
     """The bucket, running until the end of the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        bucket = Bucket(free.getsockname()[1])
+    bucket = Bucket(free_port())
     bucket.start()
     try:
         bucket._backend.create_bucket("forge", "us-east-1")

@@ -1,6 +1,5 @@
 """An S3 server for tests: moto's, in a process of its own."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -9,6 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.support.databases import free_port
+
 SETTINGS = {"access_key_id": "nobody", "secret_access_key": "secret", "region": "us-east-1"}
 """Any credentials are accepted."""
 
@@ -16,9 +17,7 @@ SETTINGS = {"access_key_id": "nobody", "secret_access_key": "secret", "region": 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of moto's S3 server, in a process of its own, with a bucket `forge`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = tmp_path_factory.mktemp("s3") / "log"
     with log.open("wb") as errors:
         command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
