@@ -175,7 +175,7 @@ class DataFactory:
             ],
         )
         if source is not None:
-            import_repository(source, self.services.repositories.path_of(project.id))
+            shutil.copytree(self.imported(source), self.services.repositories.path_of(project.id))
             project.default_branch = Repository.open(self.services.repositories.path_of(project.id)).default_branch()
             await self.save(project)
         else:
@@ -232,6 +232,17 @@ class DataFactory:
             Repository.create(self.folder / "empty" / "1.git").handle.free()
             self.imports[""] = self.folder / "empty" / "1.git"
         return self.imports[""]
+
+    def imported(self, source: Path) -> Path:
+        """The repository that the service makes of `source`; sources with equal references are imported once a run."""
+        handle = Repository.open(source).handle
+        references = sorted((name, str(handle.lookup_reference(name).target)) for name in (*handle.references, "HEAD"))
+        key = f"{references} shallow: {handle.is_shallow}"
+        if key not in self.imports:
+            folder = self.folder / f"import{len(self.imports)}"
+            import_repository(source, folder / "1.git")
+            self.imports[key] = folder / "1.git"
+        return self.imports[key]
 
     def repository_with_history(self, history: Mapping[str, Any]) -> Path:
         """A repository with this history as the service imports it; made once a run, to be copied."""

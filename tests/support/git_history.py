@@ -6,14 +6,20 @@ It also creates single commits of an exact form.
 import os
 import random
 import secrets
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 FIRST_COMMIT_TIME = 1_400_000_000
 """Commit time of the first commit, in seconds since 1970; each later one is 0 to 10 minutes younger."""
 
+BUILT: dict[Path, Any] = {}
+"""What the builders of `build_once` returned, by the path of their repository."""
 _LINES = [f"line of kind {kind}\n" for kind in range(40)]
 _PERSON = {
     "GIT_AUTHOR_NAME": "A U Thor",
@@ -57,6 +63,16 @@ def make_history(
         process.stdin.writelines(stream.parts)
     assert process.returncode == 0
     return GitHistory(path, commits, branches, names)
+
+
+def build_once(build: Callable[[Path], T], folder: Path, path: Path) -> T:
+    """Creates the repository that `build` creates at `path`, and returns what `build` returns. `build` runs once a run, in `folder`; its
+    repository is copied, so that a test may change it."""
+    template = folder / f"{build.__module__}.{build.__qualname__}"
+    if template not in BUILT:
+        BUILT[template] = build(template)
+    shutil.copytree(template, path, symlinks=True)
+    return cast(T, BUILT[template])
 
 
 def git(path: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> str:

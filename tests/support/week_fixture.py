@@ -22,6 +22,7 @@ from sqlalchemy import delete
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, IssueState, MergeRequestState
 from tests.make import DataFactory
+from tests.support.git_history import build_once
 
 
 def at(text: str) -> datetime:
@@ -113,7 +114,7 @@ async def create_week(make: DataFactory, folder: Path) -> WeekData:
     """Inserts everything into the database of `make`."""
     ann, bob = await make.user("ann"), await make.user("bob")
     group = await make.group(owner=ann, path="acme", name="Acme")
-    oids = create_repository(folder)
+    oids = build_once(create_repository, make.folder, folder)
     members = [(bob, AccessLevel.DEVELOPER)]
     web = await make.project(group=group, source=folder, members=members, path="web", name="Web", builds_enabled=True, public_builds=True)
     api = await make.project(group=group, path="api", name="Api", members=members, builds_enabled=True)

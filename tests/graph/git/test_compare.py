@@ -11,7 +11,7 @@ from storage.git.subprocesses import git_command
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, git
+from tests.support.git_history import build_once, commit_files, git
 from tests.support.statements import StatementRecorder
 
 COMPARE = """query ($path: String!, $from: String!, $to: String!, $straight: Boolean! = false, $first: Int, $after: String, $offset: Int) {
@@ -24,11 +24,9 @@ COMPARE = """query ($path: String!, $from: String!, $to: String!, $straight: Boo
 NAMES = "query ($path: String!, $from: String!, $to: String!) { project(path: $path) { compare(from: $from, to: $to) { aheadBy } } }"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
+def create_source(folder: Path) -> None:
     """`topic` left `master` at `base`: two commits against one; `apart` has nothing in common with them."""
-    folder = tmp_path / "source.git"
-    git(tmp_path, "init", "-q", "--bare", "-b", "master", str(folder))
+    git(folder.parent, "init", "-q", "--bare", "-b", "master", str(folder))
     base = commit_files(folder, {"a": b"1\n2\n3\n"})
     tips = {"base": base, "master": commit_files(folder, {"a": b"1\n2\n3\n", "later": b"x\n"}, base)}
     first = commit_files(folder, {"a": b"1\ntwo\n3\n"}, base)
@@ -36,7 +34,12 @@ def source(tmp_path: Path) -> Path:
     tips["apart"] = commit_files(folder, {"b": b"b\n"})
     for name, oid in tips.items():
         git(folder, "update-ref", f"refs/heads/{name}", oid)
-    return folder
+
+
+@pytest.fixture
+def source(histories: Path, tmp_path: Path) -> Path:
+    build_once(create_source, histories, tmp_path / "source.git")
+    return tmp_path / "source.git"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from storage.git import trees
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, git
+from tests.support.git_history import build_once, commit_files, git
 from tests.support.statements import StatementRecorder
 
 TREE = """query ($path: String!, $ref: String, $at: String! = "", $recursive: Boolean! = false, $first: Int, $after: String, $last: Int,
@@ -23,10 +23,8 @@ BLOB = """query ($path: String!, $ref: String, $at: String!) {
   project(path: $path) { blob(ref: $ref, path: $at) { name path oid mode size isBinary text truncated } } }"""
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source.git"
-    git(tmp_path, "init", "-q", "--bare", "-b", "master", str(folder))
+def create_source(folder: Path) -> None:
+    git(folder.parent, "init", "-q", "--bare", "-b", "master", str(folder))
     first = commit_files(folder, {"only": b"at first\n"})
     files: dict[str | bytes, bytes | tuple[int, bytes]] = {
         "README.md": b"# Read me\n",
@@ -41,7 +39,12 @@ def source(tmp_path: Path) -> Path:
     git(folder, "update-ref", "refs/heads/master", commit_files(folder, files, first))
     git(folder, "update-ref", "refs/tags/v1", first)
     git(folder, "update-ref", "refs/heads/--output=x", first)
-    return folder
+
+
+@pytest.fixture
+def source(histories: Path, tmp_path: Path) -> Path:
+    build_once(create_source, histories, tmp_path / "source.git")
+    return tmp_path / "source.git"
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from storage.git.repository import Repository
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, git
+from tests.support.git_history import build_once, commit_files, git
 from tests.support.statements import StatementRecorder
 
 CREATE = """mutation ($input: CreateCommitCommentInput!) { createCommitComment(input: $input) {
@@ -26,21 +27,28 @@ CREATE = """mutation ($input: CreateCommitCommentInput!) { createCommitComment(i
 WHOLE = (None, None, None)
 
 
+@dataclass
 class CommentedHistory:
-    """A change of `a.txt` (line 2 replaced, line 5 removed), on the branches `master` and `feature/x`."""
+    """A repository and its newest commit."""
 
-    def __init__(self, path: Path) -> None:
-        subprocess.run(["git", "init", "-q", "--bare", "-b", "master", str(path)], check=True)
-        self.path = path
-        base = commit_files(path, {"a.txt": b"1\n2\n3\n4\n5\n6\n", "old.txt": b"x\n" * 20})
-        self.oid = commit_files(path, {"a.txt": b"1\ntwo\n3\n4\n6\n", "new.txt": b"x\n" * 20}, base)
-        for name in ("heads/master", "heads/feature/x", "tags/v1"):
-            git(path, "update-ref", f"refs/{name}", self.oid)
+    path: Path
+    oid: str
+
+
+def create_history(path: Path) -> str:
+    """A change of `a.txt` (line 2 replaced, line 5 removed), on the branches `master` and `feature/x`; returns its commit."""
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "master", str(path)], check=True)
+    base = commit_files(path, {"a.txt": b"1\n2\n3\n4\n5\n6\n", "old.txt": b"x\n" * 20})
+    oid = commit_files(path, {"a.txt": b"1\ntwo\n3\n4\n6\n", "new.txt": b"x\n" * 20}, base)
+    for name in ("heads/master", "heads/feature/x", "tags/v1"):
+        git(path, "update-ref", f"refs/{name}", oid)
+    return oid
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> CommentedHistory:
-    return CommentedHistory(tmp_path / "source.git")
+def history(histories: Path, tmp_path: Path) -> CommentedHistory:
+    path = tmp_path / "source.git"
+    return CommentedHistory(path, build_once(create_history, histories, path))
 
 
 async def create(ask: Ask, viewer: tables.User, **input: Any) -> dict[str, Any]:
