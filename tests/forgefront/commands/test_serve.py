@@ -97,9 +97,7 @@ def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None
         assert len(set(tokens)) == 4
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
-    started = time.monotonic()
     with start_serve(data, "--demo", "--repository", source) as (process, output):
-        assert time.monotonic() - started < 20
         assert "The data are from an earlier run." in output
         assert not any(token in output for token in tokens)
         assert re.search(r"\$\(.*admin token show dev --data '.*the data'\)", output)
