@@ -258,8 +258,7 @@ async def test_a_browser_calls_from_another_origin(database_url: str, services: 
     project = await make.project(path="forge", owner=owner, builds_enabled=True)
     waiting = await make.build(project, "f" * 40)
     await make.issue(project)
-    (tmp_path / "data").mkdir()
-    with run_server(tmp_path / "data", database_url) as server:
+    with run_server(tmp_path, database_url) as server:
         async with other_origin_page() as address, open_chromium(tmp_path / "profile") as page:
             await page.open(address)
             await page.wait_for("document.querySelector('main')")

@@ -157,12 +157,6 @@ class GraphqlWebSocket:
         return found.value.rcvd.code
 
 
-def create_data_folder(place: Path, name: str) -> Path:
-    """A new folder."""
-    (place / name).mkdir()
-    return place / name
-
-
 async def create_project(services: Services, make: DataFactory) -> tuple[tables.User, list[tables.Build]]:
     owner = await make.user("olga")
     project = await make.project(owner=owner, builds_enabled=True)
@@ -173,7 +167,7 @@ async def create_project(services: Services, make: DataFactory) -> tuple[tables.
 async def forge(database_url: str, services: Services, make: DataFactory, tmp_path: Path) -> AsyncIterator[StreamServers]:
     """One server."""
     owner, builds = await create_project(services, make)
-    with run_server(create_data_folder(tmp_path, "data"), database_url) as one:
+    with run_server(tmp_path, database_url) as one:
         yield StreamServers([one.url], [one.process], owner, builds)
 
 
@@ -235,7 +229,7 @@ async def test_one_user_has_a_share_of_the_streams(database_url: str, services: 
     owner, builds = await create_project(services, make)
     other = await make.user()
     limit = "You have 2 streams and WebSockets open, the limit for one user"
-    with run_server(create_data_folder(tmp_path, "data"), database_url, streams_per_viewer="2") as one:
+    with run_server(tmp_path, database_url, streams_per_viewer="2") as one:
         forge = StreamServers([one.url], [one.process], owner, builds)
         url, accept = f"{one.url}/graphql", {"Accept": "text/event-stream"}
         async with forge.stream(), forge.stream():
@@ -268,8 +262,8 @@ class TestSeveralProcesses:
         assert tip is not None
         row, builds = await make.merge_request(project), [await make.build(project, tip) for _ in range(8)]
         with (
-            run_server(create_data_folder(tmp_path, "one"), database_url) as one,
-            run_server(create_data_folder(tmp_path, "two"), database_url) as two,
+            run_server(tmp_path, database_url, tmp_path / "one.log") as one,
+            run_server(tmp_path, database_url, tmp_path / "two.log") as two,
         ):
             forge = StreamServers([one.url, two.url], [one.process, two.process], owner, builds)
             paths = {"ps": [str(project.id)]}
