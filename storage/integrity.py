@@ -1,8 +1,8 @@
-"""Checks the integrity of a database: its pages, its references, and the rows that refer to repositories and uploads. Read-only."""
+"""Checks the integrity of a database: its pages, its references, and the rows that refer to repositories and uploads."""
 
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Table, func, select, text
+from sqlalchemy import Select, Table, func, select, text, update
 from sqlmodel import col
 
 from storage import tables
@@ -91,8 +91,16 @@ async def list_uploads(database: Database) -> list[StoredUpload]:
 async def any_sealed_token(database: Database) -> str | None:
     """Returns an encrypted token, to test the instance's secret key with; None if there is no token."""
     async with database.read_session() as session:
-        sealed: str | None = await session.scalar(select(col(tables.Token.sealed)).order_by(col(tables.Token.id).desc()).limit(1))
+        statement = select(col(tables.Token.sealed)).where(col(tables.Token.sealed) != "").order_by(col(tables.Token.id).desc()).limit(1)
+        sealed: str | None = await session.scalar(statement)
         return sealed
+
+
+async def forget_sealed_tokens(database: Database) -> None:
+    """Deletes the encrypted tokens, whose key is lost. They still sign in, by their digests, but cannot be shown any more."""
+    async with database.write_session() as session:
+        await session.execute(update(tables.Token).values(sealed=""))
+        await session.commit()
 
 
 async def has_administrator(database: Database) -> bool:

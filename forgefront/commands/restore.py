@@ -83,6 +83,8 @@ async def _restore(config: Config, locations: list[str], without_key: bool, prog
                 _write_secret_files(config, key, secret_files)
                 await restored.run()
                 await restored.create_missing_repositories()
+                if key is None or fingerprint_key(key) != files[-1].manifest.key_fingerprint:
+                    await integrity.forget_sealed_tokens(stored.database)
         return restored
     except FolderNotEmpty as error:
         raise DumpError(str(error)) from None

@@ -94,14 +94,16 @@ class User(Node, UserSshKeyFields, UserEmailFields):
 
         return bool((await context.loader("personal projects", fetch).get(user.id) or 0) < user.projects_limit)
 
-    @strawberry.field(description="Private token of the viewer; null for all other users, even for administrators.")
+    @strawberry.field(
+        description="Private token of the viewer; null for all other users, even for administrators, and if the key was lost."
+    )
     async def private_token(self, info: Info) -> str | None:
         user: Any = self
         context = info.context
         if user.id != context.viewer.id:
             return None
         token = await context.first(users.private_token(user.id))
-        return context.services.cipher.decrypt(token.sealed) if token is not None else None
+        return context.services.cipher.decrypt(token.sealed) if token is not None and token.sealed else None
 
     @computed(tables.User.id, description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:

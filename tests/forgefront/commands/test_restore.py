@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 import secrets
 import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from forgefront.backend import Backend
@@ -22,6 +24,7 @@ from storage.dump.instance_restore import InstanceRestore
 from storage.dump.stored_file_parts import MAX_GROUPED_BYTES
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
+from tests.forgefront.commands.test_serve import start_serve
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.dumps import contents_of, read_dump
 from tests.support.git_history import git, make_history
@@ -261,11 +264,27 @@ class TestKey:
             assert (tmp_path / "new" / name).read_bytes() == (source.data / name).read_bytes()
             assert (tmp_path / "new" / name).stat().st_mode & 0o777 == 0o600
 
-    def test_lost(self, dump: Path, tmp_path: Path) -> None:
-        """Everything else is restored; the check reports that stored tokens cannot be decrypted, if there are any."""
+    def test_lost(self, source: CommandRunner, tmp_path: Path) -> None:
+        """Tokens sign in, but are not shown; new ones are, with the new key."""
+        token = source.json("admin", "token", "create", "root")["token"]
+        source("dump", tmp_path / "forge.tar")
         new = CommandRunner(tmp_path / "new")
-        new("restore", dump, "--without-key", code=None)
-        assert new.json("admin", "project", "list")[0]["id"] == 1
+        assert new.json("restore", tmp_path / "forge.tar", "--without-key")["check"]["ok"]
+
+        assert "create a new one" in new("admin", "token", "show", "root", code=1).stderr
+        assert viewer_of(new.data, token) == ("root", None)
+        created = new.json("admin", "token", "create", "root")["token"]
+        assert new.json("admin", "token", "show", "root")["token"] == created
+        assert viewer_of(new.data, created) == ("root", created)
+
+
+def viewer_of(data: Path, token: str) -> tuple[str, str | None]:
+    """What a server with this data folder answers to `GET /user`: the username, and the private token."""
+    with start_serve(data) as (_, output):
+        url = re.search(r"http://\S+", output)
+        assert url is not None, output
+        found = httpx.get(f"{url[0]}/api/v3/user", headers={"PRIVATE-TOKEN": token}).json()
+    return found["username"], found["private_token"]
 
 
 class TestChain:
