@@ -1,14 +1,22 @@
 """Several hosts without state: server processes with folders of their own, one PostgreSQL and one bucket."""
 
 import asyncio
+import contextlib
+import shutil
+import socket
+import subprocess
 from itertools import cycle
+from pathlib import Path
 
 import httpx
 import pytest
 
 from storage import tables
+from tests.make import token_of
 from tests.support.git_history import make_history
 from tests.support.hosts import Hosts, git, write_text_commit
+
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
 
@@ -141,3 +149,53 @@ class TestBucketAway:
         log = next(hosts.folder.glob("host3-*.log")).read_text()
         assert "this host has uploads in its data folder" in log
         assert "Set FORGEFRONT_UPLOADS_URL to s3://… on all hosts" in log
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="NOT RUN: haproxy (apt install haproxy)")
+class TestBalancer:
+    """HAProxy with the configuration of docs/operations.md, but without TLS."""
+
+    def start_balancer(self, hosts: Hosts, address: str) -> "subprocess.Popen[bytes]":
+        manual = (ROOT / "docs" / "operations.md").read_text()
+        lines = manual.partition("```haproxy\n")[2].partition("```")[0].splitlines()
+        servers = [server.url.removeprefix("http://") for server in hosts.servers.values()]
+        found = [line for line in lines if not line.strip().startswith(("bind ", "server "))]
+        found.insert(1, f"    bind {address}")
+        found += [f"    server host{number} {server}" for number, server in enumerate(servers)]
+        path = hosts.folder / "haproxy.cfg"
+        path.write_text("\n".join(found) + "\n")
+        return subprocess.Popen(["haproxy", "-db", "-f", str(path)], stderr=subprocess.DEVNULL)
+
+    async def test_a_killed_host_is_left_out(self, hosts: Hosts, ada: tables.User) -> None:
+        for number in (2, 3):
+            await asyncio.to_thread(hosts.start, number)
+        project = await hosts.create_project(2, ada, "app")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        balancer = await asyncio.to_thread(self.start_balancer, hosts, address)
+        try:
+            url = f"http://me:{token_of(ada)}@{address}/{project['path_with_namespace']}.git"
+            folder = hosts.folder / "clone"
+            async with httpx.AsyncClient(base_url=f"http://{address}", timeout=30) as client:
+                for _ in range(100):
+                    with contextlib.suppress(httpx.TransportError):
+                        if (await client.get("/-/readiness")).status_code == 200:
+                            break
+                    await asyncio.sleep(0.2)
+                assert (await client.get("/-/metrics")).status_code == 403
+                await git("clone", "--quiet", url, str(folder))
+                # Requests of one push go to different hosts.
+                for turn in range(4):
+                    oid = await write_text_commit(folder, f"file{turn}", "text\n")
+                    await git("push", "--quiet", url, "HEAD:refs/heads/master", folder=folder)
+                    assert (await git("ls-remote", url, "refs/heads/master")).out.split()[0] == oid
+                hosts.kill(2)
+                # Two failed checks, two seconds apart.
+                await asyncio.sleep(6)
+                for _ in range(10):
+                    assert (await client.get("/-/readiness")).status_code == 200
+            await git("clone", "--quiet", url, str(hosts.folder / "again"))
+        finally:
+            balancer.terminate()
+            await asyncio.to_thread(balancer.wait)
