@@ -43,6 +43,7 @@ DELETED_SECONDS = 3600.0
 IDS_PER_STATEMENT = 500
 MAX_TRANSFERS = 8
 """Packs that one process uploads or downloads at once."""
+MAX_ATTEMPTS = 3
 LOCK_POLL_SECONDS = 0.005
 _USAGE = "usage"
 """The file that users of a repository lock (shared) against its eviction; its time is that of the last use."""
@@ -75,7 +76,8 @@ class RepositoryCache(Repositories):
     async def use(self, project_id: int) -> AsyncIterator[Path]:
         path = self.path_of(project_id)
         version = await self._read_version(project_id)
-        if version is None and not path.is_dir():
+        # A project whose refs were never read into the database (version 0) has its repository in the folder of another host.
+        if not version and not path.is_dir():
             yield path
             return
         usage = await self._lock_usage(project_id)
@@ -119,15 +121,26 @@ class RepositoryCache(Repositories):
             return
         async with projection.lock(packs.folder_of(path)):
             await asyncio.to_thread(packs.pack_loose_objects, path)
-            names = packs.list_packs(path) - packs.read_published(path)
-            if names:
-                # A process that was killed may have uploaded some.
-                async with self._database.read_session() as reader:
-                    known = {name for (name,) in await reader.read(rows.named(project_id, names))}
-                uploaded = await _run_all([self._upload(path, name) for name in sorted(names - known)])
-                await self._insert(project_id, uploaded, session)
-                if session is None:
-                    await self.mark_published(path, names)
+            for attempt in range(MAX_ATTEMPTS):
+                try:
+                    await self._publish_packs(project_id, path, session)
+                    return
+                except FileNotFoundError:
+                    # A pack was combined with others meanwhile; the new one has its objects.
+                    if attempt == MAX_ATTEMPTS - 1:
+                        raise
+
+    async def _publish_packs(self, project_id: int, path: Path, session: DatabaseSession | None) -> None:
+        names = await asyncio.to_thread(lambda: packs.list_packs(path) - packs.read_published(path))
+        if not names:
+            return
+        # A process that was killed may have uploaded some.
+        async with self._database.read_session() as reader:
+            known = {name for (name,) in await reader.read(rows.named(project_id, names))}
+        uploaded = await _run_all([self._upload(path, name) for name in sorted(names - known)])
+        await self._insert(project_id, uploaded, session)
+        if session is None:
+            await self.mark_published(path, names)
 
     async def publish_all(self, on_published: Callable[[], None]) -> None:
         """As `publish`, for all projects whose folders have something new, as when they were the only place of the repositories."""

@@ -238,9 +238,16 @@ class _CommitIndexer:
     async def _walk(
         self, tips: Collection[str], known: Collection[str], write: ChunkWriter | None, *, mentioning: bool = False
     ) -> RefUpdate:
-        total, newest, mentions, characters = 0, list[GitCommit](), list[GitCommit](), 0
         if set(tips) <= set(known):
             return RefUpdate(_NO_UPDATE)
+        # The walk reads the repository again for each chunk.
+        async with self._services.repositories.use(self._project_id):
+            return await self._walk_chunks(tips, known, write, mentioning=mentioning)
+
+    async def _walk_chunks(
+        self, tips: Collection[str], known: Collection[str], write: ChunkWriter | None, *, mentioning: bool
+    ) -> RefUpdate:
+        total, newest, mentions, characters = 0, list[GitCommit](), list[GitCommit](), 0
         repositories = self._services.repositories
         chunks: Generator[list[GitCommit]]
         if (chain := await self._read_chain(tips, known)) is not None:

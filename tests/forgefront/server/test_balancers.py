@@ -4,8 +4,9 @@ import asyncio
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,9 +70,17 @@ COMMANDS: dict[str, Callable[[Path, int, list[str]], list[str]]] = {"haproxy": h
 def run_balancer(name: str, folder: Path, servers: list[ServerProcess]) -> Iterator[str]:
     """The URL of a running balancer before the servers."""
     port = free_port()
+    if shutil.which(name) is None:
+        pytest.skip(f"NOT RUN: {name} (apt install {name})")
     process = subprocess.Popen(COMMANDS[name](folder, port, [server.url.removeprefix("http://") for server in servers]))
     try:
-        yield f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(200):
+            with suppress(httpx.TransportError):
+                if httpx.get(f"{url}/-/readiness").status_code == 200:
+                    break
+            time.sleep(0.1)
+        yield url
     finally:
         process.terminate()
         process.wait()
@@ -102,24 +111,13 @@ class BalancedServers:
 async def forge(
     request: pytest.FixtureRequest, make: DataFactory, database_url: str, tmp_path: Path, dialect: str
 ) -> AsyncIterator[BalancedServers]:
-    name = request.param
-    if shutil.which(name) is None:
-        pytest.skip(f"NOT RUN: {name} (apt install {name})")
     owner = await make.user("olga")
     project = await make.project(owner=owner, history={"commits": 2}, builds_enabled=True)
     build = await make.build(project, "f" * 40)
     with ExitStack() as stack:
         logs = [tmp_path / "0.log", tmp_path / "1.log"]
         servers = [stack.enter_context(run_server(tmp_path, database_url, log, trusted_proxies="127.0.0.1")) for log in logs]
-        forge = BalancedServers(stack.enter_context(run_balancer(name, tmp_path, servers)), servers, owner, project, build)
-        async with forge.client() as client, asyncio.timeout(20):
-            while True:
-                try:
-                    if (await client.get("/-/readiness")).status_code == 200:
-                        break
-                except httpx.TransportError:
-                    pass
-                await asyncio.sleep(0.1)
+        forge = BalancedServers(stack.enter_context(run_balancer(request.param, tmp_path, servers)), servers, owner, project, build)
         yield forge
 
 

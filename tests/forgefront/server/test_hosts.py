@@ -7,6 +7,8 @@ import httpx
 import pytest
 
 from storage import tables
+from tests.forgefront.server.test_balancers import COMMANDS, run_balancer
+from tests.make import token_of
 from tests.support.git_history import make_history
 from tests.support.hosts import Hosts, git, write_text_commit
 
@@ -141,3 +143,22 @@ class TestBucketAway:
         log = next(hosts.folder.glob("host3-*.log")).read_text()
         assert "this host has uploads in its data folder" in log
         assert "Set FORGEFRONT_UPLOADS_URL to s3://… on all hosts" in log
+
+
+@pytest.mark.parametrize("balancer", COMMANDS)
+class TestBalancer:
+    async def test_pushes_through_any_host_and_dead_ones(self, hosts: Hosts, ada: tables.User, balancer: str) -> None:
+        """The requests of one push go to different hosts."""
+        for number in (2, 3):
+            await asyncio.to_thread(hosts.start, number)
+        project = await hosts.create_project(2, ada, "app")
+        with run_balancer(balancer, hosts.folder, list(hosts.servers.values())) as address:
+            url = f"{address.replace('://', f'://me:{token_of(ada)}@')}/{project['path_with_namespace']}.git"
+            folder = hosts.folder / "clone"
+            await git("clone", "--quiet", url, str(folder))
+            for turn in range(6):
+                if turn == 4:
+                    hosts.kill(2)
+                oid = await write_text_commit(folder, f"file{turn}", "text\n")
+                await git("push", "--quiet", url, "HEAD:refs/heads/master", folder=folder)
+                assert (await git("ls-remote", url, "refs/heads/master")).out.split()[0] == oid

@@ -15,9 +15,9 @@ from sqlmodel import col
 from graph.jobs.pack_jobs import GRACE_SECONDS, sweep_packs
 from storage import tables
 from storage.database.engine import Database, now
-from storage.git import packs, repack
+from storage.git import pack_transfer, packs, repack
 from storage.git.pack_transfer import PacksUnavailable
-from storage.git.repository import Repository
+from storage.git.repository import NotARepository, Repository
 from storage.git.repository_cache import RepositoryCache
 from storage.objects.object_store import open_store
 from storage.tables import Pack
@@ -229,6 +229,14 @@ class TestFetch:
         await asyncio.gather(*(second.commit_ids() for _ in range(8)))
         assert len(keys) == 1
 
+    async def test_a_project_whose_refs_were_not_adopted_gets_no_empty_folder(self, hosts: tuple[Host, Host], database: Database) -> None:
+        async with database.write_session() as session:
+            await session.execute(update(tables.Project).values(refs_version=0))
+            await session.commit()
+        with pytest.raises(NotARepository):
+            await hosts[0].cache.read(hosts[0].project_id, lambda repository: None)
+        assert not hosts[0].path.exists()
+
     async def test_a_project_that_does_not_exist_has_no_folder(self, hosts: tuple[Host, Host]) -> None:
         async with hosts[0].cache.use(999) as path:
             assert not path.exists()
@@ -357,6 +365,28 @@ class TestRepack:
         assert await second.cache.repack(second.project_id)
         assert await first.commit_ids() == await second.commit_ids() == oids
         assert not packs.has_unpublished(second.path)
+
+    async def test_a_pack_that_is_combined_during_its_upload_is_published_with_the_others(
+        self, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = hosts
+        oids = await self.commit_many(hosts)
+        last = await first.write("last", oids[0])
+        upload = pack_transfer.upload
+        names: list[str] = []
+
+        async def repack_during_upload(store: Any, path: Path, name: str) -> Any:
+            names.append(name)
+            if len(names) == 1:
+                await repack.repack(path)
+                assert name not in packs.list_packs(path)
+            return await upload(store, path, name)
+
+        monkeypatch.setattr(pack_transfer, "upload", repack_during_upload)
+        await first.cache.publish(first.project_id)
+        await first.move(last)
+        assert len(set(names)) == 2
+        assert await second.commit_ids() == [last, *oids]
 
     async def test_a_fetch_goes_on_during_a_repack(self, hosts: tuple[Host, Host], tmp_path: Path) -> None:
         first, second = hosts
