@@ -1,7 +1,6 @@
 """`forgefront dump`."""
 
 import time
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -17,7 +16,8 @@ from forgefront.stored_data import open_stored_data
 from storage.dump import dump_locations
 from storage.dump.dump_format import Manifest
 from storage.dump.dump_reader import read_manifest
-from storage.dump.instance_dump import InstanceDump
+from storage.dump.instance_dump import PROJECTS, InstanceDump
+from storage.dump.stored_file_parts import FILE_COLUMNS
 from storage.git.repository_import import ProgressCallback
 from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key, load_key
 
@@ -104,7 +104,6 @@ def _read_secret_files(config: Config, key: bytes) -> dict[str, bytes]:
 
 
 def _summarize(file: str, manifest: Manifest, size: int, with_key: bool, seconds: float) -> dict[str, Any]:
-    count: Callable[[str], int] = manifest.count
     return {
         "file": file,
         "bytes": size,
@@ -112,9 +111,9 @@ def _summarize(file: str, manifest: Manifest, size: int, with_key: bool, seconds
         "since": manifest.head.since,
         "taken_at": manifest.head.taken_at,
         "revision": manifest.head.revision,
-        "rows": sum(table.rows for table in manifest.tables.values()),
-        "repositories": manifest.tables["projects"].rows,
-        "files": sum(count(kind) for kind in ("artifacts", "trace_parts", "uploads")),
+        "rows": manifest.rows,
+        "repositories": manifest.tables[PROJECTS].rows,
+        "files": manifest.count_files(*FILE_COLUMNS),
         "parts": len(manifest.parts),
         "new_parts": sum(part.dump == manifest.head.id for part in manifest.parts.values()),
         "with_key": with_key,

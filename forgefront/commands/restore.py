@@ -22,13 +22,15 @@ from graph.rules.git import refs
 from storage import integrity
 from storage.dump import instance_restore
 from storage.dump.dump_format import DumpError
+from storage.dump.instance_dump import PROJECTS
 from storage.dump.instance_restore import DumpFile, InstanceRestore
+from storage.dump.stored_file_parts import FILE_COLUMNS
 from storage.git.repository_import import ProgressCallback
 from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key, load_key, write_once
 
 
 def restore(
-    files: Annotated[list[str], typer.Argument(metavar=f"{DUMP_METAVAR}...", help="The dump; an incremental one with all earlier ones.")],
+    files: Annotated[list[str], typer.Argument(metavar=DUMP_METAVAR, help="The dump; an incremental one with all earlier ones.")],
     data: DataOption = None,
     database_url: Annotated[
         str | None,
@@ -137,9 +139,9 @@ def _summarize(config: Config, restored: InstanceRestore, report: CheckReport, s
         "database": "sqlite" if config.uses_sqlite else "postgresql",
         "id": manifest.head.id,
         "taken_at": manifest.head.taken_at,
-        "rows": sum(table.rows for table in manifest.tables.values()),
-        "repositories": manifest.tables["projects"].rows,
-        "files": sum(manifest.count(kind) for kind in ("artifacts", "trace_parts", "uploads")),
+        "rows": manifest.rows,
+        "repositories": manifest.tables[PROJECTS].rows,
+        "files": manifest.count_files(*FILE_COLUMNS),
         "deleted": manifest.deleted,
         "notes": manifest.notes,
         "seconds": round(seconds, 3),

@@ -103,9 +103,14 @@ class Manifest:
             notes=values["notes"],
         )
 
-    def count(self, kind: str) -> int:
-        """The number of files of the parts of a kind, such as `artifacts`."""
-        return sum(part.files for name, part in self.parts.items() if name.startswith(f"{kind}/"))
+    @property
+    def rows(self) -> int:
+        """The number of rows of all tables."""
+        return sum(table.rows for table in self.tables.values())
+
+    def count_files(self, *kinds: str) -> int:
+        """The number of files of the parts of these kinds, such as `artifacts`."""
+        return sum(part.files for name, part in self.parts.items() if name.startswith(tuple(f"{kind}/" for kind in kinds)))
 
 
 @dataclass(frozen=True, slots=True)
