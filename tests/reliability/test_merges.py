@@ -192,16 +192,16 @@ class RepeatedFetcher:
         self.wrong: list[str] = []
 
     async def run(self, is_killed: asyncio.Event) -> None:
+        target = self._folder / "clone"
         while not is_killed.is_set():
-            target = self._folder / f"clone{self.clones}"
             done = await self._git("clone", "-q", "--bare", self._address, str(target))
-            if is_killed.is_set():
-                break
             if done.returncode == 0:
                 done = await self._git("-C", str(target), "fsck", "--connectivity-only", "--no-dangling")
+                self.clones += 1
+            elif is_killed.is_set():
+                break
             if done.returncode:
                 self.wrong.append(done.stderr)
-            self.clones += 1
             await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
 
     async def _git(self, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -1,14 +1,15 @@
 """The index of commits in the database, which spares lists and joins walking git. It repeats facts about immutable objects.
 
-1. Commits are inserted in chunks before the move of a branch, each in a short transaction that does not change existing rows.
-2. The transaction that moves the branch also writes its indexed head (`write_heads`): a branch in `branches` is completely indexed.
+1. Many commits are inserted in chunks before the move of a branch, each in a short transaction that does not change existing rows.
+2. The transaction that moves the branch inserts the last ones, which are all of most pushes, and writes the indexed head (`write_heads`): a
+   branch in `branches` is completely indexed.
 
 An imported repository is indexed after the project was created; a start completes what a crash interrupted (`index_unfinished`).
 """
 
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic
@@ -39,14 +40,14 @@ MAX_REPORTED_BRANCHES = 100
 """Branches per push whose updates list commits; for the others the commits are only indexed."""
 MAX_MENTIONING_COMMITS = 10_000
 MAX_MENTIONING_CHARACTERS = 16_000_000
+MAX_DEFERRED_COMMITS = 100
+"""Commits that are left to the transaction of the move, which they must not make long."""
 ROWS_PER_STATEMENT = 500
 PROGRESS_LOG_SECONDS = 2.0
 
 _MENTION_PATTERN = re.compile(r"[#!]\d|https?://")
 
 log = structlog.get_logger("graph")
-
-ChunkWriter = Callable[[list[GitCommit]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,13 @@ class RefUpdate:
         return self.update.old is None
 
 
-async def index_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> list[RefUpdate]:
-    """Index the commits of these ref updates in separate transactions, and plan their pipelines, before the refs move.
+async def index_updates(
+    services: Services, project_id: int, updates: Sequence[RefCommand]
+) -> tuple[list[RefUpdate], tuple[GitCommit, ...]]:
+    """Index the commits of these ref updates, and plan their pipelines, before the refs move.
 
-    One `RefUpdate` each, in order. Call it outside of any writing transaction. Raises NotFound when the project is deleted meanwhile,
-    NotARepository, GitCommandError.
+    Returns one `RefUpdate` each, in order, and the commits that the transaction of the move has to insert. Call it outside of any writing
+    transaction. Raises NotFound when the project is deleted meanwhile, NotARepository, GitCommandError.
     """
     known, project = await _load_heads_and_project(services, project_id)
     if not known and project.default_branch is not None:
@@ -88,11 +91,12 @@ async def index_updates(services: Services, project_id: int, updates: Sequence[R
     async with services.index_semaphore:
         names = {*known, *(update.ref.removeprefix(BRANCHES) for update in updates if _is_branch(update))}
         default = project.default_branch or choose_default_branch(project.unborn_branch or refs.DEFAULT_HEAD, names)
-        ref_updates = await _CommitIndexer(services, project_id, known, default, _chunk_writer(services, project_id)).index_updates(updates)
+        writer = _CommitWriter(services, project_id, MAX_DEFERRED_COMMITS)
+        ref_updates = await _CommitIndexer(services, project_id, known, default, writer).index_updates(updates)
     plans = await pipeline_planner.plan_updates(
         services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)
     )
-    return [replace(ref_updates[update], plan=plans.get(update)) for update in updates]
+    return [replace(ref_updates[update], plan=plans.get(update)) for update in updates], tuple(writer.deferred)
 
 
 async def write_heads(context: Context, project_id: int, updates: Sequence[RefCommand]) -> None:
@@ -133,7 +137,7 @@ async def index_imported(services: Services, project_id: int) -> None:
         return
     async with services.index_semaphore:
         known, _ = await _load_heads_and_project(services, project_id)
-        indexer = _CommitIndexer(services, project_id, known, None, _chunk_writer(services, project_id))
+        indexer = _CommitIndexer(services, project_id, known, None, _CommitWriter(services, project_id))
         await indexer.index_tips({update.new for update in updates if update.new})
     async with write_transaction(services.database) as session:
         context = Context(services, session, None, "index")
@@ -152,7 +156,7 @@ async def index_all(services: Services, project_id: int) -> None:
     async with services.database.read_session() as session:
         heads = await refs.in_folder(Context(services, session, None, "index"), project_id, BRANCHES)
     async with services.index_semaphore:
-        await _CommitIndexer(services, project_id, {}, None, _chunk_writer(services, project_id)).index_tips(set(heads.values()))
+        await _CommitIndexer(services, project_id, {}, None, _CommitWriter(services, project_id)).index_tips(set(heads.values()))
     await index_imported(services, project_id)
 
 
@@ -187,15 +191,40 @@ async def _index_or_log(services: Services, project_id: int) -> None:
         log.error("repository could not be indexed", project_id=project_id, error=str(error) or type(error).__name__)
 
 
+class _CommitWriter:
+    """Inserts commits in chunks; the last ones, at most `max_deferred`, remain in `deferred`."""
+
+    def __init__(self, services: Services, project_id: int, max_deferred: int = 0) -> None:
+        self._services = services
+        self._project_id = project_id
+        self._max_deferred = max_deferred
+        self.deferred: list[GitCommit] = []
+
+    async def write(self, chunk: list[GitCommit]) -> None:
+        """Raises NotFound when the project is deleted."""
+        self.deferred += chunk
+        if len(self.deferred) > self._max_deferred:
+            await indexed_commits.write_missing_commits(self._services, self._project_id, self.deferred)
+            self.deferred = []
+
+    async def is_any_known(self, chain: list[GitCommit]) -> bool:
+        """Whether the index has any of these commits, or will have it."""
+        oids = {commit.oid for commit in self.deferred}
+        async with self._services.database.read_session() as session:
+            context = Context(self._services, session, None, "index")
+            missing = await indexed_commits.filter_missing(context, self._project_id, chain)
+        return len(missing) < len(chain) or any(commit.oid in oids for commit in chain)
+
+
 class _CommitIndexer:
     """Indexes the new commits of one push; the set of known heads grows with each branch."""
 
-    def __init__(self, services: Services, project_id: int, known: dict[str, str], default: str | None, write: ChunkWriter) -> None:
+    def __init__(self, services: Services, project_id: int, known: dict[str, str], default: str | None, writer: _CommitWriter) -> None:
         self._services = services
         self._project_id = project_id
         self._known = set(known.values())
         self._default = default
-        self._write = write
+        self._writer = writer
         self._done = 0
         self._reported_at = monotonic()
 
@@ -214,7 +243,7 @@ class _CommitIndexer:
     async def index_tips(self, tips: Collection[str]) -> None:
         """Index all commits reachable from these."""
         if tips := set(tips) - self._known:
-            await self._walk(tips, self._known, self._write)
+            await self._walk(tips, self._known, self._writer)
             self._known |= tips
 
     async def _index_update(self, update: RefCommand) -> RefUpdate:
@@ -225,7 +254,7 @@ class _CommitIndexer:
         else:
             before = set() if is_default else set(self._known)
         if before <= self._known:
-            ref_update = await self._walk({update.new}, before, self._write, mentioning=is_default)
+            ref_update = await self._walk({update.new}, before, self._writer, mentioning=is_default)
         else:
             await self.index_tips({update.new})
             ref_update = await self._walk({update.new}, before, None, mentioning=is_default)
@@ -236,16 +265,16 @@ class _CommitIndexer:
         return update.ref == f"{BRANCHES}{self._default}"
 
     async def _walk(
-        self, tips: Collection[str], known: Collection[str], write: ChunkWriter | None, *, mentioning: bool = False
+        self, tips: Collection[str], known: Collection[str], writer: _CommitWriter | None, *, mentioning: bool = False
     ) -> RefUpdate:
         if set(tips) <= set(known):
             return RefUpdate(_NO_UPDATE)
         # The walk reads the repository again for each chunk.
         async with self._services.repositories.use(self._project_id):
-            return await self._walk_chunks(tips, known, write, mentioning=mentioning)
+            return await self._walk_chunks(tips, known, writer, mentioning=mentioning)
 
     async def _walk_chunks(
-        self, tips: Collection[str], known: Collection[str], write: ChunkWriter | None, *, mentioning: bool
+        self, tips: Collection[str], known: Collection[str], writer: _CommitWriter | None, *, mentioning: bool
     ) -> RefUpdate:
         total, newest, mentions, characters = 0, list[GitCommit](), list[GitCommit](), 0
         repositories = self._services.repositories
@@ -267,8 +296,8 @@ class _CommitIndexer:
                     ):
                         mentions.append(commit)
                         characters += len(commit.message)
-                if write is not None:
-                    await write(chunk)
+                if writer is not None:
+                    await writer.write(chunk)
                     if len(chunk) == commit_walk.MAX_CHUNK_COMMITS and expected is None:
                         expected = (
                             await repositories.read(
@@ -294,10 +323,7 @@ class _CommitIndexer:
         if chain is None or len(known) == 1:
             return chain
         # A commit that the index lacks is no ancestor of an indexed head.
-        async with self._services.database.read_session() as session:
-            context = Context(self._services, session, None, "index")
-            missing = await indexed_commits.filter_missing(context, self._project_id, chain)
-        return chain if len(missing) == len(chain) else None
+        return None if await self._writer.is_any_known(chain) else chain
 
     def _report_progress(self, done: int, total: int) -> None:
         if self._services.progress is not None:
@@ -330,13 +356,6 @@ async def _load_heads_and_project(services: Services, project_id: int) -> tuple[
         if project is None:
             raise NotFound("Project")
         return await _load_heads(context, project_id), project
-
-
-def _chunk_writer(services: Services, project_id: int) -> ChunkWriter:
-    async def write(chunk: list[GitCommit]) -> None:
-        await indexed_commits.write_missing_commits(services, project_id, chunk)
-
-    return write
 
 
 def _is_branch(update: RefCommand) -> bool:

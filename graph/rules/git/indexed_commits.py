@@ -4,7 +4,7 @@ A commit is read from its row only if the row is exact: truncated strings, and t
 git.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
@@ -152,7 +152,7 @@ async def filter_missing(context: Context, project_id: int, chunk: list[GitCommi
     return [commit for commit in chunk if commit.oid not in existing]
 
 
-async def insert_commits(session: Any, services: Services, project_id: int, chunk: list[GitCommit]) -> None:
+async def insert_commits(session: Any, services: Services, project_id: int, chunk: Sequence[GitCommit]) -> None:
     """Insert commits in the session's transaction.
 
     Raises IntegrityError when the project has been deleted.

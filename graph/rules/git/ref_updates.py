@@ -16,7 +16,7 @@ from graph.events.push_payloads import BranchPushed, TagPushed
 from graph.operations.loaders import Loader
 from graph.rules import settings
 from graph.rules.ci import pipelines
-from graph.rules.git import commit_index, refs
+from graph.rules.git import commit_index, indexed_commits, refs
 from graph.rules.git.commit_index import RefUpdate
 from graph.rules.git.refs import BRANCHES as BRANCHES
 from graph.rules.git.refs import TAGS as TAGS
@@ -26,6 +26,7 @@ from graph.rules.merge_requests.moved_branches import PreparedMergeRequests
 from graph.rules.policy import Action, can
 from graph.rules.validation import MAX_NAME_LENGTH, is_storable
 from storage import tables
+from storage.git.commits import GitCommit
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.repository import is_branch_name, is_ref_name
 from storage.tables.git import protected_branches
@@ -156,10 +157,14 @@ async def protect_branch(context: Context, project: tables.Project, branch: str,
 
 @dataclass(frozen=True, slots=True)
 class PreparedUpdates:
-    """What git knows about ref updates before the transaction that makes them. All of it depends on commits only."""
+    """What git knows about ref updates before the transaction that makes them. All of it depends on commits only.
+
+    `commits` are those that the index lacks.
+    """
 
     ref_updates: tuple[RefUpdate, ...]
     merge_requests: PreparedMergeRequests
+    commits: tuple[GitCommit, ...] = ()
 
     @property
     def updates(self) -> list[RefCommand]:
@@ -177,8 +182,8 @@ async def prepare_updates(services: Services, project_id: int, updates: Sequence
     """
     if any(update.new is not None for update in updates):
         await refs.publish_objects(services, project_id)
-    indexed = await commit_index.index_updates(services, project_id, updates)
-    return PreparedUpdates(tuple(indexed), await moved_branches.prepare(services, project_id, updates))
+    indexed, unwritten = await commit_index.index_updates(services, project_id, updates)
+    return PreparedUpdates(tuple(indexed), await moved_branches.prepare(services, project_id, updates), unwritten)
 
 
 async def lock_projects(context: Context, project_id: int, prepared: PreparedUpdates, *others: int) -> tables.Project:
@@ -203,6 +208,7 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
     updates = prepared.updates
     locked.last_activity_at = context.now()
     await refs.write_moves(context, locked, updates)
+    await indexed_commits.insert_commits(context.session, context.services, locked.id, prepared.commits)
     changed = [update for update in updates if update.ref.startswith(BRANCHES)]
     deleted = [update.ref.removeprefix(BRANCHES) for update in changed if update.new is None]
     if deleted:

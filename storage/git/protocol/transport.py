@@ -31,7 +31,7 @@ MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
 PUSH_NICENESS = 5
 """Lower priority than the server itself and its fetches."""
-_STDERR_SECONDS = 0.2
+_STDERR_SECONDS = 1.0
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
 

@@ -77,7 +77,8 @@ def listed(make: DataFactory, project: tables.Project, *tips: str) -> set[str]:
 
 
 async def index_updates(make: DataFactory, project: tables.Project, *updates: RefCommand) -> list[RefUpdate]:
-    return await commit_index.index_updates(make.services, project.id, list(updates))
+    found, _ = await commit_index.index_updates(make.services, project.id, list(updates))
+    return found
 
 
 def commit_and_index(make: DataFactory, project: tables.Project, branch: str = "master", **settings: Any) -> RefCommand:
@@ -193,6 +194,7 @@ class TestHostileCommits:
 class TestChunks:
     async def test_an_interrupted_indexing_resumes(self, make: DataFactory, push: Push, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reading, "MAX_CHUNK_COMMITS", 10)
+        monkeypatch.setattr(commit_index, "MAX_DEFERRED_COMMITS", 0)
         project, write, left = await make.project(history={"commits": 60}), indexed_commits.write_missing_commits, [3]
 
         async def dying(*arguments: Any) -> None:
@@ -289,6 +291,7 @@ class TestRefUpdates:
         monkeypatch.setattr(commit_index, "MAX_LISTED_COMMITS", 2)
         monkeypatch.setattr(commit_index, "MAX_MENTIONING_COMMITS", 2)
         monkeypatch.setattr(commit_index, "MAX_REPORTED_BRANCHES", 1)
+        monkeypatch.setattr(commit_index, "MAX_DEFERRED_COMMITS", 0)
         old = branch_head(make, project, "master")
         for number in range(4):
             last = commit_and_index(make, project, message=f"#{number}")
