@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from websockets.typing import Subprotocol
 from graph.context import Services
 from storage import tables
 from storage.database.engine import Database
+from storage.secrets import KEY_FILE
 from tests.make import DataFactory, token_of
 from tests.support.server_process import run_server
 
@@ -158,8 +160,9 @@ class GraphqlWebSocket:
 
 
 def create_data_folder(place: Path, name: str) -> Path:
-    """A new folder."""
+    """A new folder with the key of the services."""
     (place / name).mkdir()
+    shutil.copy(place / KEY_FILE, place / name)
     return place / name
 
 
@@ -267,10 +270,8 @@ class TestSeveralProcesses:
         tip = await services.repositories.read(project.id, lambda repository: repository.find_ref("refs/heads/master"))
         assert tip is not None
         row, builds = await make.merge_request(project), [await make.build(project, tip) for _ in range(8)]
-        with (
-            run_server(create_data_folder(tmp_path, "one"), database_url) as one,
-            run_server(create_data_folder(tmp_path, "two"), database_url) as two,
-        ):
+        folder = create_data_folder(tmp_path, "data")
+        with run_server(folder, database_url, tmp_path / "one.log") as one, run_server(folder, database_url, tmp_path / "two.log") as two:
             forge = StreamServers([one.url, two.url], [one.process, two.process], owner, builds)
             paths = {"ps": [str(project.id)]}
             async with (
