@@ -339,6 +339,3 @@ def _finish_fetch(path: Path, current: Sequence[rows.Pack], local: set[str]) -> 
     names = {pack.name for pack in current}
     packs.remove_packs(path, packs.read_published(path) & local - names)
     packs.write_published(path, names)
-
-
-__all__ = ["PacksUnavailable", "RepositoryCache"]

@@ -65,7 +65,8 @@ class BucketStore(ObjectStore):
 
     async def check(self) -> None:
         with translate_errors():
-            async for _ in obstore.list(self._store, chunk_size=1):
+            # A list of nothing: unlike a read, it fails if there is no bucket, and unlike one of all objects, it is small.
+            async for _ in obstore.list(self._store, prefix="none"):
                 return
 
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:

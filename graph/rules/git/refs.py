@@ -28,6 +28,8 @@ from storage.git.repository import Repository, choose_default_branch
 from storage.tables.git import refs
 from storage.tables.projects import projects
 
+log = structlog.get_logger("graph")
+
 BRANCHES = "refs/heads/"
 TAGS = "refs/tags/"
 ROWS_PER_STATEMENT = 500
@@ -38,8 +40,6 @@ MAX_FOLDERS = 20
 FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
 
 T = TypeVar("T")
-
-log = structlog.get_logger("graph")
 
 _move_locks: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
