@@ -14,7 +14,8 @@ from sqlalchemy import Table
 
 from storage.database.engine import Database
 
-BATCH_ROWS = 500
+BATCH_ROWS = 100
+"""A row may have a megabyte of text."""
 
 
 class DatabaseSnapshot(ABC):
