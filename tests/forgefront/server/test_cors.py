@@ -19,7 +19,7 @@ from forgefront.server.app_router import AppRoute
 from graph.context import Services
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
 from tests.make import DataFactory, token_of
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.server_process import ServerProcess, create_data_folder, run_server
 
 OTHER_ORIGIN = "https://app.example.com"
 OTHER_ORIGIN_HEADERS = {"Origin": OTHER_ORIGIN}
@@ -258,8 +258,7 @@ async def test_a_browser_calls_from_another_origin(database_url: str, services: 
     project = await make.project(path="forge", owner=owner, builds_enabled=True)
     waiting = await make.build(project, "f" * 40)
     await make.issue(project)
-    (tmp_path / "data").mkdir()
-    with run_server(tmp_path / "data", database_url) as server:
+    with run_server(create_data_folder(tmp_path), database_url) as server:
         async with other_origin_page() as address, open_chromium(tmp_path / "profile") as page:
             await page.open(address)
             await page.wait_for("document.querySelector('main')")

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -20,9 +19,8 @@ from websockets.typing import Subprotocol
 from graph.context import Services
 from storage import tables
 from storage.database.engine import Database
-from storage.secrets import KEY_FILE
 from tests.make import DataFactory, token_of
-from tests.support.server_process import run_server
+from tests.support.server_process import create_data_folder, run_server
 
 CHANGED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq to build { databaseId } } }"
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
@@ -159,13 +157,6 @@ class GraphqlWebSocket:
         return found.value.rcvd.code
 
 
-def create_data_folder(place: Path, name: str) -> Path:
-    """A new folder with the key of the services."""
-    (place / name).mkdir()
-    shutil.copy(place / KEY_FILE, place / name)
-    return place / name
-
-
 async def create_project(services: Services, make: DataFactory) -> tuple[tables.User, list[tables.Build]]:
     owner = await make.user("olga")
     project = await make.project(owner=owner, builds_enabled=True)
@@ -176,7 +167,7 @@ async def create_project(services: Services, make: DataFactory) -> tuple[tables.
 async def forge(database_url: str, services: Services, make: DataFactory, tmp_path: Path) -> AsyncIterator[StreamServers]:
     """One server."""
     owner, builds = await create_project(services, make)
-    with run_server(create_data_folder(tmp_path, "data"), database_url) as one:
+    with run_server(create_data_folder(tmp_path), database_url) as one:
         yield StreamServers([one.url], [one.process], owner, builds)
 
 
@@ -238,7 +229,7 @@ async def test_one_user_has_a_share_of_the_streams(database_url: str, services: 
     owner, builds = await create_project(services, make)
     other = await make.user()
     limit = "You have 2 streams and WebSockets open, the limit for one user"
-    with run_server(create_data_folder(tmp_path, "data"), database_url, streams_per_viewer="2") as one:
+    with run_server(create_data_folder(tmp_path), database_url, streams_per_viewer="2") as one:
         forge = StreamServers([one.url], [one.process], owner, builds)
         url, accept = f"{one.url}/graphql", {"Accept": "text/event-stream"}
         async with forge.stream(), forge.stream():
@@ -270,7 +261,7 @@ class TestSeveralProcesses:
         tip = await services.repositories.read(project.id, lambda repository: repository.find_ref("refs/heads/master"))
         assert tip is not None
         row, builds = await make.merge_request(project), [await make.build(project, tip) for _ in range(8)]
-        folder = create_data_folder(tmp_path, "data")
+        folder = create_data_folder(tmp_path)
         with run_server(folder, database_url, tmp_path / "one.log") as one, run_server(folder, database_url, tmp_path / "two.log") as two:
             forge = StreamServers([one.url, two.url], [one.process, two.process], owner, builds)
             paths = {"ps": [str(project.id)]}
