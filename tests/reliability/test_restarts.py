@@ -15,6 +15,7 @@ from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.npm import install_packages
 from tests.support.reliability_promises import promise, scaled_count
+from tests.support.server_process import create_data_folder
 
 RESTARTS = scaled_count(20)
 
@@ -25,9 +26,8 @@ async def test_clients_resume_through_stops_and_kills(
 ) -> None:
     owner = await make.user("olga")
     project = await make.project(owner=owner, builds_enabled=True)
-    (tmp_path / "data").mkdir()
     folder = install_packages(CLIENTS, "npm's graphql-sse and graphql-ws")
-    forge = RestartScenario(make, ask, database_url, tmp_path / "data", owner, project)
+    forge = RestartScenario(make, ask, database_url, create_data_folder(tmp_path), owner, project)
     with generated_client(tmp_path) as module:
 
         async def start(forge: RestartScenario) -> None:

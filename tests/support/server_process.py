@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 
 from storage import tables
+from storage.secrets import KEY_FILE
 from tests.make import DataFactory, token_of
 from tests.support.fork_server import start_program
 
@@ -92,6 +94,14 @@ def run_server(folder: Path, database_url: str, log: Path | None = None, *, port
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def create_data_folder(place: Path) -> Path:
+    """A new data folder in that of the services, with their key: a server with another one is refused."""
+    folder = place / "data"
+    folder.mkdir()
+    shutil.copy(place / KEY_FILE, folder)
+    return folder
 
 
 @dataclass

@@ -19,6 +19,7 @@ from tests.forgefront.support.restart_scenario import (
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.npm import install_packages
+from tests.support.server_process import create_data_folder
 
 CLIENTS = Path(__file__).parents[1] / "clients"
 
@@ -33,8 +34,7 @@ def dialect() -> str:
 async def restarts(make: DataFactory, ask: Ask, database_url: str, tmp_path: Path) -> RestartScenario:
     owner = await make.user("olga")
     project = await make.project(owner=owner, builds_enabled=True)
-    (tmp_path / "data").mkdir()
-    return RestartScenario(make, ask, database_url, tmp_path / "data", owner, project)
+    return RestartScenario(make, ask, database_url, create_data_folder(tmp_path), owner, project)
 
 
 async def test_generated_clients_resume_after_a_stop_and_a_kill(restarts: RestartScenario, tmp_path: Path) -> None:
