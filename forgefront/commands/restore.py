@@ -82,7 +82,7 @@ async def _restore(config: Config, locations: list[str], without_key: bool, prog
                 await restored.require_empty()
                 _write_secret_files(config, key, secret_files)
                 await restored.run()
-                await restored.create_missing_repositories()
+                await restored.finish()
         return restored
     except FolderNotEmpty as error:
         raise DumpError(str(error)) from None
