@@ -62,7 +62,7 @@ class Backend:
             raise ConfigError([f"repositories_url: {error}"]) from error
         try:
             self.objects = open_store(config.artifacts_url, config.artifacts, config.s3_settings)
-            self.uploads = _open_uploads(config)
+            self.uploads = open_uploads(config)
         except ValueError as error:
             raise ConfigError([f"artifacts_url or uploads_url: {error}"]) from error
         self.passwords = Passwords()
@@ -106,12 +106,7 @@ class Backend:
     @property
     def stores(self) -> dict[str, ObjectStore]:
         """The object stores, by what they store."""
-        stores = {"artifacts": self.objects}
-        if isinstance(self.repositories, RepositoryCache):
-            stores["repositories"] = self.repositories.store
-        if isinstance(self.uploads, BucketUploadStore):
-            stores["uploads"] = self.uploads.objects
-        return stores
+        return list_stores(self.objects, self.repositories, self.uploads)
 
     def _remove_leftovers(self) -> None:
         self.repositories.sweep()
@@ -135,8 +130,18 @@ class Backend:
             self._log.warning("close timed out", part=name, error=type(error).__name__)
 
 
-def _open_uploads(config: Config) -> UploadStore:
-    """Raises ValueError for an invalid URL."""
+def list_stores(objects: ObjectStore, repositories: Repositories, uploads: UploadStore) -> dict[str, ObjectStore]:
+    """The object stores, by what they store; repositories and uploads in folders have none."""
+    stores = {"artifacts": objects}
+    if isinstance(repositories, RepositoryCache):
+        stores["repositories"] = repositories.store
+    if isinstance(uploads, BucketUploadStore):
+        stores["uploads"] = uploads.objects
+    return stores
+
+
+def open_uploads(config: Config) -> UploadStore:
+    """The uploads of the configuration. Raises ValueError for an invalid URL."""
     if not config.uploads_url:
         return UploadStore(config.uploads)
     return BucketUploadStore(config.uploads, open_store(config.uploads_url, config.uploads, config.s3_settings))

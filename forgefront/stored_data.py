@@ -3,25 +3,28 @@
 import contextlib
 from collections.abc import AsyncIterator
 
+from forgefront.backend import list_stores, open_repositories, open_uploads
 from forgefront.config import Config, ConfigError
 from storage.database.engine import Database
 from storage.dump.instance_dump import InstanceData
-from storage.git.repositories import Repositories
 from storage.objects.object_store import open_store
-from storage.objects.uploads import UploadStore
 
 
 @contextlib.asynccontextmanager
 async def open_stored_data(config: Config) -> AsyncIterator[InstanceData]:
     """Opens the data of an instance, and closes them at the end. Creates nothing. Raises ConfigError."""
+    database = Database(config.database_url)
     try:
+        repositories, uploads = open_repositories(config, database), open_uploads(config)
         objects = open_store(config.artifacts_url, config.artifacts, config.s3_settings)
     except ValueError as error:
-        raise ConfigError([f"artifacts_url: {error}"]) from error
-    data = InstanceData(Database(config.database_url), Repositories(config.repositories), UploadStore(config.uploads), objects)
+        raise ConfigError([f"repositories_url, uploads_url or artifacts_url: {error}"]) from error
+    stores = list_stores(objects, repositories, uploads)
+    buckets = {name: store for name, store in stores.items() if store.is_remote}
     try:
-        yield data
+        yield InstanceData(database, repositories, uploads, objects, buckets)
     finally:
-        data.repositories.close()
-        await data.objects.close()
-        await data.database.close()
+        repositories.close()
+        for store in stores.values():
+            await store.close()
+        await database.close()

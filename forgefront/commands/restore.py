@@ -84,7 +84,7 @@ async def _restore(config: Config, locations: list[str], without_key: bool, prog
                 await restored.require_empty()
                 _write_secret_files(config, key, secret_files)
                 await restored.run()
-                await restored.create_missing_repositories()
+                await restored.finish()
                 if key is None or fingerprint_key(key) != files[-1].manifest.key_fingerprint:
                     await integrity.forget_sealed_tokens(stored.database)
         return restored

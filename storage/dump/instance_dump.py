@@ -15,13 +15,15 @@ from sqlalchemy import Table
 
 from storage import migrations
 from storage.database.engine import Database
-from storage.dump import portable_rows, repository_parts
+from storage.dump import bucket_repository_parts, portable_rows, repository_parts
 from storage.dump.dump_format import FORMAT_VERSION, DumpError, DumpHead, Manifest, TableEntry
 from storage.dump.dump_writer import DumpOutput, DumpWriter
 from storage.dump.snapshots import DatabaseSnapshot, open_snapshot
 from storage.dump.stored_file_parts import FILE_COLUMNS, NamedFile, StoredFileDump, record_missing
+from storage.git.pack_transfer import PackLost, PacksUnavailable
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository
+from storage.git.repository_cache import RepositoryCache
 from storage.git.repository_import import ProgressCallback
 from storage.objects.object_store import ObjectStore
 from storage.objects.uploads import UploadStore
@@ -36,16 +38,19 @@ COMPRESSION_LEVEL = 3
 TABLES = "tables"
 SECRETS = "secrets"
 PROJECTS = "projects"
+LOCATION_TABLES = frozenset(("hosts", "packs", "repack_leases"))
+"""Tables that say where an instance is stored, not what it contains; the restored instance has its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceData:
-    """Where the data of an instance lie."""
+    """Where the data of an instance lie. `buckets` are the stores of those that are in buckets, by their names."""
 
     database: Database
     repositories: Repositories
     uploads: UploadStore
     objects: ObjectStore
+    buckets: Mapping[str, ObjectStore]
 
 
 class InstanceDump:
@@ -79,7 +84,10 @@ class InstanceDump:
             async with open_snapshot(self._data.database) as snapshot:
                 writer, manifest = await self._begin(snapshot, output)
                 await self._add_tables(snapshot, writer, manifest, names)
-            await self._add_repositories(writer, manifest, [id for (id,) in _read_names(names[PROJECTS])])
+                if isinstance(self._data.repositories, RepositoryCache):
+                    names[PROJECTS] = files.enter_context(tempfile.TemporaryFile())
+                    await self._list_packs(snapshot, names[PROJECTS])
+            await self._add_repositories(writer, manifest, names[PROJECTS])
             stored = StoredFileDump(writer, manifest, self._data.database, self._data.objects, self._data.uploads)
             for table in FILE_COLUMNS:
                 rows = (NamedFile(*values) for values in _read_names(names[table]))
@@ -119,7 +127,7 @@ class InstanceDump:
         return writer, manifest
 
     async def _add_tables(self, snapshot: DatabaseSnapshot, writer: DumpWriter, manifest: Manifest, names: Mapping[str, IO[bytes]]) -> None:
-        tables = sorted(metadata.tables.values(), key=lambda table: table.name)
+        tables = sorted((table for name, table in metadata.tables.items() if name not in LOCATION_TABLES), key=lambda table: table.name)
         counts = {table.name: await snapshot.count(table) for table in tables}
         total, done = sum(counts.values()), 0
         for table in tables:
@@ -137,14 +145,31 @@ class InstanceDump:
             chunks.flush()
             manifest.tables[str(table.name)] = TableEntry(columns, counts[table.name], await snapshot.sequence(table))
 
-    async def _add_repositories(self, writer: DumpWriter, manifest: Manifest, project_ids: list[int]) -> None:
-        for number, project_id in enumerate(project_ids):
-            self._progress("repositories", number, len(project_ids))
+    async def _list_packs(self, snapshot: DatabaseSnapshot, file: IO[bytes]) -> None:
+        async for rows in snapshot.stream(bucket_repository_parts.STATEMENT):
+            file.writelines(orjson.dumps(list(row), option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+
+    async def _add_repositories(self, writer: DumpWriter, manifest: Manifest, names: IO[bytes]) -> None:
+        repositories, total = self._data.repositories, manifest.tables[PROJECTS].rows
+        if isinstance(repositories, RepositoryCache):
+            repositories.root.mkdir(mode=0o700, exist_ok=True)
+            projects = bucket_repository_parts.read_projects(_read_names(names))
+        else:
+            projects = ((id, []) for (id,) in _read_names(names))
+        for number, (project_id, stored) in enumerate(projects):
+            self._progress("repositories", number, total)
             try:
-                repository_parts.add_repository(writer, self._data.repositories.path_of(project_id), project_id)
+                if isinstance(repositories, RepositoryCache):
+                    await bucket_repository_parts.add_repository(writer, repositories, project_id, stored)
+                else:
+                    repository_parts.add_repository(writer, repositories.path_of(project_id), project_id)
+            except PackLost as error:
+                await record_missing(manifest, self._data.database, PROJECTS, project_id, str(error))
+            except PacksUnavailable as error:
+                raise DumpError(str(error)) from error
             except NotARepository as error:
                 await record_missing(manifest, self._data.database, PROJECTS, project_id, f"it has no repository: {error}")
-        self._progress("repositories", len(project_ids), len(project_ids))
+        self._progress("repositories", total, total)
 
 
 class _ChunkWriter:

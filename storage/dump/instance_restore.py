@@ -1,5 +1,6 @@
 """Restores dumps into an empty instance: verifies all of them first, then writes files and rows; the rows are committed last."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -17,6 +18,7 @@ from storage.dump.dump_reader import DumpMember, DumpReader
 from storage.dump.instance_dump import PROJECTS, SECRETS, TABLES, InstanceData
 from storage.dump.stored_file_parts import StoredFileRestore
 from storage.dump.table_loader import TableLoader, TargetNotEmpty, open_loader, require_empty
+from storage.git.repositories import StagedRepository
 from storage.git.repository import Repository
 from storage.git.repository_import import ProgressCallback
 from storage.objects.folder_store import FolderStore
@@ -25,6 +27,8 @@ from storage.tables import metadata
 MAX_SECRET_BYTES = 2**16
 MAX_CHUNK_BYTES = 2**28
 """Of the rows of a chunk, unpacked. A row may be longer than the usual size of a chunk."""
+ALL_SECONDS = -1e9
+"""Every object is older than this."""
 _NAME = re.compile("[a-z_]+")
 
 
@@ -79,6 +83,7 @@ class InstanceRestore:
         self._s3_settings = s3_settings
         self._progress = progress
         self._stored_files = StoredFileRestore(data.objects, data.uploads)
+        self._uploaded: list[StagedRepository] = []
 
     async def require_empty(self) -> None:
         """Raises TargetNotEmpty unless database, folders and bucket are empty."""
@@ -86,10 +91,10 @@ class InstanceRestore:
         folders = [self._data.repositories.root, self._data.uploads.root]
         if isinstance(self._data.objects, FolderStore):
             folders.append(self._data.objects.root)
-        else:
-            async for keys in self._data.objects.list_older_than(-1):
+        for name, store in self._data.buckets.items():
+            async for keys in store.list_older_than(ALL_SECONDS):
                 if keys:
-                    raise TargetNotEmpty("the bucket has artifacts. Name another prefix of it. Nothing was changed")
+                    raise TargetNotEmpty(f"the bucket has {name}. Name another prefix of it, or empty it. Nothing was changed")
         for folder in folders:
             if folder.is_dir() and any(folder.iterdir()):
                 raise TargetNotEmpty(f"{folder} is not empty. Name an empty folder. Nothing was changed")
@@ -110,6 +115,7 @@ class InstanceRestore:
                     await loader.set_sequence(name, table.sequence)
             self._progress("indexes and foreign keys", 0, 1)
             await loader.create_constraints()
+            await self._upload_repositories()
             os.sync()
         self._progress("indexes and foreign keys", 1, 1)
         await self._delete_rows()
@@ -149,8 +155,22 @@ class InstanceRestore:
                     await session.execute(delete(metadata.tables[name]).where(metadata.tables[name].c.id.in_(ids)))
                 await session.commit()
 
-    async def create_missing_repositories(self) -> None:
-        """Creates the repositories of projects without objects."""
+    async def _upload_repositories(self) -> None:
+        """Uploads all packs, if the repositories are in a bucket; the folders stay as copies."""
+        paths = sorted(self._data.repositories.root.glob("[0-9]*.git"))
+        for number, path in enumerate(paths):
+            self._uploaded.append(await self._data.repositories.publish_staged(path))
+            self._progress("uploading repositories", number + 1, len(paths))
+
+    async def finish(self) -> None:
+        """Migrates the database, inserts the rows of uploaded packs, and creates the repositories of projects without objects."""
+        database = self._data.database
+        # The dump may be older than the table of packs.
+        await asyncio.to_thread(migrations.upgrade, database.url.render_as_string(hide_password=False))
+        async with database.write_session() as session:
+            for repository in self._uploaded:
+                await self._data.repositories.insert_packs(session, int(repository.path.stem), repository.packs)
+            await session.commit()
         for project in await integrity.list_projects(self._data.database):
             with contextlib.suppress(FileExistsError):
                 Repository.create(self._data.repositories.path_of(project.id)).handle.free()

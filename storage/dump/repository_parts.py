@@ -37,14 +37,18 @@ def add_repository(writer: DumpWriter, path: Path, project_id: int) -> None:
     written = set[str]()
     while missing := [name for name in _packs(path / "objects" / "pack") if name not in written]:
         for name in missing:
-            if not writer.reuse(f"{prefix}/{name}") and not _add_pack(writer, prefix, path / "objects" / "pack" / name):
+            if not writer.reuse(f"{prefix}/{name}") and not add_pack(writer, prefix, path / "objects" / "pack" / name):
                 break
             written.add(name)
     with contextlib.suppress(FileNotFoundError):
-        shallow = (path / SHALLOW).read_bytes()
-        writer.add_chunk(f"{prefix}/{SHALLOW}-{_digest([shallow])}", SHALLOW, shallow)
+        add_shallow(writer, prefix, (path / SHALLOW).read_bytes())
     if not path.is_dir():
         raise NotARepository(f"{path} was removed")
+
+
+def add_shallow(writer: DumpWriter, prefix: str, shallow: bytes) -> None:
+    """Adds the file `shallow`."""
+    writer.add_chunk(f"{prefix}/{SHALLOW}-{_digest([shallow])}", SHALLOW, shallow)
 
 
 def project_of(part: str) -> int:
@@ -91,16 +95,17 @@ def _add_loose_objects(writer: DumpWriter, prefix: str, objects: list[tuple[str,
                 _copy(part, oid, file)
 
 
-def _add_pack(writer: DumpWriter, prefix: str, path: Path) -> bool:
-    """Returns False if the pack was removed."""
+def add_pack(writer: DumpWriter, prefix: str, path: Path) -> bool:
+    """Adds the pack at `path`, which has no suffix. Returns False if it does not exist."""
     try:
         with (
             path.with_suffix(".idx").open("rb") as index,
             path.with_suffix(".pack").open("rb") as pack,
             writer.add_part(f"{prefix}/{path.name}") as part,
         ):
-            _copy(part, "idx", index)
+            # As in the object of a bucket.
             _copy(part, "pack", pack)
+            _copy(part, "idx", index)
     except FileNotFoundError:
         return False
     return True

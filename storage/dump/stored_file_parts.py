@@ -11,7 +11,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import BinaryIO
 
 from sqlalchemy import select
 
@@ -20,7 +19,8 @@ from storage.database.engine import Database
 from storage.dump.dump_format import DamagedDump, Manifest
 from storage.dump.dump_reader import DumpMember
 from storage.dump.dump_writer import DumpWriter
-from storage.dump.repository_parts import READ_BYTES, write_file
+from storage.dump.repository_parts import write_file
+from storage.objects.bucket_uploads import BucketUploadStore
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import KEY_PATTERN, ObjectNotFound, ObjectStore
 from storage.objects.uploads import UploadStore
@@ -118,8 +118,8 @@ class StoredFileDump:
     async def _open(self, table: str, file: NamedFile) -> AsyncIterator[AsyncIterator[bytes]]:
         """Raises FileNotFoundError."""
         if table == UPLOADS:
-            with self._uploads.open(file.owner, file.key) as upload:
-                yield _read_upload(upload)
+            async with self._uploads.read(file.owner, file.key) as chunks:
+                yield chunks
             return
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -155,7 +155,7 @@ async def record_missing(manifest: Manifest, database: Database, table: str, id:
 
 
 class StoredFileRestore:
-    """Writes the files of a dump into a folder, or a bucket."""
+    """Writes the files of a dump into folders, or buckets."""
 
     def __init__(self, objects: ObjectStore, uploads: UploadStore) -> None:
         self._objects = objects
@@ -164,7 +164,10 @@ class StoredFileRestore:
     async def restore_member(self, member: DumpMember) -> None:
         """Raises DamagedDump for an unknown file, OSError."""
         if member.part.startswith(f"{UPLOADS}/") and (upload := _UPLOAD.fullmatch(member.name)):
-            write_file(self._uploads.path_of(int(upload[1]), upload[2]), member.chunks)
+            if isinstance(self._uploads, BucketUploadStore):
+                await self._uploads.objects.put(upload[2], _iterate(member.chunks), member.size)
+            else:
+                write_file(self._uploads.path_of(int(upload[1]), upload[2]), member.chunks)
         elif member.part.startswith((f"{ARTIFACTS}/", f"{TRACES}/")) and KEY_PATTERN.fullmatch(member.name):
             if isinstance(self._objects, FolderStore):
                 write_file(self._objects.path_of(member.name), member.chunks)
@@ -176,11 +179,6 @@ class StoredFileRestore:
 
 def _name_of(table: str, file: NamedFile) -> str:
     return f"{file.owner}-{file.key}" if table == UPLOADS else file.key
-
-
-async def _read_upload(file: BinaryIO) -> AsyncIterator[bytes]:
-    while data := await asyncio.to_thread(file.read, READ_BYTES):
-        yield data
 
 
 async def _iterate(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:

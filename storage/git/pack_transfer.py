@@ -25,6 +25,10 @@ class PacksUnavailable(NotARepository):
     """A pack of the repository cannot be read from the bucket now, or is missing or damaged there."""
 
 
+class PackLost(PacksUnavailable):
+    """A pack is missing in the bucket, or damaged there."""
+
+
 async def upload(store: ObjectStore, repository: Path, name: str) -> dict[str, Any]:
     """Uploads a pack, and returns its columns of the table `packs`, without those of the project. Raises OSError."""
     paths = [packs.folder_of(repository) / f"{name}{suffix}" for suffix in (".pack", ".idx")]
@@ -52,19 +56,36 @@ async def upload(store: ObjectStore, repository: Path, name: str) -> dict[str, A
 
 
 async def download(store: ObjectStore, pack: Pack, repository: Path) -> None:
-    """Downloads a pack into the repository; git sees it when it is complete and verified. Raises PacksUnavailable, OSError (ENOSPC)."""
+    """Downloads a pack into the repository; git sees it when it is complete and verified.
+
+    Raises PackLost, PacksUnavailable if the bucket cannot be reached, OSError (ENOSPC).
+    """
     subject = f"pack {pack.name} of project {pack.project_id} (object {pack.key})"
     for _ in range(DOWNLOAD_ATTEMPTS):
         try:
             problem = await _download_once(store, pack, repository)
         except ObjectNotFound as error:
-            raise PacksUnavailable(f"{subject} is missing in the bucket") from error
+            raise PackLost(f"{subject} is missing in the bucket") from error
         except ConnectionError as error:
             raise PacksUnavailable(f"{subject} cannot be downloaded: {error}") from error
         if problem is None:
             return
         log.error("damaged pack downloaded", project_id=pack.project_id, pack=pack.name, key=pack.key, problem=problem)
-    raise PacksUnavailable(f"{subject} is damaged in the bucket: {problem}")
+    raise PackLost(f"{subject} is damaged in the bucket: {problem}")
+
+
+def has_intact(repository: Path, pack: Pack) -> bool:
+    """Whether the repository has the pack, with the checksum of its object. Raises OSError."""
+    size, digest = 0, hashlib.sha256()
+    try:
+        for suffix in (".pack", ".idx"):
+            with (packs.folder_of(repository) / f"{pack.name}{suffix}").open("rb", buffering=0) as file:
+                while chunk := file.read(READ_CHUNK_BYTES):
+                    size += len(chunk)
+                    digest.update(chunk)
+    except FileNotFoundError:
+        return False
+    return _compare(pack, size, digest.hexdigest()) is None
 
 
 async def find_problem(store: ObjectStore, pack: Pack) -> str | None:

@@ -45,6 +45,10 @@ MAX_TRANSFERS = 8
 """Packs that one process uploads or downloads at once."""
 MAX_ATTEMPTS = 3
 LOCK_POLL_SECONDS = 0.005
+NO_PACKS = (
+    "project {} has refs, but no packs in the bucket. Start the service once on the host whose folder has its repository, which moves it to"
+    " the bucket."
+)
 _USAGE = "usage"
 """The file that users of a repository lock (shared) against its eviction; its time is that of the last use."""
 
@@ -101,19 +105,20 @@ class RepositoryCache(Repositories):
 
     async def fetch_packs(self, project_id: int, *, is_empty: bool = False) -> None:
         path = self.path_of(project_id)
-        async with self._database.read_session() as session:
-            current = [row[0] for row in await session.read(rows.current(project_id))]
+        current = await self.list_packs(project_id)
         if not current and not is_empty:
-            raise PacksUnavailable(
-                f"project {project_id} has refs, but no packs in the bucket. Start the service once on the host whose folder has its"
-                " repository, which moves it to the bucket."
-            )
+            raise PacksUnavailable(NO_PACKS.format(project_id))
         local = await asyncio.to_thread(packs.list_packs, path)
         missing = [pack for pack in current if pack.name not in local]
         await _run_all([self._download(pack, path) for pack in missing])
         await asyncio.to_thread(_finish_fetch, path, current, local)
         if missing:
             log.info("packs downloaded", project_id=project_id, number=len(missing), bytes=sum(pack.pack_bytes for pack in missing))
+
+    async def list_packs(self, project_id: int) -> list[rows.Pack]:
+        """The current packs of a project."""
+        async with self._database.read_session() as session:
+            return [row[0] for row in await session.read(rows.current(project_id))]
 
     async def publish(self, project_id: int, session: DatabaseSession | None = None) -> None:
         path = self.path_of(project_id)

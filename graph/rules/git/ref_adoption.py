@@ -134,8 +134,14 @@ async def _record(context: Context, project: tables.Project, prepared: PreparedU
 
 
 async def _read_stored(services: Services, project_id: int) -> tuple[StoredRefs, str | None]:
-    """The refs of the files, and the branch that HEAD names."""
-    found, head = await services.repositories.read(project_id, lambda repository: (repository.stored_refs(), repository.head_branch()))
+    """The refs of the files, and the branch that HEAD names. Raises NotARepository, also if this host has no copy."""
+
+    def work() -> tuple[list[tuple[str, str, str | None]], str | None]:
+        repository = Repository.open(services.repositories.path_of(project_id))
+        return repository.stored_refs(), repository.head_branch()
+
+    # Not `Repositories.read`: a copy would be created, or brought to the refs of the database.
+    found, head = await asyncio.to_thread(work)
     return {name: (oid, peeled) for name, oid, peeled in found}, head
 
 

@@ -1,17 +1,23 @@
 """Refs of the files are taken over: at the first start after the upgrade, and where an operator pushed into a bare repository."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, select, update
 from sqlmodel import col
 
+from graph.context import Services
 from graph.rules.git import commit_index, ref_adoption, refs
 from storage import index_comparison, tables
-from storage.git import projection
+from storage.git import packs, projection
 from storage.git.repository import Repository
+from storage.git.repository_cache import RepositoryCache
+from storage.objects.object_store import open_store
 from storage.tables import MergeRequestState
 from tests.make import DataFactory
+from tests.support.bucket import Bucket
 from tests.support.git_history import commit_to_branch, git
 from tests.support.merge_requests import MergeRequestFactory
 
@@ -133,6 +139,37 @@ class TestChanges:
         # The files of their own are gone, so that later moves are seen.
         assert not [each for each in (path / "refs").rglob("*") if each.is_file()]
         assert await ref_adoption.adopt_changes(make.services, project.id) == []
+
+
+class TestCopies:
+    """Repositories whose packs are in a bucket."""
+
+    def services_of(self, make: DataFactory, root: Path, bucket: Bucket) -> Services:
+        store = open_store("s3://forge/packs", root, bucket.settings)
+        return replace(make.services, repositories=RepositoryCache(root, make.services.database, store))
+
+    async def test_a_host_without_the_repository_adopts_nothing(
+        self, make: DataFactory, project: tables.Project, bucket: Bucket, tmp_path: Path
+    ) -> None:
+        await make_unadopted(make)
+        services = self.services_of(make, tmp_path / "other", bucket)
+        assert await ref_adoption.adopt_all(services) == 0
+        assert not services.repositories.path_of(project.id).exists()
+        assert await ref_adoption.adopt_all(make.services) == 1
+        services.repositories.close()
+
+    async def test_refs_that_git_packed_in_a_copy_are_taken_over(self, make: DataFactory, project: tables.Project, bucket: Bucket) -> None:
+        services = self.services_of(make, make.services.repositories.root, bucket)
+        await services.repositories.publish(project.id)
+        await refs.project_refs(services, project.id)
+        path = services.repositories.path_of(project.id)
+        new = commit_to_branch(path, "master", {"new": b"new\n"})
+        git(path, "pack-refs", "--all")
+        moved = await ref_adoption.adopt_changes(services, project.id)
+        assert [(update.ref, update.new) for update in moved] == [("refs/heads/master", new)]
+        assert await rows_of(make, project) == files_of(make, project)
+        assert not packs.has_unpublished(path)
+        services.repositories.close()
 
 
 class TestProjection:
