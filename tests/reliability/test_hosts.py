@@ -150,5 +150,5 @@ class TestHosts:
             assert len(line) == len(contained & set(line))
         figure(f"{sum(load.kills.values())} kills, lost {len(lost)}, unexpected {len(load.unexpected)}; {dict(load.done)}")
         assert lost == []
-        assert load.unexpected == []
+        assert load.unexpected == [], "\n".join([*load.unexpected, *hosts.read_warnings()])
         assert load.pushed

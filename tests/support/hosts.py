@@ -96,6 +96,11 @@ class Hosts:
         del self.servers[number]
         self._stacks.pop(number).close()
 
+    def read_warnings(self) -> list[str]:
+        """The lines of all logs that are no information."""
+        lines = [f"{path.name}: {line}" for path in sorted(self.folder.glob("host*.log")) for line in path.read_text().splitlines()]
+        return [line for line in lines if '"level":"info"' not in line]
+
     def close(self) -> None:
         for number in list(self.servers):
             self.kill(number)
