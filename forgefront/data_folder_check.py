@@ -67,6 +67,8 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
         report.add("database", "rows", f"it cannot be read: {_first_line_of(error)}", "restore it from a backup, or see the message")
     finally:
         repositories.close()
+        if isinstance(repositories, RepositoryCache):
+            await repositories.store.close()
         await database.close()
     return report
 
@@ -99,6 +101,9 @@ def _check_folder(config: Config, report: CheckReport) -> bool:
         return False
     for folder in (config.data, config.repositories):
         if not folder.exists():
+            if config.repositories_url:
+                # A cache that is still empty.
+                continue
             report.add("folder", folder, "it does not exist", "restore it from a backup; the service creates an empty one at start")
             continue
         try:

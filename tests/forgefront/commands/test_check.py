@@ -366,7 +366,6 @@ class TestBucket:
         self.move(moved.data)
         objects = bucket.objects("repositories/")
         shutil.rmtree(moved.data / "repositories")
-        (moved.data / "repositories").mkdir()
 
         quick, full = moved.json("check"), moved.json("check", "--full")
 

@@ -152,6 +152,7 @@ class TestRoundTrip:
             await instances.move(source)
 
         dumped = await instances.dump(source, "forge.tar")
+        assert read_dump(dumped).tables.keys() == tables.metadata.tables.keys() - {"hosts", "packs", "repack_leases"}
         config = await instances.restore(target, dumped)
 
         with instances.stored_in(target), instances.on_empty_host(config) as host:
@@ -163,7 +164,6 @@ class TestRoundTrip:
                         git(path, "fsck", "--strict")
                 assert (await read_uploads(restored)).items() >= uploaded.items()
                 assert LARGE in (await read_artifacts(restored)).values()
-                assert await count_rows(restored.database, tables.Host) == 0
                 assert bool(await count_rows(restored.database, tables.Pack)) is bool(target)
             await asyncio.to_thread(check, host, instances.dumps.patch)
             # The database and the stores are others; the contents are the same.
