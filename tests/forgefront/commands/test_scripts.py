@@ -179,7 +179,9 @@ class TestCheckScript:
 
     def test_restore_runs_the_drill(self, checkout: Checkout) -> None:
         assert checkout.run("scripts/check", "--restore").returncode == 0
-        assert checkout.logged_calls()[-1].endswith("tests/forgefront/commands/test_dump.py tests/reliability/test_dumps.py")
+        assert checkout.logged_calls()[-1].endswith(
+            "commands/test_dump.py tests/forgefront/commands/test_dump_buckets.py tests/reliability/test_dumps.py"
+        )
 
     def test_reports_what_failed(self, checkout: Checkout) -> None:
         result = checkout.run("scripts/check", FAILING="python -m pytest")
