@@ -12,11 +12,9 @@ from storage.database.engine import Database
 from storage.git.pack_transfer import find_problem
 from storage.git.repository_cache import RepositoryCache
 from storage.integrity import StoredProject
-from storage.objects.object_store import ObjectStore, open_store
+from storage.objects.object_store import ALL_SECONDS, ObjectStore, open_store
 from storage.tables.git.packs import Pack
 
-ALL_SECONDS = -1e9
-"""Every object is older than this."""
 RESTORE = "restore the object from a version or a backup of the bucket; a host that has a copy of the repository still serves it"
 
 

@@ -3,7 +3,6 @@ next one: a file is deleted after its object is stored, and a repository stays a
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
 
@@ -13,11 +12,9 @@ from forgefront.backend import Backend
 from storage.git.repository_cache import RepositoryCache
 from storage.objects.bucket_uploads import BucketUploadStore
 from storage.objects.folder_store import FolderStore
-from storage.objects.object_store import READ_CHUNK_BYTES, ObjectStore
+from storage.objects.object_store import ALL_SECONDS, ObjectStore, read_chunks
 from storage.objects.uploads import UploadStore
 
-ALL_SECONDS = -1e9
-"""Every file is older than this."""
 PROGRESS_SECONDS = 2.0
 
 log = structlog.get_logger("buckets")
@@ -30,15 +27,15 @@ async def move_to_buckets(backend: Backend) -> None:
         await backend.repositories.publish_all(progress.count)
         progress.end()
     if isinstance(backend.uploads, BucketUploadStore):
-        await _move_uploads(backend.config.uploads, backend.uploads.objects)
+        await _move_uploads(UploadStore(backend.config.uploads), backend.uploads.objects)
     if backend.objects.is_remote:
         await _move_artifacts(FolderStore(backend.config.artifacts), backend.objects)
 
 
-async def _move_uploads(folder: Path, store: ObjectStore) -> None:
+async def _move_uploads(folder: UploadStore, store: ObjectStore) -> None:
     progress = _Progress("uploads")
-    for project_id, secret in await asyncio.to_thread(lambda: list(UploadStore(folder).list_older_than(ALL_SECONDS))):
-        await _move_file(folder / f"{project_id}" / secret, store, secret)
+    for project_id, secret in await folder.list_old(ALL_SECONDS):
+        await _move_file(folder.path_of(project_id, secret), store, secret)
         progress.count()
     progress.end()
 
@@ -47,25 +44,19 @@ async def _move_artifacts(folder: FolderStore, store: ObjectStore) -> None:
     progress = _Progress("artifacts")
     async for keys in folder.list_older_than(ALL_SECONDS):
         for key in keys:
-            await _move_file(folder.root / key[:2] / key, store, key)
+            await _move_file(folder.path_of(key), store, key)
             progress.count()
     progress.end()
 
 
 async def _move_file(path: Path, store: ObjectStore, key: str) -> None:
     try:
-        size = (await asyncio.to_thread(path.stat)).st_size
-        await store.put(key, _read(path), size)
+        with path.open("rb", buffering=0) as file:
+            await store.put(key, read_chunks(file), (await asyncio.to_thread(path.stat)).st_size)
     except FileNotFoundError:
         # Another process of this host has moved it.
         return
     await asyncio.to_thread(path.unlink, missing_ok=True)
-
-
-async def _read(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb", buffering=0) as file:
-        while chunk := await asyncio.to_thread(file.read, READ_CHUNK_BYTES):
-            yield chunk
 
 
 class _Progress:

@@ -22,13 +22,12 @@ from storage.git.repositories import StagedRepository
 from storage.git.repository import Repository
 from storage.git.repository_import import ProgressCallback
 from storage.objects.folder_store import FolderStore
+from storage.objects.object_store import ALL_SECONDS
 from storage.tables import metadata
 
 MAX_SECRET_BYTES = 2**16
 MAX_CHUNK_BYTES = 2**28
 """Of the rows of a chunk, unpacked. A row may be longer than the usual size of a chunk."""
-ALL_SECONDS = -1e9
-"""Every object is older than this."""
 _NAME = re.compile("[a-z_]+")
 
 

@@ -12,7 +12,7 @@ import structlog
 
 from storage.git import packs
 from storage.git.repository import NotARepository
-from storage.objects.object_store import READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, new_key
+from storage.objects.object_store import READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, new_key, read_chunks
 from storage.tables.git.packs import Pack
 
 DOWNLOAD_ATTEMPTS = 3
@@ -38,7 +38,7 @@ async def upload(store: ObjectStore, repository: Path, name: str) -> dict[str, A
     async def chunks() -> AsyncIterator[bytes]:
         for path in paths:
             with path.open("rb", buffering=0) as file:
-                while chunk := await asyncio.to_thread(file.read, READ_CHUNK_BYTES):
+                async for chunk in read_chunks(file):
                     digest.update(chunk)
                     yield chunk
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from storage.objects.object_store import ObjectStore
-from storage.objects.uploads import UploadStore, read_chunks
+from storage.objects.object_store import ObjectStore, read_chunks
+from storage.objects.uploads import UploadStore
 
 
 class BucketUploadStore(UploadStore):

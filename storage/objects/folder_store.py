@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storage.disk_sync import sync_path
-from storage.objects.object_store import KEY_PATTERN, READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, ObjectTooLarge, validate_key
+from storage.objects.object_store import KEY_PATTERN, ObjectNotFound, ObjectStore, ObjectTooLarge, read_chunks, validate_key
 from storage.objects.uploads import INCOMING_PREFIX, PartialFile
 
 LIST_PAGE_SIZE = 500
@@ -46,7 +46,7 @@ class FolderStore(ObjectStore):
     async def open(self, key: str, start: int = 0, size: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
         file = await asyncio.to_thread(_open_file, self.path_of(key))
         try:
-            yield _read_chunks(file, start, size)
+            yield read_chunks(file, start, size)
         finally:
             await asyncio.to_thread(file.close)
 
@@ -103,18 +103,6 @@ def _open_file(path: Path) -> BinaryIO:
         return path.open("rb", buffering=0)
     except FileNotFoundError:
         raise ObjectNotFound(path.name) from None
-
-
-async def _read_chunks(file: BinaryIO, start: int, size: int | None) -> AsyncIterator[bytes]:
-    await asyncio.to_thread(file.seek, start)
-    remaining = size
-    while remaining is None or remaining > 0:
-        chunk = await asyncio.to_thread(file.read, READ_CHUNK_BYTES if remaining is None else min(READ_CHUNK_BYTES, remaining))
-        if not chunk:
-            return
-        if remaining is not None:
-            remaining -= len(chunk)
-        yield chunk
 
 
 def _scan(folder: Path) -> list[os.DirEntry[str]]:

@@ -4,16 +4,20 @@ It is a folder by default, or `s3://BUCKET/PREFIX` by configuration. Objects are
 files are only in the database, never part of a key.
 """
 
+import asyncio
 import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 KEY_PATTERN = re.compile("[0-9a-f]{32}")
 READ_CHUNK_BYTES = 2**18
 """Size of the chunks that are read."""
+ALL_SECONDS = -1e9
+"""Every object is older than this."""
 
 
 class ObjectTooLarge(Exception):
@@ -95,6 +99,19 @@ class ObjectStore(ABC):
         """Deletes many objects, as `delete`."""
         for key in keys:
             await self.delete(key)
+
+
+async def read_chunks(file: BinaryIO, start: int = 0, size: int | None = None) -> AsyncIterator[bytes]:
+    """Yields `size` bytes of an unbuffered file from `start` on, or all, read in threads."""
+    await asyncio.to_thread(file.seek, start)
+    remaining = size
+    while remaining is None or remaining > 0:
+        chunk = await asyncio.to_thread(file.read, READ_CHUNK_BYTES if remaining is None else min(READ_CHUNK_BYTES, remaining))
+        if not chunk:
+            return
+        if remaining is not None:
+            remaining -= len(chunk)
+        yield chunk
 
 
 async def _single_chunk(data: bytes) -> AsyncIterator[bytes]:

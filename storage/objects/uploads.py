@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storage.disk_sync import sync_path
+from storage.objects.object_store import read_chunks
 
 INCOMING_PREFIX = ".incoming-"
 REMOVED_PREFIX = ".removed-"
 WRITE_BUFFER_BYTES = 2**18
 """Bytes that are buffered before they are written, so that a small chunk does not cost a switch to a thread."""
-
-READ_CHUNK_BYTES = 2**18
 
 SECRET_PATTERN = re.compile("[0-9a-f]{32}")
 
@@ -201,8 +200,3 @@ class UploadStore:
         if not SECRET_PATTERN.fullmatch(secret):
             raise ValueError("an upload's secret must be 32 hex digits")
         return self.root / f"{project_id:d}" / secret
-
-
-async def read_chunks(file: BinaryIO) -> AsyncIterator[bytes]:
-    while chunk := await asyncio.to_thread(file.read, READ_CHUNK_BYTES):
-        yield chunk
