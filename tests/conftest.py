@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import ssl
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ import structlog
 pytest_plugins = [
     "tests.support.reliability_promises",
     "tests.support.databases",
+    "tests.support.database_selection",
     "tests.support.statements",
     "tests.make",
     "tests.support.api_clients",
@@ -80,6 +82,8 @@ def pytest_configure() -> None:
     structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
     share_operations()
     make_password_hashing_fast()
+    # Each client of httpx reads the certificates of the system anew, which takes longer than an ordinary test.
+    vars(ssl)["create_default_context"] = cache(ssl.create_default_context)
 
 
 def make_password_hashing_fast() -> None:

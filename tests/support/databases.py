@@ -1,5 +1,4 @@
-"""The suite's databases: each test that asks for one runs on SQLite and on PostgreSQL, those of the layers that only reshape on one of
-them in turn (on both with FORGEFRONT_TEST_EVERYWHERE=1).
+"""The suite's databases: SQLite and PostgreSQL. tests/support/database_selection.py says which tests run on both.
 
 SQLite: a file, copied from one that was migrated once. PostgreSQL: one database migrated once, whose rows are deleted and
 whose sequences restart before each test; measured with 35 tables that takes 1 ms, CREATE DATABASE … TEMPLATE 11-95 ms and
@@ -22,7 +21,6 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
-from zlib import crc32
 
 import asyncpg
 import pytest
@@ -32,9 +30,6 @@ from storage.database.engine import Database
 from storage.migrations import upgrade
 
 EXTERNAL_URL_VARIABLE = "FORGEFRONT_TEST_DATABASE_URL"
-ALL_DATABASES_VARIABLE = "FORGEFRONT_TEST_EVERYWHERE"
-"""If set, every test runs on both databases."""
-SINGLE_DATABASE_FOLDERS = ("tests/rest_v3/", "tests/ci_v1/")
 SERVER_SETTINGS = """
 fsync = off
 synchronous_commit = off
@@ -277,7 +272,7 @@ def migrated_postgresql(postgres: PostgresServer) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def dialect(request: pytest.FixtureRequest) -> str:
-    """The database of this test. A test that uses it, or a fixture built on it, runs once on each."""
+    """The database of this test. A test that uses it, or a fixture built on it, runs on one of them or on both."""
     dialect = str(request.param)
     version = sqlite3.sqlite_version
     if dialect == "postgresql":
@@ -344,23 +339,6 @@ def new_database(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
     yield create
     for url in created:
         server.drop_database(url)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Selects one database for each test of the layers that only reshape, by its name: the layers below are tested on both."""
-    if os.environ.get(ALL_DATABASES_VARIABLE):
-        return
-    selected = [item for item in items if not _is_deselected(item)]
-    if len(selected) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if _is_deselected(item)])
-        items[:] = selected
-
-
-def _is_deselected(item: pytest.Item) -> bool:
-    dialect = getattr(item, "callspec", None) and item.callspec.params.get("dialect")  # type: ignore[attr-defined]
-    if not dialect or not item.nodeid.startswith(SINGLE_DATABASE_FOLDERS) or "hostile" in item.nodeid:
-        return False
-    return bool(crc32(item.nodeid.replace(dialect, "").encode()) % 2) is (dialect == "sqlite")
 
 
 def pytest_configure(config: pytest.Config) -> None:

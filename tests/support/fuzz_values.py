@@ -1,14 +1,8 @@
 """Hostile values, and a check that a rejected call changed nothing."""
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import TypeVar
-
 from sqlalchemy import Connection, event
 
 from storage.database.engine import Database
-
-T = TypeVar("T")
 
 FUZZ_STRINGS = (
     "",
@@ -72,8 +66,3 @@ class CommitCounter:
 
     def _committed(self, connection: Connection) -> None:
         self.count += 1
-
-
-def half_for_dialect(values: Iterable[T], dialect: str) -> Iterator[T]:
-    """Half of the values: the expensive ones are split between the databases, and SQLite, which is less strict, gets half of the rest."""
-    return islice(values, 0 if dialect == "sqlite" else 1, None, 2)

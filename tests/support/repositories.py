@@ -4,9 +4,12 @@ Before each operation the refs of files that a test has changed become rows; aft
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+from sqlalchemy import event
 
 from graph.context import Context, Services
 from graph.git_access import RepositoryGrant
@@ -45,6 +48,12 @@ class EditableRepositories(Repositories):
         super().__init__(root)
         self.database = database
         self._sync_lock = asyncio.Lock()
+        self._has_committed = True
+        """Whether the database has changed since `project`."""
+        event.listen(database.engine.sync_engine, "commit", self._note_commit)
+
+    def _note_commit(self, connection: object) -> None:
+        self._has_committed = True
 
     async def read(self, project_id: int, work: Callable[[Any], T], *, refs: RefTargets | None = None, cancellable: bool = False) -> T:
         if refs is not None or not (work.__module__ or "").startswith("tests"):
@@ -61,7 +70,7 @@ class EditableRepositories(Repositories):
         """
         async with self._sync_lock:
             for project_id, path in self._paths().items():
-                loose = {str(each.relative_to(path)) for each in (path / "refs").rglob("*") if each.is_file()}
+                loose = _loose_refs(path)
                 is_rewritten = projection.read_version(path) is None
                 if not loose and not is_rewritten:
                     continue
@@ -75,8 +84,11 @@ class EditableRepositories(Repositories):
         await self.project()
 
     async def project(self) -> None:
-        """Makes the files show the refs of the database."""
+        """Makes the files show the refs of the database. Reads nothing while there was no commit."""
+        if not self._has_committed:
+            return
         async with self._sync_lock:
+            self._has_committed = False
             found = {key: rest for key, *rest in await self._fetch("SELECT id, refs_version, default_branch, unborn_branch FROM projects")}
             for project_id, path in self._paths().items():
                 version, default, unborn = found.get(project_id, (0, None, None))
@@ -116,6 +128,13 @@ class EditableRepositories(Repositories):
                 await session.execute(git_refs.advance_version(project_id, now()))
         finally:
             await twin.close()
+        self._has_committed = True
+
+
+def _loose_refs(repository: Path) -> set[str]:
+    """The complete names of the refs that are files of their own."""
+    start = len(str(repository)) + 1
+    return {f"{folder[start:]}/{name}" for folder, _, names in os.walk(repository / "refs") for name in names}
 
 
 def keep_refs_in_step(graph: Graph) -> Graph:

@@ -4,7 +4,6 @@ Everything is generated from the schema: each field of each input, and each argu
 nobody means well with, and some of wrong types.
 """
 
-import re
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -36,14 +35,13 @@ from storage import tables
 from storage.secrets import digest_token
 from tests.make import token_of
 from tests.support.api_clients import Ask
-from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter, half_for_dialect
+from tests.support.database_selection import half_for_dialect
+from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.scenario import Scenario, valid_mutation_input
 
 assert graphql_schema.mutation_type is not None
 assert graphql_schema.query_type is not None
 MUTATIONS = graphql_schema.mutation_type.fields
-SLOW_MUTATIONS = re.compile("MergeRequest|Project$|Build|Branch$")
-"""Mutations of objects that are expensive to create again, because they need git."""
 PARTS = 4
 """How many tests share the mutations, so that several processes may."""
 MUTATION_NAMES = 4
@@ -286,10 +284,9 @@ class TestHostileInput:
             query = f"mutation ($input: {kind}!) {{ {name}(input: $input){selection(MUTATIONS[name].type)} }}"
             for field, inner in kind.fields.items():
                 lawful: dict[str, Any] | None = await valid_mutation_input(attack.world, name, "OW")
-                hostile = values_for(inner.type, next(turns), list(ids.values()), cursors, lawful.get(field))
-                if SLOW_MUTATIONS.search(name) or dialect == "sqlite":
-                    hostile = half_for_dialect(hostile, dialect)
-                for number, value in enumerate(hostile):
+                turn = next(turns)
+                hostile = values_for(inner.type, turn, list(ids.values()), cursors, lawful.get(field))
+                for number, value in enumerate(half_for_dialect(hostile, dialect, turn)):
                     if lawful is None:
                         lawful = await valid_mutation_input(attack.world, name, "OW")
                     role = "OW" if number % 3 == 0 else "AD"
@@ -297,15 +294,17 @@ class TestHostileInput:
                         lawful = None
         attack.check_nothing_committed()
 
-    async def test_in_queries(self, attack: GraphqlFuzzer) -> None:
+    async def test_in_queries(self, attack: GraphqlFuzzer, dialect: str) -> None:
         ids, cursors = await examples(attack)
         turns = count()
         for kind, name, field in FIELD_QUERIES:
             query, lawful = query_for(attack.world, kind, name, field, ids)
             for argument, definition in field.args.items():
-                for number, value in enumerate(values_for(definition.type, next(turns), list(ids.values()), cursors)):
+                turn = next(turns)
+                hostile = values_for(definition.type, turn, list(ids.values()), cursors)
+                for number, value in enumerate(half_for_dialect(hostile, dialect, turn)):
                     await attack.send(query, "OW" if number % 3 == 0 else "AD", {**lawful, argument: value})
             if "first" in field.args:
-                for window in page_windows(cursors):
+                for window in half_for_dialect(page_windows(cursors), dialect, next(turns)):
                     await attack.send(query, "AD", {**lawful, **window})
         attack.check_nothing_committed()

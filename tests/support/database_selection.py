@@ -1,0 +1,68 @@
+"""Which tests run on both databases. The others run on one of them in turn, by a digest of their names, so that the suite is half as long;
+the cases of a parametrized test are spread over both. FORGEFRONT_TEST_EVERYWHERE=1 runs every test on both.
+
+On both run the tests in which the databases can differ: of what makes SQL, locks, notifies or moves data, and each test that asks for
+the `dialect` itself.
+"""
+
+import inspect
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+from zlib import crc32
+
+import pytest
+
+ALL_DATABASES_VARIABLE = "FORGEFRONT_TEST_EVERYWHERE"
+BOTH_DATABASES = (
+    "tests/reliability/",
+    "tests/storage/",
+    "tests/test_databases.py",
+    "tests/test_locks.py",
+    "tests/test_merge_races.py",
+    "tests/test_races.py",
+    "tests/graph/builds/test_branch_timeline.py",
+    "tests/graph/builds/test_build_claims.py",
+    "tests/graph/builds/test_build_stats.py",
+    "tests/graph/builds/test_flaky_builds.py",
+    "tests/graph/issues/test_search.py",
+    "tests/graph/live/",
+    "tests/graph/merge_requests/test_lead_times.py",
+    "tests/graph/merge_requests/test_merge_request_stats.py",
+    "tests/graph/operations/test_connections.py",
+    "tests/graph/operations/test_filters.py",
+    "tests/graph/operations/test_limit_sharing.py",
+    "tests/graph/operations/test_token_cache.py",
+    "tests/graph/planner/test_dashboards.py",
+    "tests/graph/planner/test_mutation_oracle.py",
+    "tests/graph/planner/test_oracle.py",
+    "tests/graph/planner/test_plan_statements.py",
+    "tests/graph/planner/test_plans.py",
+)
+"""Folders and files."""
+
+T = TypeVar("T")
+
+
+def half_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T]:
+    """Every other value, so that each is tried on one of the databases, in the next turn on the other; all if every test runs on both."""
+    if os.environ.get(ALL_DATABASES_VARIABLE):
+        return iter(values)
+    return islice(values, (turn + (dialect == "sqlite")) % 2, None, 2)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get(ALL_DATABASES_VARIABLE):
+        return
+    deselected = [item for item in items if _is_deselected(item)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if not _is_deselected(item)]
+
+
+def _is_deselected(item: Any) -> bool:
+    dialect = getattr(item, "callspec", None) and item.callspec.params.get("dialect")
+    if not dialect or item.nodeid.startswith(BOTH_DATABASES) or "dialect" in inspect.signature(item.function).parameters:
+        return False
+    return bool(crc32(item.nodeid.replace(dialect, "").encode()) % 2) is (dialect == "sqlite")
