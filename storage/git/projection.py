@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HEADS = "refs/heads/"
+from storage.git.ref_names import BRANCHES
+
 DEFAULT_HEAD = "master"
 """The branch of HEAD in an empty repository without a choice of its owner."""
 _VERSION = re.compile(rb"# pack-refs with: [^\n]*\bforgefront-version-(\d+) ")
@@ -74,7 +75,7 @@ def write(path: Path, projection: RefProjection) -> None:
     """
     if read_version(path) is None:
         _remove_loose_refs(path)
-    _replace(path / "HEAD", f"ref: {HEADS}{projection.head}\n".encode())
+    _replace(path / "HEAD", f"ref: {BRANCHES}{projection.head}\n".encode())
     _replace(path / "packed-refs", projection.render())
 
 

@@ -25,7 +25,7 @@ from graph.operations.transaction import steps
 from graph.rules.events import change_records
 from graph.rules.git import ref_updates, refs
 from graph.rules.git.ref_updates import BranchOperation, PreparedUpdates
-from graph.rules.git.refs import BRANCHES, RefConflict
+from graph.rules.git.refs import RefConflict
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests import merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
@@ -34,6 +34,7 @@ from graph.rules.notes import system_notes
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import MergeRequestState, MergeStatus

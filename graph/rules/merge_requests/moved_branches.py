@@ -14,7 +14,6 @@ from sqlalchemy import Select
 
 from graph.context import Context, Services
 from graph.rules.events import change_records
-from graph.rules.git.refs import BRANCHES
 from graph.rules.merge_requests import merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
 from graph.rules.snapshots import MergeRequestSnapshot
@@ -24,6 +23,7 @@ from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.git import merge_preview
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables import MergeStatus
 from storage.tables.merge_requests import merge_request_branches as branched
