@@ -7,10 +7,10 @@ with it is; a pack that is not published is not yet in the bucket, however old i
 import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from storage.disk_sync import replace_file
 from storage.git.subprocesses import git_command
 
 PACK_SECONDS = 600.0
@@ -83,10 +83,7 @@ def read_published(repository: Path) -> set[str]:
 
 def write_published(repository: Path, names: Iterable[str]) -> None:
     """Replaces the list of published packs. The caller has locked it. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=repository)
-    with os.fdopen(handle, "w") as file:
-        file.write("".join(f"{name}\n" for name in sorted(names)))
-    Path(temporary).rename(repository / _PUBLISHED)
+    replace_file(repository / _PUBLISHED, "".join(f"{name}\n" for name in sorted(names)).encode("ascii"))
 
 
 def has_unpublished(repository: Path) -> bool:
