@@ -22,8 +22,6 @@ from storage.git.repository import NotARepository, Repository
 
 KIND = "repositories"
 READ_BYTES = 2**20
-SHALLOW = "shallow"
-"""The file of a repository that was imported from a shallow one: the commits whose parents it does not have."""
 _PACK = re.compile("pack-[0-9a-f]{40,64}")
 _PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:{_PACK.pattern}|loose-[0-9a-f]{{16}}|shallow-[0-9a-f]{{16}})")
 _OID = re.compile("[0-9a-f]{40,64}")
@@ -42,14 +40,14 @@ def add_repository(writer: DumpWriter, path: Path, project_id: int) -> None:
                 break
             written.add(name)
     with contextlib.suppress(FileNotFoundError):
-        add_shallow(writer, prefix, (path / SHALLOW).read_bytes())
+        add_shallow(writer, prefix, (path / packs.SHALLOW).read_bytes())
     if not path.is_dir():
         raise NotARepository(f"{path} was removed")
 
 
 def add_shallow(writer: DumpWriter, prefix: str, shallow: bytes) -> None:
     """Adds the file `shallow`."""
-    writer.add_chunk(f"{prefix}/{SHALLOW}-{_digest([shallow])}", SHALLOW, shallow)
+    writer.add_chunk(f"{prefix}/{packs.SHALLOW}-{_digest([shallow])}", packs.SHALLOW, shallow)
 
 
 def project_of(part: str) -> int:
@@ -68,13 +66,13 @@ def restore_member(repositories: Repositories, member: DumpMember) -> None:
         Repository.create(path).handle.free()
     if pack and member.name in ("pack", "idx"):
         target = packs.folder_of(path) / f"{pack}.{member.name}"
-    elif not pack and member.name == SHALLOW:
-        target = path / SHALLOW
+    elif not pack and member.name == packs.SHALLOW:
+        target = path / packs.SHALLOW
     elif not pack and _OID.fullmatch(member.name):
         target = packs.object_path(path, member.name)
     else:
         raise DamagedDump(f"the dump has an unknown file {member.part}/{member.name}")
-    write_file(target, member.chunks, mode=0o600 if target.name == SHALLOW else 0o400)
+    write_file(target, member.chunks, mode=0o600 if target.name == packs.SHALLOW else 0o400)
 
 
 def write_file(target: Path, chunks: Iterable[bytes], mode: int = 0o600) -> None:

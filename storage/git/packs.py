@@ -14,6 +14,8 @@ from storage.disk_sync import replace_file
 from storage.git.subprocesses import git_command
 
 PACK_SECONDS = 600.0
+SHALLOW = "shallow"
+"""The file of a repository that was imported from a shallow one: the commits whose parents it does not have."""
 _PUBLISHED = "published"
 _OBJECT_COUNT_OFFSET = 8 + 255 * 4
 """The last entry of the table of an index that counts objects by their first byte (gitformat-pack, version 2)."""
