@@ -307,6 +307,10 @@ class Config(GitSettings):
             )
         return self
 
+    def load_secret_key(self) -> bytes:
+        """The secret key of the instance; without one in the configuration that of the data folder, which is created. As `load_key`."""
+        return load_key(self.data, self.secret_key.get_secret_value() if self.secret_key else None)
+
     @property
     def uses_sqlite(self) -> bool:
         return driver_url(self.database_url).get_backend_name() == "sqlite"
