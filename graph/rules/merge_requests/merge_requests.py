@@ -105,7 +105,7 @@ def _require_different(source_project_id: int, source_branch: str, project_id: i
 
 async def compare_branches(context: Context, branches: MergeRequestBranches) -> BranchComparison:
     """Compare two branches, before any transaction. Raises Invalid when one is missing, Unavailable."""
-    found = await merge_request_refresh.compare_branches(
+    found = await branch_comparison.compare_branches(
         context.services,
         target_project_id=branches.target.id,
         source_project_id=branches.source.id,
@@ -133,7 +133,7 @@ async def compare_with_target(
     row = merge_request
     _validate_branch_name("targetBranch", target_branch)
     _require_different(row.source_project_id, row.source_branch, row.project_id, target_branch)
-    found = await merge_request_refresh.compare_branches(
+    found = await branch_comparison.compare_branches(
         context.services,
         target_project_id=row.project_id,
         source_project_id=row.source_project_id,
