@@ -153,7 +153,7 @@ class App(Backend):
                 "unfinished indexes": repeat_every(SWEEP_SECONDS, partial(commit_index.index_unfinished, self.graph.services)),
                 # The process that serves a request for metrics reports those of all processes.
                 "caches": repeat_every(CACHE_METRICS_SECONDS, metrics.update_cache_gauges),
-                **pack_jobs.list_jobs(self.graph.services),
+                **{name: repeat_every(seconds, job) for name, (seconds, job) in pack_jobs.list_jobs(self.graph.services).items()},
                 "heartbeat": self._host_registry.run,
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }

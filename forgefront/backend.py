@@ -27,7 +27,7 @@ from storage.git.repository_import import ProgressCallback
 from storage.objects.bucket_uploads import BucketUploadStore
 from storage.objects.object_store import ObjectStore, open_store
 from storage.objects.uploads import UploadStore
-from storage.secrets import InvalidKey, Passwords, TokenCipher, load_key
+from storage.secrets import InvalidKey, Passwords, TokenCipher
 
 CLOSE_TIMEOUT_SECONDS = 3.0
 
@@ -49,7 +49,7 @@ class Backend:
         try:
             config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
             config.repositories.mkdir(mode=0o700, exist_ok=True)
-            key = load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)
+            key = config.load_secret_key()
         except OSError as error:
             raise ConfigError([f"the data folder {config.data} cannot be used: {error.strerror or error}"]) from error
         except InvalidKey as error:

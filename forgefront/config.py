@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from forgefront.bucket_settings import BucketSettings
 from forgefront.git_settings import GitSettings
 from storage.database.engine import driver_url
 from storage.secrets import InvalidKey, load_key
@@ -28,7 +29,6 @@ MAX_OPERATION_COST = 100
 """Points. Maximum cost of one operation, from the maximum number of rows in `graph/operations/cost.py`."""
 ORIGIN_PATTERN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
 """Origins as browsers send them (https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin)."""
-BUCKET_PATTERN = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?")
 
 
 class ConfigError(Exception):
@@ -39,7 +39,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-class Config(GitSettings):
+class Config(BucketSettings, GitSettings):
     """The configuration. Use `Config.load`, whose errors are written for people."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -88,28 +88,6 @@ class Config(GitSettings):
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Addresses or networks of proxies whose X-Forwarded-For is trusted."
     )
-    artifacts_url: str = Field(
-        default="", description="s3://BUCKET/PREFIX stores artifacts and traces in S3; by default they are in the folder artifacts."
-    )
-    repositories_url: str = Field(
-        default="",
-        description="s3://BUCKET/PREFIX stores repositories in S3, and the folder repositories has copies; by default only the folder has"
-        " them.",
-    )
-    repository_cache: int = Field(
-        default=10_240,
-        ge=1,
-        le=100_000_000,
-        description="Size of the copies of repositories on this host, in MB, if repositories_url is set. Copies that are in use may exceed"
-        " it.",
-    )
-    uploads_url: str = Field(
-        default="", description="s3://BUCKET/PREFIX stores files attached to notes in S3; by default they are in the folder uploads."
-    )
-    s3_endpoint: str = Field(default="", description="The endpoint of an S3-compatible server; by default from AWS_*, or Amazon's.")
-    s3_region: str = Field(default="", description="The region of the bucket; by default from AWS_*.")
-    s3_access_key_id: str = Field(default="", repr=False, description="The access key id for S3; by default from AWS_*.")
-    s3_secret_access_key: SecretStr | None = Field(default=None, description="The secret access key for S3; by default from AWS_*.")
     largest_artifact: int = Field(default=5120, ge=1, le=1_000_000, description="Maximum size of an artifact of a build, in MB.")
     largest_trace: int = Field(default=64, ge=1, le=1_000_000, description="Maximum stored size of a build's trace, in MB.")
     build_lease: int = Field(
@@ -193,20 +171,6 @@ class Config(GitSettings):
         if not url.isascii() or any(character <= " " or character in ',;<>"' for character in url):
             raise ValueError("must be ASCII, without spaces, commas, semicolons, quotes or angle brackets")
         return url.rstrip("/")
-
-    @field_validator("artifacts_url", "repositories_url", "uploads_url")
-    @classmethod
-    def _validate_bucket_url(cls, url: str) -> str:
-        if url and not BUCKET_PATTERN.fullmatch(url):
-            raise ValueError("must be an address such as s3://bucket or s3://bucket/prefix")
-        return url.rstrip("/")
-
-    @field_validator("s3_endpoint")
-    @classmethod
-    def _validate_s3_endpoint(cls, url: str) -> str:
-        if url and not url.startswith(("http://", "https://")):
-            raise ValueError("must start with http:// or https://")
-        return url
 
     @field_validator("ssh_external_url")
     @classmethod
@@ -297,15 +261,16 @@ class Config(GitSettings):
         if not self.database_url:
             # The model is frozen for all other code.
             object.__setattr__(self, "database_url", f"sqlite:///{self.data / 'forgefront.db'}")
-        urls = [url for url in (self.artifacts_url, self.repositories_url, self.uploads_url) if url]
-        if len(set(urls)) < len(urls):
-            raise ValueError("artifacts_url, repositories_url and uploads_url must differ: what one does not know is deleted from it")
         if self.workers > 1 and self.uses_sqlite:
             raise ValueError(
                 f"workers: {self.workers} processes need PostgreSQL, since on SQLite the writers of one process queue for each other;"
                 " set database_url, or leave workers at 1"
             )
         return self
+
+    def load_secret_key(self) -> bytes:
+        """The secret key of the instance; without one in the configuration that of the data folder, which is created. As `load_key`."""
+        return load_key(self.data, self.secret_key.get_secret_value() if self.secret_key else None)
 
     @property
     def uses_sqlite(self) -> bool:
@@ -325,18 +290,6 @@ class Config(GitSettings):
     def artifacts(self) -> Path:
         """The folder of artifacts and traces, if they are not in a bucket."""
         return self.data / "artifacts"
-
-    @property
-    def s3_settings(self) -> dict[str, str]:
-        """The settings of S3 in this configuration, by obstore's names."""
-        secret = self.s3_secret_access_key.get_secret_value() if self.s3_secret_access_key else ""
-        settings = {
-            "endpoint": self.s3_endpoint,
-            "region": self.s3_region,
-            "access_key_id": self.s3_access_key_id,
-            "secret_access_key": secret,
-        }
-        return {name: value for name, value in settings.items() if value}
 
     @property
     def ssh_prefix(self) -> str:

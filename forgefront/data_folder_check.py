@@ -26,7 +26,7 @@ from storage.git.repository_cache import RepositoryCache
 from storage.git.subprocesses import git_command
 from storage.integrity import StoredProject
 from storage.objects.uploads import UploadStore
-from storage.secrets import KEY_FILE, InvalidKey, TokenCipher, UndecryptableToken, load_key
+from storage.secrets import KEY_FILE, InvalidKey, TokenCipher, UndecryptableToken
 from storage.tables.git import refs
 from storage.tables.projects import projects
 
@@ -146,7 +146,7 @@ def _check_key(config: Config, report: CheckReport) -> TokenCipher | None:
             report.add("key", path, "it cannot be read", "make the user who runs the service its owner")
             return None
     try:
-        return TokenCipher(load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None))
+        return TokenCipher(config.load_secret_key())
     except InvalidKey as error:
         report.add("key", path if config.secret_key is None else "FORGEFRONT_SECRET_KEY", str(error), "restore the key from a backup")
         return None

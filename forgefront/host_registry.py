@@ -21,7 +21,7 @@ from forgefront.config import Config
 from forgefront.server.health import NotReadyError
 from storage import integrity
 from storage.database.engine import Database, DatabaseSession, driver_url, is_unavailable, now
-from storage.secrets import TokenCipher, UndecryptableToken, write_once
+from storage.secrets import TokenCipher, UndecryptableToken, fingerprint_key, write_once
 from storage.tables import hosts
 
 IDENTITY_FILE = "host.id"
@@ -126,7 +126,7 @@ class HostRegistry:
 
     async def _find_conflict(self, session: DatabaseSession, moment: datetime) -> str | None:
         """Why this host may not serve beside the live ones; None if it may."""
-        key_check = self._digest_key()
+        key_check = fingerprint_key(self._key)
         for other in [row[0] for row in await session.read(hosts.others(self._identity, moment - timedelta(seconds=LIVE_SECONDS)))]:
             subject = f"the host {other.name} ({other.address}, seen {(moment - other.heartbeat_at).total_seconds():.0f} s ago)"
             if self._config.uses_sqlite:
@@ -152,7 +152,7 @@ class HostRegistry:
             "address": f"{self._config.host}:{self._config.port}"[:255],
             "version": version("forgefront")[:64],
             "local_parts": ",".join(self._local_parts),
-            "key_check": self._digest_key(),
+            "key_check": fingerprint_key(self._key),
             "ssh_key_check": self._ssh_key_check,
             "started_at": moment,
             "heartbeat_at": moment,
@@ -164,9 +164,6 @@ class HostRegistry:
             return now()
         moment: datetime = await session.scalar(select(func.clock_timestamp()))
         return moment
-
-    def _digest_key(self) -> str:
-        return hmac.new(self._key, b"forgefront hosts", hashlib.sha256).hexdigest()
 
     def _load_identity(self) -> str:
         path = self._config.data / IDENTITY_FILE

@@ -1,7 +1,11 @@
-"""Syncs files and folders to the disk, so that they survive a power failure."""
+"""Files that survive a power failure (synced to the disk), or that no reader sees half written (replaced atomically)."""
 
+import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def sync_path(path: Path) -> None:
@@ -11,3 +15,38 @@ def sync_path(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def replace_file(path: Path, contents: bytes) -> None:
+    """Replaces a file atomically (mode 0600), unless it has these contents; it is not synced. Raises OSError, and the old file stays."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == contents:
+            return
+    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(contents)
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def create_file(path: Path) -> Iterator[BinaryIO]:
+    """Writes a new file (mode 0600), which appears complete and synced at the end of the block.
+
+    If the block raises, nothing is left. Raises FileExistsError if another file has appeared there, which stays; OSError.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(temporary)
+        sync_path(path.parent)
+    finally:
+        temporary.unlink()

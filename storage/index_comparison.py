@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from storage.database.engine import Database
 from storage.git import commit_walk
+from storage.git.ref_names import BRANCHES
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
 from storage.tables.git import branches, commits, refs
@@ -44,8 +45,8 @@ async def compare_index(database: Database, repositories: Repositories, project_
     """Compares the branches and commits of a project's index with its repository. Raises NotARepository, GitCommandError."""
     async with database.read_session() as session:
         indexed_heads = dict(await session.read(branches.heads(project_id)))
-        rows = await session.read(refs.in_folder([project_id], refs.HEADS))
-    heads = {name.removeprefix(refs.HEADS): oid for _, name, oid in rows if len(name) <= len(refs.HEADS) + refs.MAX_BRANCH_LENGTH}
+        rows = await session.read(refs.in_folder([project_id], BRANCHES))
+    heads = {name.removeprefix(BRANCHES): oid for _, name, oid in rows if len(name) <= len(BRANCHES) + refs.MAX_BRANCH_LENGTH}
     difference = IndexDifference(
         missing=sorted(heads.keys() - indexed_heads.keys()),
         moved=sorted(name for name in heads.keys() & indexed_heads.keys() if heads[name] != indexed_heads[name]),

@@ -8,11 +8,11 @@ outside the database.
 import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import os
 import secrets
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
-from storage.disk_sync import sync_path
+from storage.disk_sync import create_file
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
@@ -155,21 +155,9 @@ def fingerprint_key(key: bytes) -> str:
 
 
 def write_once(path: Path, content: bytes) -> None:
-    """Creates a file (mode 0600) atomically: it is written under a temporary name and linked. The first writer wins. Raises OSError."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp sets mode 0600
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            return
-        sync_path(path.parent)
-    finally:
-        temporary.unlink()
+    """Creates a file (mode 0600) atomically. The first writer wins. Raises OSError."""
+    with contextlib.suppress(FileExistsError), create_file(path) as file:
+        file.write(content)
 
 
 def _validate_key(key: bytes, source: str) -> bytes:

@@ -7,11 +7,12 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.dataset.dataset_cache import DatasetCache
 from benchmarks.harness import load, servers
 
 BOTH = ("postgresql", "sqlite")
@@ -69,6 +70,33 @@ def folder_of(data: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="forgefront-bench-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def measure_databases(
+    command: str,
+    options: argparse.Namespace,
+    measure: Callable[[DatasetCache, str, bool, Progress], list[dict[str, Any]]],
+    render: Callable[[dict[str, Any]], str],
+    **run: Any,
+) -> None:
+    """Measures on each database of the options, each with a data set of its own, and writes the results, `run` among them.
+
+    `measure` is called with the data set, the database, whether servers have a core of their own, and the progress; it returns rows.
+    """
+    pinned = reserve_core()
+    before = os.getloadavg()[0]
+    progress = Progress()
+    results = []
+    for database in options.database:
+        with folder_of(None) as folder:
+            dataset = DatasetCache(folder, options.scale, progress.log)
+            results += [{"database": database, **row} for row in measure(dataset, database, pinned, progress)]
+    found = {
+        "machine": machine(pinned, before),
+        "run": {"scale": options.scale, "rounds": options.rounds, **run},
+        "results": results,
+    }
+    write_results(command, found, render(found), options)
 
 
 def require_wrk() -> None:

@@ -6,10 +6,10 @@ Half of the pending builds, the oldest ones, have tags that no runner has.
 import argparse
 import asyncio
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +51,16 @@ GOAL_RATIO = 1.3
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    pinned = runs.reserve_core()
-    before = os.getloadavg()[0]
-    progress = runs.Progress()
-    results = []
-    for database in options.database:
-        with runs.folder_of(None) as folder:
-            dataset = DatasetCache(folder, options.scale, progress.log)
-            with (
-                dataset.open(database) as (url, _),
-                servers.run_service(dataset.folder / database, url, pinned=pinned) as ours,
-            ):
-                progress.log(f"{database}: runners")
-                # Polling comes first, while no build is pending.
-                rows = [measure_polling(ours), *measure_claims(ours, dataset.data, url, options.rounds, options.pending)]
-                results += [{"database": database, **row} for row in rows]
-    found = {
-        "machine": runs.machine(pinned, before),
-        "run": {"scale": options.scale, "rounds": options.rounds, "claims": CLAIMS, "pending": options.pending},
-        "results": results,
-    }
-    runs.write_results("runners", found, render_report(found), options)
+    runs.measure_databases("runners", options, partial(_measure, options), render_report, claims=CLAIMS, pending=options.pending)
+
+
+def _measure(
+    options: argparse.Namespace, dataset: DatasetCache, database: str, pinned: bool, progress: runs.Progress
+) -> list[dict[str, Any]]:
+    with dataset.open(database) as (url, _), servers.run_service(dataset.folder / database, url, pinned=pinned) as ours:
+        progress.log(f"{database}: runners")
+        # Polling comes first, while no build is pending.
+        return [measure_polling(ours), *measure_claims(ours, dataset.data, url, options.rounds, options.pending)]
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

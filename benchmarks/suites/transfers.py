@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -30,28 +31,20 @@ _PERSON = "C O Mitter <committer@example.org>"
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    pinned = runs.reserve_core()
-    before = os.getloadavg()[0]
-    progress = runs.Progress()
-    results = []
-    for database in options.database:
-        with runs.folder_of(None) as folder:
-            dataset = DatasetCache(folder, options.scale, progress.log)
-            with dataset.open(database) as (url, _):
-                transfers = Transfers(dataset.data, dataset.folder / database, options.commits)
-                with (
-                    servers.run_service(dataset.folder / database, url, pinned=pinned) as ours,
-                    transfers.sides(ours, pinned=pinned) as sides,
-                ):
-                    progress.log(f"{database}: clone, fetch and push")
-                    rows = compare_transfers(transfers, sides, options.rounds)
-                results += [{"database": database, **row} for row in rows]
-    found = {
-        "machine": runs.machine(pinned, before),
-        "run": {"scale": options.scale, "rounds": options.rounds},
-        "results": results,
-    }
-    runs.write_results("git", found, render_report(found), options)
+    runs.measure_databases("git", options, partial(_measure, options), render_report)
+
+
+def _measure(
+    options: argparse.Namespace, dataset: DatasetCache, database: str, pinned: bool, progress: runs.Progress
+) -> list[dict[str, Any]]:
+    with dataset.open(database) as (url, _):
+        transfers = Transfers(dataset.data, dataset.folder / database, options.commits)
+        with (
+            servers.run_service(dataset.folder / database, url, pinned=pinned) as ours,
+            transfers.sides(ours, pinned=pinned) as sides,
+        ):
+            progress.log(f"{database}: clone, fetch and push")
+            return compare_transfers(transfers, sides, options.rounds)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

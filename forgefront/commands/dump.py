@@ -19,7 +19,7 @@ from storage.dump.dump_reader import read_manifest
 from storage.dump.instance_dump import PROJECTS, InstanceDump
 from storage.dump.stored_file_parts import FILE_COLUMNS
 from storage.git.repository_import import ProgressCallback
-from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key, load_key
+from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key
 
 DUMP_METAVAR = "FILE|s3://BUCKET/KEY"
 
@@ -90,7 +90,7 @@ def _read_key(config: Config) -> bytes:
     if config.secret_key is None and not (config.data / KEY_FILE).is_file():
         fail(f"there is no key {config.data / KEY_FILE}; is this the data folder, and is FORGEFRONT_SECRET_KEY set?")
     try:
-        return load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)
+        return config.load_secret_key()
     except InvalidKey as error:
         fail(str(error))
 

@@ -98,7 +98,7 @@ def _find_key(config: Config, newest: DumpFile, secret_files: Mapping[str, bytes
     try:
         if config.secret_key is not None or path.is_file():
             source = "FORGEFRONT_SECRET_KEY" if config.secret_key is not None else str(path)
-            key = load_key(config.data, config.secret_key.get_secret_value() if config.secret_key else None)
+            key = config.load_secret_key()
         elif KEY_FILE in secret_files:
             source, key = newest.location, load_key(config.data, secret_files[KEY_FILE].decode("ascii", "replace"))
         elif without_key:

@@ -11,7 +11,7 @@ MIN_RESTART_SECONDS = 1.0
 MAX_RESTART_SECONDS = 30.0
 """Seconds between the starts of a task that keeps failing; doubled each time, back to the first once it ran for longer than that."""
 
-BackgroundTask = Callable[[], Awaitable[None]]
+BackgroundTask = Callable[[], Awaitable[object]]
 
 
 class TaskRunner:

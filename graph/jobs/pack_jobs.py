@@ -1,6 +1,5 @@
 """The jobs of a host whose repositories are in a bucket: deletes copies that exceed its cache, and objects that nobody needs any more."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
@@ -21,20 +20,15 @@ row, because its upload may have just ended."""
 log = structlog.get_logger("packs")
 
 
-def list_jobs(services: Services) -> dict[str, Callable[[], Awaitable[None]]]:
-    """The jobs by name; none if the repositories are in a folder."""
+def list_jobs(services: Services) -> dict[str, tuple[float, Callable[[], Awaitable[object]]]]:
+    """The jobs by name, each with the seconds between its runs; none if the repositories are in a folder."""
     repositories = services.repositories
     if not isinstance(repositories, RepositoryCache):
         return {}
     return {
-        "repository cache": partial(_repeat, EVICTION_SECONDS, partial(evict_copies, repositories)),
-        "packs of no project": partial(_repeat, SWEEP_SECONDS, partial(sweep_packs, services, repositories)),
+        "repository cache": (EVICTION_SECONDS, repositories.evict),
+        "packs of no project": (SWEEP_SECONDS, partial(sweep_packs, services, repositories)),
     }
-
-
-async def evict_copies(repositories: RepositoryCache) -> None:
-    """Delete copies of repositories that exceed the size of the cache."""
-    await repositories.evict()
 
 
 async def sweep_packs(services: Services, repositories: RepositoryCache) -> int:
@@ -52,13 +46,3 @@ async def sweep_packs(services: Services, repositories: RepositoryCache) -> int:
     if deleted:
         log.info("packs deleted", number=deleted)
     return deleted
-
-
-async def _repeat(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
-    """Runs `work` again and again. While the bucket cannot be reached, it is tried again the next time."""
-    while True:
-        try:
-            await work()
-        except ConnectionError as error:
-            log.warning("the bucket cannot be reached", error=str(error))
-        await asyncio.sleep(seconds)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from graph.context import Context
-from graph.errors import Invalid, UserError, UserErrors
+from graph.errors import Invalid
 from graph.rules import validation
 from storage import tables
 from storage.tables import settings
@@ -142,18 +142,10 @@ NULLABLE_COLUMNS = frozenset(
 
 def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
     """Return the validated column values. Raises UserErrors with every problem found."""
-    columns: dict[str, Any] = {}
-    problems: list[UserError] = []
-    for key, value in values.items():
-        if value is None and key not in NULLABLE_COLUMNS:
-            continue
-        try:
-            columns[key] = VALIDATORS[key](validation.to_camel_case(key), value) if key in VALIDATORS else value
-        except UserError as error:
-            problems.append(error)
-    if problems:
-        raise UserErrors(problems)
-    return columns
+    changed = {key: value for key, value in values.items() if value is not None or key in NULLABLE_COLUMNS}
+    return validation.validate_all(
+        changed, lambda key, value: VALIDATORS[key](validation.to_camel_case(key), value) if key in VALIDATORS else value
+    )
 
 
 async def update_settings(context: Context, values: dict[str, Any]) -> tables.Settings:

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from graph.errors import Invalid, Required, UserError, UserErrors
@@ -83,6 +83,20 @@ def validate_title(field: str, value: str) -> str:
     if not stripped:
         raise Required(field)
     return stripped
+
+
+def validate_all(values: Mapping[str, Any], validate: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """The validated values by name. Raises UserErrors with every problem found."""
+    validated: dict[str, Any] = {}
+    problems: list[UserError] = []
+    for name, value in values.items():
+        try:
+            validated[name] = validate(name, value)
+        except UserError as error:
+            problems.append(error)
+    if problems:
+        raise UserErrors(problems)
+    return validated
 
 
 def validate_label_titles(names: Iterable[str]) -> list[str]:

@@ -56,8 +56,8 @@ async def add_repository(writer: DumpWriter, cache: RepositoryCache, project_id:
     for pack in current or stored:
         if pack.name not in written:
             raise lost[pack.key]
-    if shallow := {line for pack in current for line in (pack.shallow or "").splitlines()}:
-        repository_parts.add_shallow(writer, prefix, "".join(f"{line}\n" for line in sorted(shallow)).encode())
+    if shallow := pack_transfer.merge_shallow(current):
+        repository_parts.add_shallow(writer, prefix, shallow)
 
 
 async def _add_pack(writer: DumpWriter, prefix: str, cache: RepositoryCache, pack: Pack) -> None:

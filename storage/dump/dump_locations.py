@@ -2,11 +2,11 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from storage.disk_sync import create_file
 from storage.dump.dump_format import DumpError
 from storage.dump.dump_reader import DumpInput
 from storage.dump.dump_writer import DumpOutput
@@ -28,19 +28,11 @@ def create_dump(location: str, s3_settings: Mapping[str, str]) -> Iterator[DumpO
     path = Path(location)
     if path.exists():
         raise DumpError(f"{location} exists already; name a new file")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with create_file(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            raise DumpError(f"{location} exists already; name a new file") from None
-    finally:
-        temporary.unlink()
+    except FileExistsError:
+        raise DumpError(f"{location} exists already; name a new file") from None
 
 
 @contextlib.contextmanager

@@ -9,46 +9,45 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
 from storage.dump.dump_format import DamagedDump
 from storage.dump.dump_reader import DumpMember
 from storage.dump.dump_writer import DumpWriter, PartWriter
+from storage.git import packs
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
 
 KIND = "repositories"
 READ_BYTES = 2**20
-SHALLOW = "shallow"
-"""The file of a repository that was imported from a shallow one: the commits whose parents it does not have."""
-_INDEX = re.compile(r"(pack-[0-9a-f]{40,64})\.idx")
-_FOLDER = re.compile("[0-9a-f]{2}")
-_LOOSE = re.compile("[0-9a-f]{38,62}")
-_PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:pack-[0-9a-f]{{40,64}}|loose-[0-9a-f]{{16}}|shallow-[0-9a-f]{{16}})")
+_PACK = re.compile("pack-[0-9a-f]{40,64}")
+_PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:{_PACK.pattern}|loose-[0-9a-f]{{16}}|shallow-[0-9a-f]{{16}})")
 _OID = re.compile("[0-9a-f]{40,64}")
 
 
 def add_repository(writer: DumpWriter, path: Path, project_id: int) -> None:
     """Adds the objects of the repository at `path`. Raises NotARepository if there is none, or if it is removed meanwhile, OSError."""
+    if not (path / "objects").is_dir():
+        raise NotARepository(f"{path} does not exist")
     prefix = f"{KIND}/{project_id}"
-    _add_loose_objects(writer, prefix, sorted(_loose_objects(path / "objects")))
+    _add_loose_objects(writer, prefix, path)
     written = set[str]()
-    while missing := [name for name in _packs(path / "objects" / "pack") if name not in written]:
+    while missing := sorted(filter(_PACK.fullmatch, packs.list_packs(path) - written)):
         for name in missing:
-            if not writer.reuse(f"{prefix}/{name}") and not add_pack(writer, prefix, path / "objects" / "pack" / name):
+            if not writer.reuse(f"{prefix}/{name}") and not add_pack(writer, prefix, packs.folder_of(path) / name):
                 break
             written.add(name)
     with contextlib.suppress(FileNotFoundError):
-        add_shallow(writer, prefix, (path / SHALLOW).read_bytes())
+        add_shallow(writer, prefix, (path / packs.SHALLOW).read_bytes())
     if not path.is_dir():
         raise NotARepository(f"{path} was removed")
 
 
 def add_shallow(writer: DumpWriter, prefix: str, shallow: bytes) -> None:
     """Adds the file `shallow`."""
-    writer.add_chunk(f"{prefix}/{SHALLOW}-{_digest([shallow])}", SHALLOW, shallow)
+    writer.add_chunk(f"{prefix}/{packs.SHALLOW}-{_digest([shallow])}", packs.SHALLOW, shallow)
 
 
 def project_of(part: str) -> int:
@@ -66,14 +65,14 @@ def restore_member(repositories: Repositories, member: DumpMember) -> None:
     if not path.exists():
         Repository.create(path).handle.free()
     if pack and member.name in ("pack", "idx"):
-        target = path / "objects" / "pack" / f"{pack}.{member.name}"
-    elif not pack and member.name == SHALLOW:
-        target = path / SHALLOW
+        target = packs.folder_of(path) / f"{pack}.{member.name}"
+    elif not pack and member.name == packs.SHALLOW:
+        target = path / packs.SHALLOW
     elif not pack and _OID.fullmatch(member.name):
-        target = path / "objects" / member.name[:2] / member.name[2:]
+        target = packs.object_path(path, member.name)
     else:
         raise DamagedDump(f"the dump has an unknown file {member.part}/{member.name}")
-    write_file(target, member.chunks, mode=0o600 if target.name == SHALLOW else 0o400)
+    write_file(target, member.chunks, mode=0o600 if target.name == packs.SHALLOW else 0o400)
 
 
 def write_file(target: Path, chunks: Iterable[bytes], mode: int = 0o600) -> None:
@@ -84,14 +83,15 @@ def write_file(target: Path, chunks: Iterable[bytes], mode: int = 0o600) -> None
             file.write(data)
 
 
-def _add_loose_objects(writer: DumpWriter, prefix: str, objects: list[tuple[str, Path]]) -> None:
-    name = f"{prefix}/loose-{_digest(oid.encode() for oid, _ in objects)}"
-    if not objects or writer.reuse(name):
+def _add_loose_objects(writer: DumpWriter, prefix: str, repository: Path) -> None:
+    ids = sorted(packs.list_loose_objects(repository))
+    name = f"{prefix}/loose-{_digest(oid.encode() for oid in ids)}"
+    if not ids or writer.reuse(name):
         return
     with writer.add_part(name) as part:
-        for oid, path in objects:
+        for oid in ids:
             # A repack has moved it into a pack.
-            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            with contextlib.suppress(FileNotFoundError), packs.object_path(repository, oid).open("rb") as file:
                 _copy(part, oid, file)
 
 
@@ -116,26 +116,6 @@ def _copy(part: PartWriter, name: str, file: BinaryIO) -> None:
     while data := file.read(READ_BYTES):
         part.write(data)
     part.end_file()
-
-
-def _packs(folder: Path) -> list[str]:
-    """The names of the packs that are complete: git writes the index last."""
-    try:
-        return sorted(match[1] for entry in folder.iterdir() if (match := _INDEX.fullmatch(entry.name)))
-    except FileNotFoundError:
-        return []
-
-
-def _loose_objects(objects: Path) -> Iterator[tuple[str, Path]]:
-    try:
-        folders = [entry for entry in objects.iterdir() if _FOLDER.fullmatch(entry.name)]
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotARepository(f"{objects} does not exist") from None
-    for folder in folders:
-        with contextlib.suppress(FileNotFoundError):
-            for entry in folder.iterdir():
-                if _LOOSE.fullmatch(entry.name):
-                    yield folder.name + entry.name, entry
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -136,9 +136,8 @@ async def open_loader(database: Database, revision: str, tables: Mapping[str, Ta
 
     Raises TargetNotEmpty, BrokenRows, and the errors of the driver.
     """
-    url = database.url.render_as_string(hide_password=False)
+    await asyncio.to_thread(migrations.upgrade, database.url.render_as_string(hide_password=False), revision)
     if database.dialect == "sqlite":
-        await asyncio.to_thread(migrations.upgrade, url, revision)
         with contextlib.closing(sqlite3.connect(str(database.url.database), isolation_level=None)) as connection:
             connection.execute("PRAGMA foreign_keys = OFF")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KILOBYTES}")
@@ -152,7 +151,6 @@ async def open_loader(database: Database, revision: str, tables: Mapping[str, Ta
         return
     import asyncpg
 
-    await asyncio.to_thread(migrations.upgrade, url, revision)
     connection = await database.connect_unpooled(statement_timeout="0", idle_in_transaction_session_timeout="0")
     try:
         async with connection.transaction():

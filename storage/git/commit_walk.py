@@ -6,13 +6,13 @@ GitCommandError.
 """
 
 import contextlib
-import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Generator, Iterator
 from typing import IO
 
 from storage.git.commits import GitCommit, parse_commit
+from storage.git.ref_names import FULL_ID
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from storage.git.subprocesses import git_command
 
@@ -27,7 +27,6 @@ MAX_CHAIN_COMMITS = 100
 MAX_CHAIN_BYTES = 1024 * 1024
 """Limits of a chain that is read without a process, in the caller's thread."""
 
-_FULL_ID = re.compile(r"[0-9a-f]{40}")
 _BLOCK_BYTES = 64 * 1024
 
 
@@ -109,7 +108,7 @@ def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[st
 
 def absent_ids(repository: Repository, oids: Collection[str]) -> list[str]:
     """Returns the ids that the repository has no object for."""
-    return [oid for oid in oids if not _FULL_ID.fullmatch(oid) or oid not in repository.handle]
+    return [oid for oid in oids if not FULL_ID.fullmatch(oid) or oid not in repository.handle]
 
 
 def count_new_commits(repository: Repository, tips: Collection[str], known: Collection[str]) -> int | None:
@@ -126,7 +125,7 @@ def count_new_commits(repository: Repository, tips: Collection[str], known: Coll
 def _rev_list_input(tips: Collection[str], known: Collection[str]) -> bytes:
     """Returns the input of `rev-list --stdin`, which contains only ids. Raises ValueError."""
     for oid in (*tips, *known):
-        if not _FULL_ID.fullmatch(oid):
+        if not FULL_ID.fullmatch(oid):
             raise ValueError(f"{oid!r} is not an object id")
     return "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)]).encode()
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from storage.git.merge import merge_base
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import GitCommit, Repository
 from storage.git.subprocesses import git_command
 
@@ -67,7 +68,7 @@ def parse_merge_message(message: str) -> MergeMessage | None:
         return MergeMessage(_parse_number(found["number"]), None, found["title"].strip())
     if found := _BRANCH.match(subject):
         see = _SEE.search(body)
-        branch = found["branch"].removeprefix("origin/").removeprefix("refs/heads/")
+        branch = found["branch"].removeprefix("origin/").removeprefix(BRANCHES)
         return MergeMessage(_parse_number(see["number"]) if see else None, _valid_branch(branch), title)
     return None
 

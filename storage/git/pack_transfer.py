@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -130,9 +130,15 @@ def _write_parts(content: BinaryIO, part: bytes, index: BinaryIO, rest: bytes) -
 
 def _read_shallow(repository: Path) -> str | None:
     try:
-        return (repository / "shallow").read_text("ascii") or None
+        return (repository / packs.SHALLOW).read_text("ascii") or None
     except FileNotFoundError:
         return None
+
+
+def merge_shallow(stored: Iterable[Pack]) -> bytes:
+    """Returns the contents of the file `shallow` of a repository with these packs; empty if it has the parents of all commits."""
+    lines = {line for pack in stored for line in (pack.shallow or "").splitlines()}
+    return "".join(f"{line}\n" for line in sorted(lines)).encode("ascii")
 
 
 class _TemporaryFile:

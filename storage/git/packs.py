@@ -4,20 +4,23 @@ In a folder whose packs are in a bucket, the file `published` names those that a
 with it is; a pack that is not published is not yet in the bucket, however old it is.
 """
 
+import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from storage.disk_sync import replace_file
 from storage.git.subprocesses import git_command
 
 PACK_SECONDS = 600.0
+SHALLOW = "shallow"
+"""The file of a repository that was imported from a shallow one: the commits whose parents it does not have."""
 _PUBLISHED = "published"
 _OBJECT_COUNT_OFFSET = 8 + 255 * 4
 """The last entry of the table of an index that counts objects by their first byte (gitformat-pack, version 2)."""
 _SHARD = re.compile("[0-9a-f]{2}")
-_OBJECT = re.compile("[0-9a-f]{38}")
+_OBJECT = re.compile("[0-9a-f]{38,62}")
 
 
 def folder_of(repository: Path) -> Path:
@@ -36,14 +39,21 @@ def list_packs(repository: Path) -> set[str]:
 
 def list_loose_objects(repository: Path) -> list[str]:
     """Returns the ids of the objects that have files of their own."""
-    found = []
     try:
-        for shard in (repository / "objects").iterdir():
-            if _SHARD.fullmatch(shard.name):
-                found += [shard.name + path.name for path in shard.iterdir() if _OBJECT.fullmatch(path.name)]
+        shards = [path for path in (repository / "objects").iterdir() if _SHARD.fullmatch(path.name)]
     except FileNotFoundError:
         return []
+    found = []
+    for shard in shards:
+        # A repack removes folders that have become empty.
+        with contextlib.suppress(FileNotFoundError):
+            found += [shard.name + path.name for path in shard.iterdir() if _OBJECT.fullmatch(path.name)]
     return found
+
+
+def object_path(repository: Path, oid: str) -> Path:
+    """Returns the file that an object has while it is in no pack."""
+    return repository / "objects" / oid[:2] / oid[2:]
 
 
 def pack_loose_objects(repository: Path) -> None:
@@ -55,7 +65,7 @@ def pack_loose_objects(repository: Path) -> None:
     target = str(folder_of(repository.absolute()) / "pack")
     git_command.run(repository, "-c", "safe.directory=*", "pack-objects", "--quiet", target, stdin=stdin, seconds=PACK_SECONDS)
     for oid in ids:
-        (repository / "objects" / oid[:2] / oid[2:]).unlink(missing_ok=True)
+        object_path(repository, oid).unlink(missing_ok=True)
 
 
 def count_objects(repository: Path, name: str) -> int:
@@ -75,15 +85,13 @@ def read_published(repository: Path) -> set[str]:
 
 def write_published(repository: Path, names: Iterable[str]) -> None:
     """Replaces the list of published packs. The caller has locked it. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=repository)
-    with os.fdopen(handle, "w") as file:
-        file.write("".join(f"{name}\n" for name in sorted(names)))
-    Path(temporary).rename(repository / _PUBLISHED)
+    replace_file(repository / _PUBLISHED, "".join(f"{name}\n" for name in sorted(names)).encode("ascii"))
 
 
 def has_unpublished(repository: Path) -> bool:
     """Whether the folder has objects that are not in the bucket."""
-    return bool(list_packs(repository) - read_published(repository) or list_loose_objects(repository))
+    # Loose objects first: a repack moves them into packs, never the other way.
+    return bool(list_loose_objects(repository) or list_packs(repository) - read_published(repository))
 
 
 def remove_packs(repository: Path, names: Collection[str]) -> None:

@@ -10,12 +10,13 @@ import fcntl
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HEADS = "refs/heads/"
+from storage.disk_sync import replace_file
+from storage.git.ref_names import BRANCHES
+
 DEFAULT_HEAD = "master"
 """The branch of HEAD in an empty repository without a choice of its owner."""
 _VERSION = re.compile(rb"# pack-refs with: [^\n]*\bforgefront-version-(\d+) ")
@@ -74,8 +75,8 @@ def write(path: Path, projection: RefProjection) -> None:
     """
     if read_version(path) is None:
         _remove_loose_refs(path)
-    _replace(path / "HEAD", f"ref: {HEADS}{projection.head}\n".encode())
-    _replace(path / "packed-refs", projection.render())
+    replace_file(path / "HEAD", f"ref: {BRANCHES}{projection.head}\n".encode())
+    replace_file(path / "packed-refs", projection.render())
 
 
 def remove_loose_refs(path: Path, adopted: Mapping[str, str]) -> None:
@@ -92,17 +93,3 @@ def _remove_loose_refs(path: Path) -> None:
             shutil.rmtree(folder)
     # Without its folder `refs/` git does not recognize a repository.
     (path / "refs" / "heads").mkdir()
-
-
-def _replace(path: Path, contents: bytes) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == contents:
-            return
-    handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(contents)
-        Path(temporary).rename(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

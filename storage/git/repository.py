@@ -20,6 +20,7 @@ from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 from storage.disk_sync import sync_path
 from storage.git.cancellation import check_cancelled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
+from storage.git.ref_names import BRANCHES, MAX_REF_NAME_LENGTH, TAGS, TYPED_ID
 
 __all__ = [
     "DamagedRepository",
@@ -32,15 +33,10 @@ __all__ = [
     "create_atomically",
 ]
 
-_BRANCHES = "refs/heads/"
-_TAGS = "refs/tags/"
-_FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
 _SHORT_ID = re.compile(r"[0-9a-fA-F]{7,39}")
 _MAX_NAME_LENGTH = 1024
 _MAX_OBJECT_BYTES = 16 * 1024 * 1024
 _MAX_TAG_DEPTH = 32
-MAX_REF_NAME_LENGTH = 512
-"""Maximum length of a ref's complete name that the database stores."""
 
 # libgit2's settings are global in the process. Reading runs no hook and no filter, so a data folder that another user owns
 # (a mounted volume) is safe to read. The machine's git configuration must not change the format of a diff.
@@ -115,11 +111,11 @@ class Repository:
 
     def branches(self) -> list[Ref]:
         """Returns all branches, ordered by name."""
-        return self._refs(_BRANCHES)
+        return self._refs(BRANCHES)
 
     def tags(self) -> list[Ref]:
         """Returns all tags that refer to a commit, ordered by name."""
-        return self._refs(_TAGS)
+        return self._refs(TAGS)
 
     def default_branch(self) -> str | None:
         """Returns the branch of HEAD; if it does not exist, main, master or the first branch; None without branches."""
@@ -129,7 +125,7 @@ class Repository:
         """Returns the branch that the file HEAD names, whether it exists or not; None for a detached HEAD."""
         with self._translate_errors():
             head = self.handle.lookup_reference("HEAD").target
-            return head.removeprefix(_BRANCHES) if isinstance(head, str) and head.startswith(_BRANCHES) else None
+            return head.removeprefix(BRANCHES) if isinstance(head, str) and head.startswith(BRANCHES) else None
 
     def stored_refs(self) -> list[tuple[str, str, str | None]]:
         """Returns (complete name, object id, peeled id of an annotated tag) of all refs of the files, in the order of their names.
@@ -171,9 +167,9 @@ class Repository:
         if not name or len(name) > _MAX_NAME_LENGTH:
             return None
         with self._translate_errors():
-            if _FULL_ID.fullmatch(name) and self._object_type(name.lower()) == ObjectType.COMMIT:
+            if TYPED_ID.fullmatch(name) and self._object_type(name.lower()) == ObjectType.COMMIT:
                 return name.lower()
-            for folder in (_BRANCHES, _TAGS):
+            for folder in (BRANCHES, TAGS):
                 if target := self.find_ref(folder + name):
                     return self._peel(target)
             if _SHORT_ID.fullmatch(name):
@@ -219,7 +215,7 @@ class Repository:
 
     def raw_commit(self, oid: str) -> bytes:
         """Returns the bytes of a commit object. Raises UnknownCommit, DamagedRepository."""
-        if not _FULL_ID.fullmatch(oid):
+        if not TYPED_ID.fullmatch(oid):
             raise UnknownCommit(oid)
         check_cancelled()
         with self._translate_errors():
@@ -232,7 +228,7 @@ class Repository:
         if not is_branch_name(name):
             raise ValueError(f"{name!r} is not a valid branch name")
         with self._translate_errors():
-            self.handle.set_head(_BRANCHES + name)
+            self.handle.set_head(BRANCHES + name)
 
     def _refs(self, folder: str) -> list[Ref]:
         with self._translate_errors():
@@ -353,12 +349,12 @@ def choose_default_branch(head: str | None, names: Collection[str]) -> str | Non
 
 def is_branch_name(name: str) -> bool:
     """Whether this is a valid branch name (git check-ref-format) that no command takes for an option."""
-    return not name.startswith("-") and name != "HEAD" and _is_valid_ref(_BRANCHES + name)
+    return not name.startswith("-") and name != "HEAD" and _is_valid_ref(BRANCHES + name)
 
 
 def is_ref_name(full_name: str) -> bool:
     """Whether this is a valid full name of a branch or tag (git check-ref-format)."""
-    return full_name.startswith((_BRANCHES, _TAGS)) and _is_valid_ref(full_name)
+    return full_name.startswith((BRANCHES, TAGS)) and _is_valid_ref(full_name)
 
 
 def _is_valid_ref(full_name: str) -> bool:

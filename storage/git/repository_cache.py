@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import col
 
 from storage.database.engine import Database, DatabaseSession, now
+from storage.disk_sync import replace_file
 from storage.git import pack_transfer, packs, projection, ref_projector, repack
 from storage.git.pack_transfer import PacksUnavailable
 from storage.git.projection import DEFAULT_HEAD
@@ -44,7 +45,6 @@ IDS_PER_STATEMENT = 500
 MAX_TRANSFERS = 8
 """Packs that one process uploads or downloads at once."""
 MAX_ATTEMPTS = 3
-LOCK_POLL_SECONDS = 0.005
 NO_PACKS = (
     "project {} has refs, but no packs in the bucket. Start the service once on the host whose folder has its repository, which moves it to"
     " the bucket."
@@ -322,7 +322,7 @@ class RepositoryCache(Repositories):
             except (BlockingIOError, FileNotFoundError):
                 pass
             os.close(descriptor)
-            await asyncio.sleep(LOCK_POLL_SECONDS)
+            await asyncio.sleep(projection.LOCK_POLL_SECONDS)
 
 
 async def _run_all(transfers: Sequence[Any]) -> list[Any]:
@@ -338,9 +338,8 @@ async def _run_all(transfers: Sequence[Any]) -> list[Any]:
 
 def _finish_fetch(path: Path, current: Sequence[rows.Pack], local: set[str]) -> None:
     """Records the packs of the bucket, and deletes those that newer ones have replaced there."""
-    shallow = {line for pack in current for line in (pack.shallow or "").splitlines()}
-    if shallow:
-        (path / "shallow").write_text("".join(f"{line}\n" for line in sorted(shallow)), "ascii")
+    if shallow := pack_transfer.merge_shallow(current):
+        replace_file(path / packs.SHALLOW, shallow)
     names = {pack.name for pack in current}
     packs.remove_packs(path, packs.read_published(path) & local - names)
     packs.write_published(path, names)

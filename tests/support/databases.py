@@ -329,7 +329,13 @@ def new_database(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
     if dialect == "sqlite":
         yield lambda: f"sqlite+aiosqlite:///{tmp_path}/new{next(numbers)}.db"
         return
-    server: PostgresServer = request.getfixturevalue("postgres")
+    with create_databases(request.getfixturevalue("postgres")) as create:
+        yield create
+
+
+@contextmanager
+def create_databases(server: PostgresServer) -> Iterator[Callable[[], str]]:
+    """Creates databases, and returns their URLs; they are dropped at the end of the block."""
     created: list[str] = []
 
     def create() -> str:

@@ -13,6 +13,7 @@ from storage.dump.dump_format import Manifest
 from storage.dump.dump_reader import DumpReader, read_manifest
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.make import EXTERNAL_URL
+from tests.support.databases import create_databases
 
 
 @dataclass
@@ -44,20 +45,12 @@ class DumpTool:
 @pytest.fixture
 def create_target(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
     """Creates empty databases: PostgreSQL in the tests of SQLite, and SQLite in those of PostgreSQL; returns their URLs."""
-    created: list[str] = []
     if dialect == "postgresql":
         numbers = count(1)
         yield lambda: f"sqlite:///{tmp_path}/target{next(numbers)}.db"
         return
-    server = request.getfixturevalue("postgres")
-
-    def create() -> str:
-        created.append(server.create_database())
-        return created[-1]
-
-    yield create
-    for url in created:
-        server.drop_database(url)
+    with create_databases(request.getfixturevalue("postgres")) as create:
+        yield create
 
 
 @pytest.fixture

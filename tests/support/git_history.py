@@ -21,12 +21,18 @@ FIRST_COMMIT_TIME = 1_400_000_000
 BUILT: dict[Path, Any] = {}
 """What the builders of `build_once` returned, by the path of their repository."""
 _LINES = [f"line of kind {kind}\n" for kind in range(40)]
-_PERSON = {
+GIT_ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
     "GIT_AUTHOR_NAME": "A U Thor",
     "GIT_AUTHOR_EMAIL": "author@example.org",
     "GIT_COMMITTER_NAME": "C O Mitter",
     "GIT_COMMITTER_EMAIL": "committer@example.org",
 }
+"""The environment of git in tests: no configuration of the machine, and no prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ def git(path: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, 
         capture_output=True,
         check=False,
         cwd=path,
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | _PERSON | (environment or {}),
+        env=GIT_ENVIRONMENT | (environment or {}),
     )
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
     return done.stdout.decode("utf-8", "replace").removesuffix("\n")

@@ -1,7 +1,6 @@
 """Hosts of one instance: server processes with data folders of their own on 127.0.0.2, 127.0.0.3, …, one PostgreSQL, one bucket."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,17 +16,8 @@ from storage.database.engine import Database
 from storage.secrets import KEY_FILE
 from tests.make import DataFactory, token_of
 from tests.support.bucket import Bucket
+from tests.support.git_history import GIT_ENVIRONMENT
 from tests.support.server_process import ServerProcess, run_server
-
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/nonexistent",
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    **{f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in (("NAME", "Ada"), ("EMAIL", "ada@example.org"))},
-}
-
 
 CREATE_PROJECT = """mutation ($input: CreateProjectInput!) {
     createProject(input: $input) { project { databaseId fullPath } userErrors { message } } }"""
@@ -43,7 +33,7 @@ class GitOutput:
 async def git(*arguments: str, folder: Path | None = None, succeeds: bool | None = True) -> GitOutput:
     """Runs git as a developer does; `succeeds` None accepts any exit code."""
     process = await asyncio.create_subprocess_exec(
-        "git", *arguments, cwd=folder, env=ENVIRONMENT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        "git", *arguments, cwd=folder, env=GIT_ENVIRONMENT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, err = await process.communicate()
     output = GitOutput(process.returncode or 0, out.decode().strip(), err.decode())

@@ -170,7 +170,7 @@ def begin_completion(completer: Completer, run: PlanRun, values: FieldValues, wo
             return None if objects.selection.is_async else _pick_subfield(key, _begin_objects(objects, run, values, work))
         case AbstractCompleter():
             return _begin_abstract(completer, run, values, work)
-    raise NotImplementedError(type(completer).__name__)
+    raise TypeError(f"unknown completer {type(completer).__name__}")
 
 
 async def complete_values(completer: Completer, run: PlanRun, values: FieldValues) -> FieldValues:

@@ -100,19 +100,13 @@ def validate_columns(values: dict[str, Any]) -> dict[str, Any]:
 
     Raises UserErrors with every problem found.
     """
-    columns: dict[str, Any] = {}
-    problems: list[UserError] = []
-    for key, value in values.items():
+
+    def validate(key: str, value: Any) -> Any:
         if key in VALIDATORS and value is not None:
-            try:
-                value = VALIDATORS[key](validation.to_camel_case(key), value)
-            except UserError as error:
-                problems.append(error)
-        columns[key] = value or None if key in NULLABLE_COLUMNS else value
-    if problems:
-        order = [validation.to_camel_case(key) for key in VALIDATORS]
-        raise UserErrors(sorted(problems, key=lambda problem: order.index(problem.field or "")))
-    return columns
+            value = VALIDATORS[key](validation.to_camel_case(key), value)
+        return value or None if key in NULLABLE_COLUMNS else value
+
+    return validation.validate_all({key: values[key] for key in (*VALIDATORS, *values) if key in values}, validate)
 
 
 async def require_allowed_domain(context: Context, address: str) -> None:

@@ -14,6 +14,7 @@ from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action, require
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS
 from storage import tables
+from storage.git.ref_names import BRANCHES, TAGS
 from storage.git.repository import Repository
 from storage.tables import CheckStatus
 from storage.tables.builds.commit_statuses import FINISHED
@@ -142,7 +143,7 @@ async def resolve_commit_and_ref(context: Context, project: tables.Project, sha:
         if oid is None:
             return None
         ref_name = validation.validate_string("ref", requested_ref or sha, max_length=validation.MAX_NAME_LENGTH)
-        branch, tag = (repository.find_ref(folder + ref_name) is not None for folder in (refs.BRANCHES, refs.TAGS))
+        branch, tag = (repository.find_ref(folder + ref_name) is not None for folder in (BRANCHES, TAGS))
         if not requested_ref and not branch and not tag:
             raise Required("ref")
         return oid, ref_name, tag and not branch

@@ -16,6 +16,7 @@ from graph.rules.ci.job_selection import MAX_REF_LENGTH, PipelineConfig, select_
 from graph.rules.ci.yaml_documents import MAX_BYTES
 from storage.git import trees
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import BRANCHES, TAGS
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
@@ -28,8 +29,6 @@ MIN_JOB_BYTES = 1024
 MAX_SECONDS = 10.0
 """Time limit for parsing the files of one push; refs that remain are not built."""
 
-BRANCHES = "refs/heads/"
-TAGS = "refs/tags/"
 SKIP_PATTERN = re.compile(r"\[(?:ci skip|skip ci)\]", re.IGNORECASE)
 
 log = structlog.get_logger("graph")

@@ -16,9 +16,10 @@ from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.git import commits
 from graph.rules.git.branches import BranchRef
-from graph.rules.git.commits import FULL_ID, run_in_repository
+from graph.rules.git.commits import run_in_repository
 from storage.git import log
 from storage.git.log import MAX_EXAMINED_COMMITS, CommitFilter, FilteredCommits, HistoryTooDeep
+from storage.git.ref_names import FULL_ID
 from storage.git.repository import UnknownCommit
 from storage.tables.git import first_parents
 

@@ -15,10 +15,10 @@ from graph.operations.loaders import Loader
 from graph.rules import lookup, policy, validation
 from graph.rules.git import ref_updates, refs
 from graph.rules.git.commits import run_in_repository
-from graph.rules.git.refs import BRANCHES, TAGS
 from graph.rules.policy import Action
 from storage import tables
 from storage.git.protocol.push import PushRule, RefCommand
+from storage.git.ref_names import BRANCHES, TAGS
 from storage.git.repository import NotARepository, Ref, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.settings import BranchProtection

@@ -15,11 +15,12 @@ from graph.errors import BadRequest, Unavailable
 from graph.fields.connections import MAX_OFFSET, ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
-from graph.rules.git.commits import FULL_ID, ProjectCommit, count_commit_text, get_commit, load_diff_between, run_in_repository
+from graph.rules.git.commits import ProjectCommit, count_commit_text, get_commit, load_diff_between, run_in_repository
 from storage import tables
 from storage.git import merge
 from storage.git.diff import FileDiff
 from storage.git.merge import DiffTotals
+from storage.git.ref_names import FULL_ID
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 

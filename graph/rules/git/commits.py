@@ -5,7 +5,6 @@ of very large files.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -31,13 +30,13 @@ from storage import tables
 from storage.git import diff
 from storage.git.diff import FileDiff
 from storage.git.log import HistoryTooDeep, list_history
+from storage.git.ref_names import FULL_ID
 from storage.git.repository import DamagedRepository, GitCommit, NotARepository, RefTargets, Repository, UnknownCommit
 from storage.tables.accounts import users
 from storage.tables.git import commit_comments
 
 T = TypeVar("T")
 
-FULL_ID = re.compile(r"[0-9a-f]{40}", re.ASCII)
 NO_REFS: RefTargets = MappingProxyType({})
 CURSOR_KIND = "commit"
 """Kind of the cursors of walks, which contain the start commit and a position."""

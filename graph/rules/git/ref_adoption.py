@@ -16,11 +16,12 @@ from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import ref_updates, refs
-from graph.rules.git.ref_updates import BRANCHES, PreparedUpdates
+from graph.rules.git.ref_updates import PreparedUpdates
 from storage import tables
 from storage.git import projection
 from storage.git.merge import is_ancestor
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.git import branches
@@ -39,9 +40,10 @@ StoredRefs = Mapping[str, tuple[str, str | None]]
 async def adopt_all(services: Services) -> int:
     """Adopt the refs of all projects that have none in the database yet; returns how many projects were adopted.
 
-    A repository that cannot be read is logged, and tried again at the next start.
+    A repository that cannot be read is logged, and tried again at the next start. So are those that do not exist, in one line: they may
+    be in a folder that is not mounted, or in that of another host.
     """
-    done, after, reported_at = 0, 0, monotonic()
+    done, missing, after, reported_at = 0, list[int](), 0, monotonic()
     while True:
         async with services.database.read_session() as session:
             found = await Context(services, session, None, "adopt").all(git_refs.unadopted_projects(after, BATCH_SIZE))
@@ -49,6 +51,9 @@ async def adopt_all(services: Services) -> int:
             break
         for project_id in found:
             after = project_id
+            if not await asyncio.to_thread(services.repositories.path_of(project_id).exists):
+                missing.append(project_id)
+                continue
             try:
                 done += await _adopt(services, project_id)
                 await refs.project_refs(services, project_id)
@@ -59,6 +64,8 @@ async def adopt_all(services: Services) -> int:
                 log.info("adopting refs", projects=done)
     if done:
         log.info("refs adopted", projects=done)
+    if missing:
+        log.warning("repositories to adopt do not exist", projects=len(missing), project_ids=missing[:10])
     return done
 
 

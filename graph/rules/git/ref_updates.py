@@ -4,7 +4,6 @@ Branches follow the table of branch protection values of the interface document.
 the service that the document describes; the document is silent about tags.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,8 +17,6 @@ from graph.rules import settings
 from graph.rules.ci import pipelines
 from graph.rules.git import commit_index, indexed_commits, refs
 from graph.rules.git.commit_index import RefUpdate
-from graph.rules.git.refs import BRANCHES as BRANCHES
-from graph.rules.git.refs import TAGS as TAGS
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests import moved_branches
 from graph.rules.merge_requests.moved_branches import PreparedMergeRequests
@@ -28,12 +25,11 @@ from graph.rules.validation import MAX_NAME_LENGTH, is_storable
 from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
+from storage.git.ref_names import BRANCHES, TAGS, TYPED_ID
 from storage.git.repository import is_branch_name, is_ref_name
 from storage.tables.git import protected_branches
 from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
-
-OID_PATTERN = re.compile(r"[0-9a-fA-F]{40}")
 
 
 class BranchOperation(StrEnum):
@@ -108,7 +104,7 @@ def invalid_name_reason(ref: str) -> str | None:
     name = ref.removeprefix(BRANCHES).removeprefix(TAGS)
     if len(name) > MAX_NAME_LENGTH:
         return f"The name is too long (maximum is {MAX_NAME_LENGTH} characters)."
-    if OID_PATTERN.fullmatch(name):
+    if TYPED_ID.fullmatch(name):
         return "A name of 40 hexadecimal digits is ambiguous with a commit id."
     # Tags follow the stricter rules of branches, because git commands would misread other names.
     return None if is_branch_name(name) else "This is not a valid branch or tag name."

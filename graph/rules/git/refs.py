@@ -6,7 +6,6 @@ brought up to date before git reads it (`project_refs`).
 """
 
 import asyncio
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -24,20 +23,17 @@ from storage.git import ref_projector
 from storage.git.projection import DEFAULT_HEAD as DEFAULT_HEAD
 from storage.git.protocol.push import RefCommand
 from storage.git.ref_cache import ABSENT
+from storage.git.ref_names import BRANCHES, TAGS, TYPED_ID
 from storage.git.repository import Repository, choose_default_branch
 from storage.tables.git import refs
 from storage.tables.projects import projects
 
 log = structlog.get_logger("graph")
 
-BRANCHES = "refs/heads/"
-TAGS = "refs/tags/"
 ROWS_PER_STATEMENT = 500
 STORE_UNREACHABLE_MESSAGE = "The object store of the service cannot be reached; nothing was changed. Try again."
 MAX_FOLDERS = 20
 """With more new refs, all names of the project are read to find conflicts of a name and a folder."""
-
-FULL_ID = re.compile(r"[0-9a-fA-F]{40}")
 
 T = TypeVar("T")
 
@@ -75,7 +71,7 @@ async def find(context: Context, project_id: int, name: str) -> str | None:
 
 async def of_revisions(context: Context, project_id: int, *revisions: str | None) -> dict[str, str]:
     """The refs that `Repository.resolve` needs for these names: the branches and tags with these names. Full ids need none."""
-    names = [revision for revision in revisions if revision and not FULL_ID.fullmatch(revision)]
+    names = [revision for revision in revisions if revision and not TYPED_ID.fullmatch(revision)]
     return await named(context, project_id, *(folder + name for name in names for folder in (BRANCHES, TAGS))) if names else {}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graph.context import Context
-from graph.errors import Invalid, NotFound, UserError, UserErrors
+from graph.errors import Invalid, NotFound
 from graph.rules import validation
 from storage import tables
 from storage.tables.issues import labels
@@ -51,17 +51,8 @@ VALIDATORS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
 
 def validate_fields(values: dict[str, Any]) -> dict[str, Any]:
     """Map input fields to validated columns of a label. Raises UserErrors with every problem found."""
-    columns: dict[str, Any] = {}
-    problems: list[UserError] = []
-    for field, value in values.items():
-        key, check = VALIDATORS[field]
-        try:
-            columns[key] = check(field, value)
-        except UserError as error:
-            problems.append(error)
-    if problems:
-        raise UserErrors(problems)
-    return columns
+    validated = validation.validate_all(values, lambda field, value: VALIDATORS[field][1](field, value))
+    return {VALIDATORS[field][0]: value for field, value in validated.items()}
 
 
 async def get_label(context: Context, project: tables.Project, title: str) -> tables.Label:

@@ -10,13 +10,13 @@ from graph.context import Context, Services
 from graph.errors import Unavailable
 from graph.rules.git import refs
 from graph.rules.git.commits import load_diff_between
-from graph.rules.git.refs import BRANCHES
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.git import merge_preview
 from storage.git.diff import FileDiff
 from storage.git.merge import DiffTotals, is_ancestor
 from storage.git.merge_preview import MergePreview
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import GitCommit, NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import MergeStatus

@@ -20,6 +20,7 @@ from graph.rules.git import refs
 from graph.rules.merge_requests import merged_history
 from storage import tables
 from storage.git.merge_history import first_parent_merges, highest_number
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import ImportState
@@ -150,7 +151,7 @@ class _ImportRun:
                 project = await context.rows_by_id(tables.Project).get(job.project_id)
                 if project is None:
                     raise _LeaseLost
-                job.tip_oid = await refs.find(context, job.project_id, f"{refs.BRANCHES}{project.default_branch}")
+                job.tip_oid = await refs.find(context, job.project_id, f"{BRANCHES}{project.default_branch}")
         return job.tip_oid is not None
 
     def _read_merge_line(self, repository: Repository) -> tuple[list[str], int]:

@@ -24,7 +24,8 @@ from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
 from graph.rules.git import refs
 from graph.rules.issues import issue_closing
-from graph.rules.merge_requests.branch_comparison import BranchComparison, compare_branches, is_current, load_changes
+from graph.rules.merge_requests import branch_comparison
+from graph.rules.merge_requests.branch_comparison import BranchComparison, is_current
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.repositories import Repositories
@@ -34,8 +35,6 @@ from storage.tables.merge_requests import merge_request_branches as branched
 from storage.tables.merge_requests import merge_requests
 from storage.tables.merge_requests.merge_requests import OPEN
 from storage.tables.projects import projects
-
-__all__ = ["BranchComparison", "apply_comparison", "compare_branches", "load_changes", "mark_merged", "refresh_unchecked"]
 
 MAX_REFRESHED_PER_RUN = 50
 """Merge requests refreshed per run of the maintenance job, so that other jobs can run."""
@@ -173,7 +172,7 @@ class _Refresher:
 
         Raises Unavailable.
         """
-        comparison = await compare_branches(
+        comparison = await branch_comparison.compare_branches(
             self.services,
             target_project_id=row.project_id,
             source_project_id=row.source_project_id,

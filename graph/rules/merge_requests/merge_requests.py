@@ -16,7 +16,7 @@ from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
 from graph.rules.events import change_records
 from graph.rules.git import commits
-from graph.rules.git.commits import FULL_ID, ProjectCommit
+from graph.rules.git.commits import ProjectCommit
 from graph.rules.issues import issue_closing, issues
 from graph.rules.merge_requests import automatic_merging, branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison
@@ -26,6 +26,7 @@ from graph.rules.policy import Action, allowed_project_conditions, can, require
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
 from storage import tables
+from storage.git.ref_names import FULL_ID
 from storage.tables import MergeRequestState, MergeStatus
 from storage.tables.issues import labels
 from storage.tables.merge_requests import merge_requests
@@ -104,7 +105,7 @@ def _require_different(source_project_id: int, source_branch: str, project_id: i
 
 async def compare_branches(context: Context, branches: MergeRequestBranches) -> BranchComparison:
     """Compare two branches, before any transaction. Raises Invalid when one is missing, Unavailable."""
-    found = await merge_request_refresh.compare_branches(
+    found = await branch_comparison.compare_branches(
         context.services,
         target_project_id=branches.target.id,
         source_project_id=branches.source.id,
@@ -132,7 +133,7 @@ async def compare_with_target(
     row = merge_request
     _validate_branch_name("targetBranch", target_branch)
     _require_different(row.source_project_id, row.source_branch, row.project_id, target_branch)
-    found = await merge_request_refresh.compare_branches(
+    found = await branch_comparison.compare_branches(
         context.services,
         target_project_id=row.project_id,
         source_project_id=row.source_project_id,

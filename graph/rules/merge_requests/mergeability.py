@@ -10,12 +10,12 @@ from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
 from graph.rules.git import ref_updates, refs
 from graph.rules.git.commits import run_in_repository, use_repository
 from graph.rules.git.ref_updates import BranchOperation
-from graph.rules.git.refs import BRANCHES
 from graph.rules.policy import Action, can, load_project_of
 from graph.rules.states import is_work_in_progress
 from storage import tables
 from storage.git import merge, merge_preview
 from storage.git.merge import CommitSignature, MergeConflict, UnrelatedHistories
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.merge_requests.merge_requests import OPEN

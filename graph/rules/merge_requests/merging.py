@@ -25,15 +25,16 @@ from graph.operations.transaction import steps
 from graph.rules.events import change_records
 from graph.rules.git import ref_updates, refs
 from graph.rules.git.ref_updates import BranchOperation, PreparedUpdates
-from graph.rules.git.refs import BRANCHES, RefConflict
+from graph.rules.git.refs import RefConflict
 from graph.rules.issues import issue_closing
-from graph.rules.merge_requests import merge_request_refresh
+from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
 from graph.rules.merge_requests.mergeability import CANNOT_MERGE_MESSAGE, create_merge_commit, require_acceptable
 from graph.rules.notes import system_notes
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import MergeRequestState, MergeStatus
@@ -139,7 +140,7 @@ async def _prepare(context: Context, merge_request_id: int, options: MergeOption
         comparison = None
     if comparison is None and (row.head_oid, row.merge_status) != (source, MergeStatus.CAN_BE_MERGED):
         # A merged row retains its last comparison, so it is updated before the merge.
-        comparison = await merge_request_refresh.compare_branches(
+        comparison = await branch_comparison.compare_branches(
             context.services,
             target_project_id=row.project_id,
             source_project_id=row.source_project_id,

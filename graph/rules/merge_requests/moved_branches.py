@@ -14,8 +14,7 @@ from sqlalchemy import Select
 
 from graph.context import Context, Services
 from graph.rules.events import change_records
-from graph.rules.git.refs import BRANCHES
-from graph.rules.merge_requests import merge_request_refresh
+from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.validation import is_storable
@@ -24,6 +23,7 @@ from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.git import merge_preview
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables import MergeStatus
 from storage.tables.merge_requests import merge_request_branches as branched
@@ -140,7 +140,7 @@ async def _compare(
     """
     is_target_moved = _is_target_moved(project_id, row, moves)
     target = moves[row.target_branch].old if is_target_moved else heads.target
-    return await merge_request_refresh.compare_branches(
+    return await branch_comparison.compare_branches(
         services,
         target_project_id=row.project_id,
         source_project_id=row.source_project_id,

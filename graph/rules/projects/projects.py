@@ -29,6 +29,7 @@ from storage import tables
 from storage.disk_full import is_disk_full
 from storage.git import projection
 from storage.git.projection import RefProjection
+from storage.git.ref_names import BRANCHES
 from storage.git.repositories import StagedRepository
 from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
 from storage.git.subprocesses.git_command import GitCommandError
@@ -246,7 +247,7 @@ def remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
 
 async def set_default_branch(context: Context, project: tables.Project, name: str) -> None:
     """Make a branch the default one, and HEAD, which clones check out. The caller has locked the project. Raises Invalid."""
-    if not await refs.current(context, project.id, [refs.BRANCHES + name]):
+    if not await refs.current(context, project.id, [BRANCHES + name]):
         raise Invalid("defaultBranch", "is not a branch of the repository")
     project.default_branch = name
     project.refs_version = next_version(project.refs_version, context.now())

@@ -26,15 +26,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
 from storage.database.statement_cache import mark_constant
+from storage.git.ref_names import BRANCHES, MAX_REF_NAME_LENGTH
 from storage.tables.base import Row, foreign_key
 from storage.tables.git.branches import Branch
 from storage.tables.projects.projects import Project
 
-MAX_NAME_LENGTH = 512
-"""Maximum length of a complete name; longer ones of imported repositories are not stored."""
 MAX_BRANCH_LENGTH = 255
 """Maximum length of a branch's name in the index; longer ones of imported repositories are not indexed."""
-HEADS = "refs/heads/"
 
 
 class GitRef(Row, table=True):
@@ -47,7 +45,7 @@ class GitRef(Row, table=True):
     __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})
 
     project_id: int = foreign_key("projects.id")
-    name: str = Field(max_length=MAX_NAME_LENGTH)
+    name: str = Field(max_length=MAX_REF_NAME_LENGTH)
     oid: str = Field(max_length=64)
     peeled_oid: str | None = Field(default=None, max_length=64)
 
@@ -149,7 +147,7 @@ def unadopted_projects(after_id: int, limit: int) -> Select[int]:
 
 def unindexed_projects() -> Select[int]:
     """The ids of projects with a branch whose history is not in the index, as after an import that a crash interrupted."""
-    branch = case((func.substr(col(GitRef.name), 1, len(HEADS)) == HEADS, func.substr(col(GitRef.name), len(HEADS) + 1)))
+    branch = case((func.substr(col(GitRef.name), 1, len(BRANCHES)) == BRANCHES, func.substr(col(GitRef.name), len(BRANCHES) + 1)))
     indexed = and_(col(Branch.project_id) == col(GitRef.project_id), col(Branch.name) == branch, col(Branch.oid) == col(GitRef.oid))
     statement = (
         select(col(GitRef.project_id)).outerjoin(Branch, indexed).where(func.length(branch) <= MAX_BRANCH_LENGTH, col(Branch.id).is_(None))

@@ -22,6 +22,7 @@ from storage.dump.dump_format import DumpHead
 from storage.dump.instance_dump import InstanceDump
 from storage.dump.instance_restore import InstanceRestore
 from storage.dump.stored_file_parts import MAX_GROUPED_BYTES
+from storage.git import packs
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from tests.forgefront.commands.test_serve import start_serve
@@ -345,7 +346,7 @@ class TestDeletedMeanwhile:
     def test_project_is_left_out(
         self, source: CommandRunner, target: CommandRunner, tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        read, add = repository_parts._packs, repository_parts.add_repository
+        read, add = packs.list_packs, repository_parts.add_repository
 
         def delete_project() -> None:
             with sqlite3.connect(source.data / "forgefront.db") as connection:
@@ -353,8 +354,8 @@ class TestDeletedMeanwhile:
                 connection.execute("DELETE FROM projects")
             shutil.rmtree(source.data / "repositories" / "1.git")
 
-        def read_and_delete(folder: Path) -> list[str]:
-            found = read(folder)
+        def read_and_delete(repository: Path) -> set[str]:
+            found = read(repository)
             if found:
                 delete_project()
             return found
@@ -364,7 +365,7 @@ class TestDeletedMeanwhile:
             add(*arguments)
 
         if moment.startswith("while"):
-            monkeypatch.setattr(repository_parts, "_packs", read_and_delete)
+            monkeypatch.setattr(packs, "list_packs", read_and_delete)
         else:
             monkeypatch.setattr(repository_parts, "add_repository", delete_and_add)
         assert source.json("dump", tmp_path / "forge.tar")["deleted_meanwhile"] == {"projects": [1]}

@@ -31,24 +31,13 @@ from storage.tables.base import rows_of_ids
 from storage.tables.settings import BranchProtection
 from tests.make import DataFactory, token_of
 from tests.support.fork_server import start_program
-from tests.support.git_history import commit_files, make_history
+from tests.support.git_history import GIT_ENVIRONMENT, commit_files, make_history
 from tests.support.git_history import git as local
 from tests.support.repositories import take_over
 from tests.support.waiting import wait_until
 
 ONE_DATABASE = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
 """For what no row has a part in."""
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/nonexistent",
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_AUTHOR_NAME": "A U Thor",
-    "GIT_AUTHOR_EMAIL": "author@example.org",
-    "GIT_COMMITTER_NAME": "C O Mitter",
-    "GIT_COMMITTER_EMAIL": "committer@example.org",
-}
 
 
 @dataclass
@@ -83,7 +72,7 @@ class GitHttpServer:
     async def git(self, *arguments: object, folder: Path | None = None, succeeds: bool | None = True) -> CommandOutput:
         await take_over(self.make.services)
         process = await asyncio.create_subprocess_exec(
-            "git", *map(str, arguments), cwd=folder or self.folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            "git", *map(str, arguments), cwd=folder or self.folder, env=GIT_ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         out, err = await asyncio.wait_for(process.communicate(), 50)
         output = CommandOutput(process.returncode or 0, out.decode("utf-8", "replace").strip(), err.decode("utf-8", "replace"))
@@ -681,7 +670,7 @@ class TestLimits:
         await forge.commit(folder)
         before = forge.refs(project)
         process = await asyncio.create_subprocess_exec(
-            "git", "push", "-q", "origin", "HEAD:refs/heads/half", cwd=folder, env=ENVIRONMENT, start_new_session=True
+            "git", "push", "-q", "origin", "HEAD:refs/heads/half", cwd=folder, env=GIT_ENVIRONMENT, start_new_session=True
         )
         await wait_until(lambda: forge.leftovers(project) != [])
         os.killpg(process.pid, signal.SIGKILL)
@@ -773,7 +762,7 @@ async def test_the_memory_of_the_server_does_not_grow_with_the_pack(large: Path,
             base = f"http://me:{token_of(owner)}@127.0.0.1:{port}/{owner.username}"
 
             async def git(*arguments: str) -> None:
-                process = await asyncio.create_subprocess_exec("git", *arguments, cwd=tmp_path, env=ENVIRONMENT)
+                process = await asyncio.create_subprocess_exec("git", *arguments, cwd=tmp_path, env=GIT_ENVIRONMENT)
                 assert await asyncio.wait_for(process.wait(), 50) == 0
 
             await git("ls-remote", "-q", f"{base}/{source.path}.git")

@@ -26,9 +26,9 @@ from storage.secrets import write_once
 from storage.tables import AccessLevel, UserState, Visibility
 from storage.tables.settings import BranchProtection
 from tests.forgefront.commands.test_serve import start_serve
-from tests.forgefront.git.test_git_http import ENVIRONMENT, ONE_DATABASE, CommandOutput, GitHttpServer, encode_chunk, protect
+from tests.forgefront.git.test_git_http import ONE_DATABASE, CommandOutput, GitHttpServer, encode_chunk, protect
 from tests.make import DataFactory
-from tests.support.git_history import commit_files, make_history
+from tests.support.git_history import GIT_ENVIRONMENT, commit_files, make_history
 from tests.support.git_history import git as local
 from tests.support.repositories import take_over
 from tests.support.waiting import wait_until
@@ -139,7 +139,7 @@ async def forge(make: DataFactory, tmp_path: Path, settings: dict[str, int]) -> 
     )
     forge = SshServer(None, transport, port, make, tmp_path / "work", {})  # type: ignore[arg-type]
     forge.counted, forge.ssh_server, forge.clients = counted, server, []
-    forge.environment = {**ENVIRONMENT, "GIT_SSH_COMMAND": f"ssh -F {tmp_path / 'config'}", "GIT_SSH_VARIANT": "ssh"}
+    forge.environment = {**GIT_ENVIRONMENT, "GIT_SSH_COMMAND": f"ssh -F {tmp_path / 'config'}", "GIT_SSH_VARIANT": "ssh"}
     forge.write_key("stranger", "stranger")
     forge.write_key("git", "developer")
     yield forge
@@ -684,7 +684,7 @@ def test_the_whole_service(tmp_path: Path) -> None:
         identity.write_bytes(KEYS["developer"].export_private_key())
         identity.chmod(0o600)
         options = "-o IdentitiesOnly=yes -o IdentityAgent=none -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no"
-        environment = {**ENVIRONMENT, "GIT_SSH_COMMAND": f"ssh -F none -i {identity} {options}"}
+        environment = {**GIT_ENVIRONMENT, "GIT_SSH_COMMAND": f"ssh -F none -i {identity} {options}"}
 
         def run(*arguments: str) -> None:
             subprocess.run(["git", *arguments], cwd=tmp_path, env=environment, check=True, timeout=50, capture_output=True)

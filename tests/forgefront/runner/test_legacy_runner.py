@@ -1,7 +1,6 @@
 """A runner of 2016 against the whole service over HTTP: push, two stages, code, trace, artifact."""
 
 import asyncio
-import os
 import socket
 import subprocess
 from collections.abc import AsyncIterator
@@ -18,6 +17,7 @@ from storage import tables
 from tests.ci_v1.conftest import INFO, LegacyRunner
 from tests.ci_v1.shapes import check_shape
 from tests.make import DataFactory, token_of
+from tests.support.git_history import GIT_ENVIRONMENT
 from tests.support.scenario import registration_token
 
 FILE = """
@@ -29,20 +29,10 @@ check:
   stage: test
   script: ./check
 """
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_AUTHOR_NAME": "A",
-    "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_COMMITTER_NAME": "A",
-    "GIT_COMMITTER_EMAIL": "a@example.org",
-}
 
 
 async def git(*words: str) -> None:
-    done = await asyncio.to_thread(subprocess.run, ["git", *words], env=ENVIRONMENT, capture_output=True, text=True)
+    done = await asyncio.to_thread(subprocess.run, ["git", *words], env=GIT_ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, select, update
 from sqlmodel import col
+from structlog.testing import capture_logs
 
 from graph.context import Services
 from graph.rules.git import commit_index, ref_adoption, refs
@@ -117,9 +118,33 @@ class TestFirstStart:
         path = make.services.repositories.path_of(project.id)
         await make_unadopted(make)
         path.rename(path.with_suffix(".away"))
-        assert await ref_adoption.adopt_all(make.services) == 0
+        path.mkdir()
+        with capture_logs() as lines:
+            assert await ref_adoption.adopt_all(make.services) == 0
+        assert [(line["event"], line["project_id"]) for line in lines] == [("refs could not be adopted", project.id)]
+        path.rmdir()
         path.with_suffix(".away").rename(path)
         assert await ref_adoption.adopt_all(make.services) == 1
+
+    async def test_repositories_that_do_not_exist_are_logged_together(self, make: DataFactory, project: tables.Project) -> None:
+        other = await make.project(history={"commits": 8})
+        paths = [make.services.repositories.path_of(each.id) for each in (project, other)]
+        await make_unadopted(make)
+        for path in paths:
+            path.rename(path.with_suffix(".away"))
+        with capture_logs() as lines:
+            assert await ref_adoption.adopt_all(make.services) == 0
+        assert lines == [
+            {
+                "event": "repositories to adopt do not exist",
+                "log_level": "warning",
+                "projects": 2,
+                "project_ids": sorted([project.id, other.id]),
+            }
+        ]
+        for path in paths:
+            path.with_suffix(".away").rename(path)
+        assert await ref_adoption.adopt_all(make.services) == 2
 
 
 class TestChanges:

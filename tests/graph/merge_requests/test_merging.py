@@ -373,6 +373,17 @@ class TestCompareAndSwap:
         await assert_not_merged(merges, proposal, before)
 
 
+async def accept_until_cancelled(
+    merges: MergeRequestFactory, proposal: OpenMergeRequest, viewer: tables.User, reached: asyncio.Event
+) -> None:
+    """Accepts, and cancels the request when it has reached this point."""
+    task = asyncio.create_task(accept(merges, proposal, viewer))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 class TestCancellation:
     async def test_cancellation_in_the_transaction_leaves_nothing(
         self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
@@ -388,11 +399,7 @@ class TestCancellation:
 
         with monkeypatch.context() as patch:
             patch.setattr(merging, "_merge", slowly)
-            task = asyncio.create_task(accept(merges, proposal, people["developer"]))
-            await reached.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await accept_until_cancelled(merges, proposal, people["developer"], reached)
         await assert_not_merged(merges, proposal, before)
         await accept(merges, proposal, people["developer"])
         await assert_merged(merges, proposal)
@@ -407,9 +414,5 @@ class TestCancellation:
             await asyncio.sleep(60)
 
         monkeypatch.setattr(merging, "_prepare", never)
-        task = asyncio.create_task(accept(merges, proposal, people["developer"]))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await accept_until_cancelled(merges, proposal, people["developer"], reached)
         await assert_not_merged(merges, proposal, before)

@@ -15,7 +15,7 @@ from graph.git_access import GitAccess, RepositoryGrant
 from graph.jobs import maintenance
 from graph.operations.transaction import commit_and_notify
 from graph.rules.git import commits, refs
-from graph.rules.merge_requests import merge_request_refresh, moved_branches
+from graph.rules.merge_requests import branch_comparison, merge_request_refresh, moved_branches
 from storage import tables
 from storage.git import merge_preview
 from storage.git.protocol.push import PushRule, RefCommand
@@ -85,11 +85,11 @@ class RefreshScenario:
         await self.make.save(row)
         return await self.refresh(row) if is_refreshed else row
 
-    async def compare(self, row: tables.MergeRequest, **settings: Any) -> merge_request_refresh.BranchComparison:
+    async def compare(self, row: tables.MergeRequest, **settings: Any) -> branch_comparison.BranchComparison:
         await take_over(self.services)
         branches = {"source_branch": row.source_branch, "target_branch": row.target_branch}
         ids = {"target_project_id": row.project_id, "source_project_id": row.source_project_id}
-        return await merge_request_refresh.compare_branches(self.services, **ids, **branches, **settings)
+        return await branch_comparison.compare_branches(self.services, **ids, **branches, **settings)
 
     async def run_jobs(self) -> None:
         await take_over(self.services)
@@ -126,7 +126,7 @@ class RefreshScenario:
 
     async def changes(self, row: tables.MergeRequest) -> list[Any]:
         async with acting(self.services, self.developer) as context:
-            return await merge_request_refresh.load_changes(context, row)
+            return await branch_comparison.load_changes(context, row)
 
     async def fork(self, **columns: Any) -> tables.Project:
         return await self.make.project(history=HISTORY, forked_from_id=self.project.id, **columns)
@@ -430,18 +430,18 @@ class TestTargetPush:
 class TestMaintenanceJob:
     async def test_discards_outdated_results(self, forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         row = await forge.create_merge_request("topic", is_refreshed=False)
-        compare = merge_request_refresh.compare_branches
+        compare = branch_comparison.compare_branches
 
-        async def overtaken(*args: Any, **settings: Any) -> merge_request_refresh.BranchComparison:
+        async def overtaken(*args: Any, **settings: Any) -> branch_comparison.BranchComparison:
             found = await compare(*args, **settings)
             forge.commit("topic")
             await take_over(forge.services)
             return found
 
-        monkeypatch.setattr(merge_request_refresh, "compare_branches", overtaken)
+        monkeypatch.setattr(branch_comparison, "compare_branches", overtaken)
         await forge.refresh_unchecked()
         assert ((await forge.reload(row)).merge_status, (await forge.reload(row)).head_oid) == (MergeStatus.UNCHECKED, None)
-        monkeypatch.setattr(merge_request_refresh, "compare_branches", compare)
+        monkeypatch.setattr(branch_comparison, "compare_branches", compare)
         await forge.refresh_unchecked()
         assert (await forge.reload(row)).head_oid == forge.head("topic")
 
@@ -450,16 +450,16 @@ class TestMaintenanceJob:
         self, forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
     ) -> None:
         row = await forge.create_merge_request("topic", is_refreshed=False)
-        compare = merge_request_refresh.compare_branches
+        compare = branch_comparison.compare_branches
 
-        async def overtaken(services: Services, **settings: Any) -> merge_request_refresh.BranchComparison:
+        async def overtaken(services: Services, **settings: Any) -> branch_comparison.BranchComparison:
             found = await compare(services, **settings)
             async with services.database.write_session() as session:
                 await session.execute(update(tables.MergeRequest).values(**change))
                 await session.commit()
             return found
 
-        monkeypatch.setattr(merge_request_refresh, "compare_branches", overtaken)
+        monkeypatch.setattr(branch_comparison, "compare_branches", overtaken)
         await forge.refresh_unchecked()
 
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED
@@ -468,13 +468,13 @@ class TestMaintenanceJob:
         row = await forge.create_merge_request("topic", is_refreshed=False)
         forge.services.repositories.path_of(forge.project.id).rename(forge.path().with_suffix(".away"))
         tried: list[int] = []
-        compare = merge_request_refresh.compare_branches
+        compare = branch_comparison.compare_branches
 
-        async def counted(*args: Any, **settings: Any) -> merge_request_refresh.BranchComparison:
+        async def counted(*args: Any, **settings: Any) -> branch_comparison.BranchComparison:
             tried.append(row.id)
             return await compare(*args, **settings)
 
-        monkeypatch.setattr(merge_request_refresh, "compare_branches", counted)
+        monkeypatch.setattr(branch_comparison, "compare_branches", counted)
         for _ in range(3):
             await forge.refresh_unchecked()
 
@@ -547,6 +547,6 @@ async def test_the_diffs_of_one_operation_share_a_limit(forge: RefreshScenario, 
     forge.commit("feature")
     second = await forge.create_merge_request("feature")
     async with acting(forge.services, forge.developer) as context:
-        await merge_request_refresh.load_changes(context, first)
+        await branch_comparison.load_changes(context, first)
         with pytest.raises(LimitExceeded):
-            await merge_request_refresh.load_changes(context, second)
+            await branch_comparison.load_changes(context, second)

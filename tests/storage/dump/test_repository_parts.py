@@ -10,6 +10,7 @@ from storage.dump import repository_parts
 from storage.dump.dump_format import DamagedDump, Manifest
 from storage.dump.dump_reader import DumpMember, DumpReader
 from storage.dump.dump_writer import DumpWriter
+from storage.git import packs
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository
 from tests.storage.dump.test_dump_format import HEAD, LATER_HEAD, read_all
@@ -69,15 +70,15 @@ class TestObjects:
         self, source: Repositories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         expected = objects_of(source.path_of(7))
-        find = repository_parts._loose_objects
+        find = packs.list_loose_objects
 
-        def find_and_repack(objects: Path) -> Iterator[tuple[str, Path]]:
-            found = list(find(objects))
+        def find_and_repack(repository: Path) -> list[str]:
+            found = find(repository)
             assert found
-            git(source.path_of(7), "repack", "-a", "-d", "-q")
-            return iter(found)
+            git(repository, "repack", "-a", "-d", "-q")
+            return found
 
-        monkeypatch.setattr(repository_parts, "_loose_objects", find_and_repack)
+        monkeypatch.setattr(packs, "list_loose_objects", find_and_repack)
         dumped = dump(source)
         assert objects_of(restore(tmp_path / "restored", dumped)) == expected
         assert parts_of(dumped) == ["pack"]
@@ -86,15 +87,15 @@ class TestObjects:
         self, source: Repositories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         expected = objects_of(source.path_of(7))
-        find, listings = repository_parts._packs, []
+        find, listings = packs.list_packs, []
 
-        def find_and_repack(folder: Path) -> list[str]:
-            listings.append(find(folder))
+        def find_and_repack(repository: Path) -> set[str]:
+            listings.append(find(repository))
             if len(listings) == 1:
-                git(source.path_of(7), "repack", "-a", "-d", "-q")
+                git(repository, "repack", "-a", "-d", "-q")
             return listings[-1]
 
-        monkeypatch.setattr(repository_parts, "_packs", find_and_repack)
+        monkeypatch.setattr(packs, "list_packs", find_and_repack)
         assert objects_of(restore(tmp_path / "restored", dump(source))) == expected
         assert [len(listing) for listing in listings] == [3, 1, 1]
 

@@ -1,6 +1,7 @@
 """Repositories whose packs are in a bucket: two hosts, each with a folder of its own, one database."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator
@@ -465,6 +466,18 @@ class TestFolder:
         (name,) = packs.list_packs(path)
         assert packs.count_objects(path, name) == 3
         assert Repository.open(path).commit(oid).oid == oid
+
+    def test_a_folder_that_disappears_hides_no_other_loose_object(self, tmp_path: Path) -> None:
+        path = tmp_path / "repository.git"
+        Repository.create(path)
+        commit_files(path, {"file": b"text"})
+        packs.write_published(path, packs.list_packs(path))
+        # As a folder that a repack removes after it was listed.
+        for number in range(256):
+            with contextlib.suppress(FileExistsError):
+                (path / "objects" / f"{number:02x}").symlink_to("removed")
+        assert len(packs.list_loose_objects(path)) == 3
+        assert packs.has_unpublished(path)
 
     def test_a_pack_without_an_index_is_none(self, tmp_path: Path) -> None:
         path = tmp_path / "repository.git"

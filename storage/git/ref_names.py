@@ -1,0 +1,13 @@
+"""Folders and lengths of the names of refs, and the form of object ids."""
+
+import re
+
+BRANCHES = "refs/heads/"
+TAGS = "refs/tags/"
+MAX_REF_NAME_LENGTH = 512
+"""Maximum length of a complete name; longer ones of imported repositories are not stored."""
+
+FULL_ID = re.compile("[0-9a-f]{40}")
+"""An object id as git and the database write it."""
+TYPED_ID = re.compile("[0-9a-fA-F]{40}")
+"""An object id as git reads it: upper-case digits are the same id."""
