@@ -55,7 +55,8 @@ class PushReport:
         band, data = packet[4:5], packet[5:]
         if band == bytes([_PROGRESS_BAND]):
             self._messages = (self._messages + data)[-MAX_MESSAGE_BYTES:]
-        elif band == bytes([_DATA_BAND]) and not self._is_reported:
+        elif band == bytes([_DATA_BAND]) and data and not self._is_reported:
+            # receive-pack sends empty packets of data while it is silent (receive.keepAlive).
             self._is_reported = True
             if data[4:].startswith(b"unpack ") and not data[4:].startswith(b"unpack ok"):
                 reason = await self._explain(self._messages)
