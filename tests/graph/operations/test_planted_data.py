@@ -31,6 +31,7 @@ from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory, token_of
+from tests.support.database_selection import half_for_dialect
 from tests.support.oracle import FallbackCountingGraph, answers_equal, prepare_document, remove_fields
 from tests.support.planted_data import BUILD_TOKEN_FORMAT, PlantedData, create_planted_data
 from tests.support.week_fixture import NOW
@@ -249,7 +250,8 @@ class TestSchemaPaths:
             )
         viewers = [planted.viewers[name] for name in ("outsider", "guest", "reporter", "forker")]
         for index, text in enumerate(texts):
-            some = viewers if MAX_PATH_LENGTH or index < 400 else [viewers[index % 2]]
+            # Each viewer asks each of the first texts on one of the databases.
+            some = viewers if MAX_PATH_LENGTH else half_for_dialect(viewers, dialect, index // 2) if index < 400 else [viewers[index % 2]]
             for viewer in some:
                 # On one database with a plan, on the other without.
                 await walk.run_operation(text, viewer, planner=(index % 2 == 0) is (dialect == "sqlite"))
@@ -261,7 +263,7 @@ class TestSchemaPaths:
         assert not walk.found, "\n".join(f"{what}: {text}" for what, text in walk.found.items())
 
     @pytest.mark.parametrize("name", ["outsider", "guest"])
-    async def test_answers_do_not_depend_on_hidden_rows(self, planted: PlantedData, dialect: str, name: str) -> None:
+    async def test_answers_do_not_depend_on_hidden_rows(self, planted: PlantedData, name: str) -> None:
         """States and numbers hold no words: the same questions have the same answers and errors before and after."""
         ids, walk, viewer = await ids_of(planted), SchemaWalk(planted), planted.viewers[name]
         texts = [*queries_of_paths(ids, 0), *queries_of_paths(ids, 1)]
@@ -270,7 +272,7 @@ class TestSchemaPaths:
             texts += (
                 longer
                 if length <= MAX_PATH_LENGTH
-                else random.Random(f"{dialect} {name} {length}").sample(longer, min(SAMPLED_PATHS // 2, len(longer)))
+                else random.Random(f"{name} {length}").sample(longer, min(SAMPLED_PATHS // 2, len(longer)))
             )
         before = [await walk.answer_text(text, viewer, planner=place % 2 == 0) for place, text in enumerate(texts)]
         await planted.change_hidden(viewer)
