@@ -46,8 +46,8 @@ MERGES = scaled_count(40, 6)
 EQUAL_SECONDS = 30.0
 """Until background jobs have brought both instances to the same state."""
 TABLE_SECONDS = 0.03
-BUILDS = scaled_count(500_000, 20_000)
-MEGABYTES = scaled_count(1024, 64)
+BUILDS = scaled_count(500_000, 5_000)
+MEGABYTES = scaled_count(1024, 32)
 """Of packs."""
 PACK_MEGABYTES = 64
 MAX_GROWTH_MIB = 200

@@ -1,5 +1,5 @@
 """Which tests run on both databases. The others run on one of them in turn, by a digest of their names, so that the suite is half as long;
-the cases of a parametrized test are spread over both. FORGEFRONT_TEST_EVERYWHERE=1 runs every test on both.
+the cases of a parametrized test are spread over both. FORGEFRONT_TEST_EVERYWHERE=1 runs every test on both, with all hostile values.
 
 On both run the tests in which the databases can differ: of what makes SQL, locks, notifies or moves data, and each test that asks for
 the `dialect` itself.
@@ -17,7 +17,10 @@ import pytest
 ALL_DATABASES_VARIABLE = "FORGEFRONT_TEST_EVERYWHERE"
 BOTH_DATABASES = (
     "tests/reliability/",
-    "tests/storage/",
+    "tests/storage/database/",
+    "tests/storage/dump/",
+    "tests/storage/test_migrations.py",
+    "tests/storage/test_tables.py",
     "tests/test_databases.py",
     "tests/test_locks.py",
     "tests/test_merge_races.py",
@@ -43,6 +46,11 @@ BOTH_DATABASES = (
 """Folders and files."""
 
 T = TypeVar("T")
+
+
+def share_of_values(parts: int) -> int:
+    """In how many parts hostile values are divided, of which one field gets one, its neighbour the next; 1 if every test runs on both."""
+    return 1 if os.environ.get(ALL_DATABASES_VARIABLE) else parts
 
 
 def half_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T]:

@@ -35,7 +35,7 @@ from storage import tables
 from storage.secrets import digest_token
 from tests.make import token_of
 from tests.support.api_clients import Ask
-from tests.support.database_selection import half_for_dialect
+from tests.support.database_selection import half_for_dialect, share_of_values
 from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.scenario import Scenario, valid_mutation_input
 
@@ -44,12 +44,12 @@ assert graphql_schema.query_type is not None
 MUTATIONS = graphql_schema.mutation_type.fields
 PARTS = 4
 """How many tests share the mutations, so that several processes may."""
-MUTATION_NAMES = 4
+SHARE = share_of_values(12)
 """Which part of the values one field gets; its neighbour gets the next. Those in WORST come to every field."""
 ALLOWED = set(Code) - {Code.INTERNAL, Code.UNAVAILABLE}
 
 WORST: dict[str, tuple[Any, ...]] = {
-    "String": ("a\0b", f"a{LONE_SURROGATE}", "", "x" * 10_001, "'; DROP TABLE users; --\\%_", "é́" * 3_000, None),
+    "String": ("a\0b", f"a{LONE_SURROGATE}", "", "x" * 10_001, None),
     "ID": ("", "a\0b", "x" * 10_001, "VXNlcjo5OTk5OTk5OTk5OTk5OTk5OTk5", None),
     "Int": (0, -1, 2**31 - 1, -(2**31), 2**31, None),
     "Boolean": (None, "true"),
@@ -109,7 +109,7 @@ def values_for(kind: GraphQLInputType, turn: int, ids: list[str], cursors: list[
         more += ids
     if inner.name in ("ID", "String"):
         more += cursors
-    yield from more[turn % MUTATION_NAMES :: MUTATION_NAMES]
+    yield from more[turn % SHARE :: SHARE]
 
 
 def selection(kind: GraphQLOutputType, depth: int = 2) -> str:
