@@ -44,7 +44,9 @@ class Checkout:
         )
 
     def logged_calls(self) -> list[str]:
-        return [line.rstrip() for line in self.calls.read_text().splitlines()]
+        """In their order, except that types are checked beside the others."""
+        calls = [line.rstrip() for line in self.calls.read_text().splitlines()]
+        return [call for call in calls if call != TYPES] + [call for call in calls if call == TYPES]
 
 
 @pytest.fixture
@@ -65,11 +67,14 @@ def test_scripts_are_all_known() -> None:
 
 SELECTION = "python -m tests.support.affected_tests"
 PROCESSES = (len(os.sched_getaffinity(0)) * 3 + 1) // 2
+COLLECTION = "python -m pytest --collect-only -qq"
+TYPES = "mypy"
 SUITE = f"python -m pytest --numprocesses {PROCESSES} --dist loadfile --no-loadscope-reorder"
 
 
 class TestTestScript:
-    STEPS = ["setup dev", "ruff check", "ruff format --check", "mypy", "lint-imports --no-cache", SUITE]
+    STATIC = ["setup dev", "ruff check", "ruff format --check", "lint-imports --no-cache"]
+    STEPS = [*STATIC, COLLECTION, SUITE, TYPES]
 
     def test_runs_every_step(self, checkout: Checkout) -> None:
         assert checkout.run("scripts/test").returncode == 0
@@ -77,17 +82,17 @@ class TestTestScript:
 
     def test_arguments_go_to_pytest(self, checkout: Checkout) -> None:
         checkout.run("scripts/test", "-k", "two words")
-        assert checkout.logged_calls()[-1] == f"{SUITE} -k two words"
+        assert checkout.logged_calls()[-2] == f"{SUITE} -k two words"
 
     def test_quick_runs_the_selected_tests(self, checkout: Checkout) -> None:
         result = checkout.run("scripts/test", "--quick")
-        assert (result.returncode, checkout.logged_calls()) == (0, [*self.STEPS[:-1], SELECTION])
+        assert (result.returncode, checkout.logged_calls()) == (0, [*self.STATIC, SELECTION, TYPES])
         assert "nothing changed" in result.stderr
         python = checkout.folder / ".venv" / "bin" / "python"
         python.write_text(f"{STUB_SCRIPT}[ $2 = pytest ] || printf 'tests/test_a.py\\ntests/test_b.py\\n'\n")
         assert checkout.run("scripts/test", "--quick", "-x").returncode == 0
         selected = "python -m pytest --numprocesses 2 --dist loadfile tests/test_a.py tests/test_b.py -x"
-        assert checkout.logged_calls() == [*self.STEPS[:-1], SELECTION, selected]
+        assert checkout.logged_calls() == [*self.STATIC, SELECTION, selected, TYPES]
 
     def test_quick_fails_without_a_selection(self, checkout: Checkout) -> None:
         assert checkout.run("scripts/test", "--quick", FAILING=SELECTION).returncode == 1
@@ -98,12 +103,12 @@ class TestTestScript:
         assert "--quick" in result.stdout
         assert "set -euo" not in result.stdout
 
-    @pytest.mark.parametrize(("failing", "step"), [("ruff format --check", 3), ("mypy  ", 4), ("python -m pytest", 6)])
-    def test_stops_at_the_first_that_fails(self, checkout: Checkout, failing: str, step: int) -> None:
+    @pytest.mark.parametrize(("failing", "steps"), [("ruff format --check", 3), ("mypy  ", 5), ("python -m pytest", 6)])
+    def test_stops_at_the_first_that_fails(self, checkout: Checkout, failing: str, steps: int) -> None:
         result = checkout.run("scripts/test", FAILING=failing)
         assert result.returncode == 1
         assert f"test: FAILED: .venv/bin/{failing.strip()}" in result.stderr
-        assert checkout.logged_calls() == self.STEPS[:step]
+        assert [call for call in checkout.logged_calls() if call != TYPES] == self.STEPS[:steps]
 
     @pytest.mark.parametrize("there", [("chromium", "ssh", "npm", "haproxy", "nginx"), ("ssh",)])
     def test_matches_continuous_integration(self, checkout: Checkout, there: tuple[str, ...], tmp_path: Path) -> None:
@@ -118,7 +123,7 @@ class TestTestScript:
         result = checkout.run(".ci/run", PATH=str(machine), FAILING="apt-get -qq install")
 
         assert result.returncode == 0
-        assert [call for call in checkout.logged_calls() if call in self.STEPS] == self.STEPS
+        assert {*self.STEPS} <= {*checkout.logged_calls()}
         requested = [call for call in checkout.logged_calls() if call.startswith("apt-get")]
         if "npm" in there:
             assert requested == []
