@@ -173,7 +173,7 @@ def collect_error_statuses(endpoint: Endpoint) -> set[int]:
         statuses.add(507)
         codes.add("TOO_LARGE")
     for code in codes | route.errors.keys():
-        answer = route.errors.get(code, STATUS_BY_CODE[code])
+        answer = route.errors[code] if code in route.errors else STATUS_BY_CODE[code]
         status = answer[0] if isinstance(answer, tuple) else answer
         if status >= 400:
             statuses.add(status)

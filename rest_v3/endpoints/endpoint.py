@@ -28,7 +28,7 @@ from rest_v3.requests.credentials import read_credential
 from rest_v3.requests.params import NOT_SENT, RouteParameter
 from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_id, read_id
 from rest_v3.results import RouteResultReader
-from rest_v3.route import InvalidRouteError, Route
+from rest_v3.route import InvalidRouteError, PathNumber, Route
 
 UNPAGED_BATCH_ROWS = 100
 
@@ -156,6 +156,9 @@ class Endpoint:
             # A route may return 200 for an unknown number, but a malformed id is always not found.
             if error.status < 400 and self._has_no_id(request):
                 error = error_response(404, not_found_message(self.route, None))
+            elif isinstance(error.body, dict):
+                body = {key: variables[value] if isinstance(value, PathNumber) else value for key, value in error.body.items()}
+                error = replace(error, body=body)
             return self._respond_error(error)
         if self.route.rejection_status is not None:
             return self._respond_error(error_response(self.route.rejection_status))

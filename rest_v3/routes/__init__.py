@@ -8,6 +8,7 @@ from rest_v3.routes.groups import GROUPS
 from rest_v3.routes.hooks import HOOKS
 from rest_v3.routes.issues import ISSUES
 from rest_v3.routes.labels import LABELS
+from rest_v3.routes.members import MEMBERS
 from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
@@ -31,5 +32,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *MEMBERS)
 """Routes that are not in the document."""

@@ -168,6 +168,12 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
         if "/statuses/" in path:
             parameters = {"state": "success", "name": f"new{number}"}
+        if "/members" in path:
+            member = await world.make.user()
+            keys["user_id"] = member.id
+            parameters = {"user_id": member.id, "access_level": 20}
+            if method != "POST":
+                await world.make.member(world.project(role), member, AccessLevel.GUEST)
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.create_target("label", role, call)).title
     elif path.startswith("/groups"):

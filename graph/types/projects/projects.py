@@ -20,13 +20,12 @@ from graph.fields.declarations import (
     make_order,
     make_window,
     project_lookup,
-    to_many,
     to_one,
 )
 from graph.rules import lookup
 from graph.rules.policy import Action, can, load_project_level, visible_project_conditions
 from graph.rules.search_terms import validate_search
-from graph.types.accounts.members import AccessLevel, ProjectMember
+from graph.types.accounts.members import AccessLevel, ProjectMemberFields
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import ProjectArtifactFields
 from graph.types.builds.build_stats import ProjectBuildStatsFields
@@ -103,6 +102,7 @@ class Project(
     ProjectMilestoneFields,
     ProjectSnippetFields,
     ProjectUploadFields,
+    ProjectMemberFields,
     ProjectCommitFields,
     ProjectBranchFields,
     ProjectTreeFields,
@@ -132,12 +132,6 @@ class Project(
     public_builds: bool = column(description="Whether builds are visible to everyone who can see the internal or public project.")
     tag_list: list[str] = column(description="Tags of the project.")
     namespace: Namespace = to_one(tables.Project.namespace_id, description="Group or personal namespace of the project.")
-    members: Connection[ProjectMember] = to_many(
-        tables.ProjectMember.project_id,
-        order_by=Order(tables.ProjectMember.id),
-        action=Action.READ_PROJECT_MEMBER,
-        description="Direct members, oldest membership first; members of the group are not included.",
-    )
 
     @strawberry.field(description="Visibility for users who are not members.")
     def visibility(self) -> Visibility:  # type: ignore[valid-type]

@@ -295,6 +295,21 @@ SHAPES: dict[str, Any] = {
     "Group": GROUP,
     "GroupDetails": {**GROUP, "projects": ["ProjectOfGroup"]},
     "GroupMember": {**AUTHOR_WITH_EMAIL, "access_level": "integer"},
+    "ProjectMember": {**AUTHOR, "access_level": "integer"},
+    "RemovedProjectMember": {
+        "id": "integer",
+        "source_id": "integer",
+        "source_type": "Project",
+        "user_id": "integer",
+        "access_level": "integer",
+        "notification_level": "integer",
+        "created_at": "time",
+        "updated_at": "time",
+        "created_by_id": "?integer",
+        "invite_email": "?text",
+        "invite_token": "?text",
+        "invite_accepted_at": "?time",
+    },
     "ProjectOfGroup": {
         "id": "integer",
         "description": "?text",
@@ -403,10 +418,16 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
     if body is None:
         assert route.result_path is None or route.reshape is not None or any(_is_success(answer) for answer in route.errors.values())
         return
+    if isinstance(body, dict) and any(isinstance(each, dict) and each.keys() == body.keys() for each in _constant_bodies(route)):
+        return
     assert route.shape is not None, f"{route.call} names no shape"
     name = ADMIN_SHAPES.get(route.shape, route.shape) if admin else route.shape
     for entry in body if isinstance(body, list) and not isinstance(SHAPES[name], list) else [body]:
         check_shape(name, entry)
+
+
+def _constant_bodies(route: Any) -> list[Any]:
+    return [answer[1] for answer in route.errors.values() if isinstance(answer, tuple) and _is_success(answer)]
 
 
 def _is_success(answer: Any) -> bool:
