@@ -77,6 +77,8 @@ class Route:
     """The path of the maximum file size in the guard's data, such as `project.uploadLimit`. Required for a route with a file."""
     file_key: str | None = None
     """The key of the result that names the file to respond with. Errors remain `{"message": …}`."""
+    is_text: bool = False
+    """Whether the result is a string that is sent as plain text instead of JSON. Errors remain `{"message": …}`."""
     shape: str | None = None
     """The name of the closed key set of the response, or of one entry if the response is a list."""
     section: str = ""

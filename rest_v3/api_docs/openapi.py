@@ -272,7 +272,9 @@ def _build_responses(endpoint: Endpoint, components: ComponentRegistry, answer: 
     )
     responses[str(route.success_status)] = {
         "description": "Done." if route.method != "GET" else "Found.",
-        "content": {"application/json": {"schema": schema}} if route.file_key is None else BINARY_CONTENT,
+        "content": BINARY_CONTENT
+        if route.file_key is not None
+        else {"text/plain" if route.is_text else "application/json": {"schema": schema}},
     }
     if route.file_key is not None:
         responses["206"] = {"description": "The requested range.", "content": BINARY_CONTENT}

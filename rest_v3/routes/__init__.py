@@ -11,8 +11,9 @@ from rest_v3.routes.labels import LABELS
 from rest_v3.routes.members import MEMBERS
 from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
-from rest_v3.routes.notes import NOTES
+from rest_v3.routes.notes import COMMENTS, NOTES
 from rest_v3.routes.settings import SETTINGS
+from rest_v3.routes.snippets import SNIPPETS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
 
@@ -32,5 +33,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *MEMBERS)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *MEMBERS, *SNIPPETS, *COMMENTS)
 """Routes that are not in the document."""

@@ -54,6 +54,14 @@ GET /projects/:id/members/:user_id                            401 404 200 200 20
 POST /projects/:id/members                                    401 404 403 403 403 201 201 201 401 403
 PUT /projects/:id/members/:user_id                            401 404 403 403 403 200 200 200 401 403
 DELETE /projects/:id/members/:user_id                         401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/snippets                                    401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/snippets/:snippet_id                        401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/snippets/:snippet_id/raw                    401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/snippets                                   401 404 403 201 201 201 201 201 401 403
+PUT /projects/:id/snippets/:snippet_id                        401 404 403 403 403 200 200 200 401 403
+DELETE /projects/:id/snippets/:snippet_id                     401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/merge_requests/:merge_request_id/comments   401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/merge_requests/:merge_request_id/comments  401 404 201 201 201 201 201 201 401 201
 GET /projects/:id/milestones                                  401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/milestones/:milestone_id                    401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/milestones                                 401 404 403 403 403 201 201 201 401 403

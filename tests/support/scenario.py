@@ -163,6 +163,8 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if "/snippets" in path:
+            parameters |= {"file_name": "a.rb", "code": "C", "visibility_level": 0}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}

@@ -11,8 +11,8 @@ from tests.support.api_clients import Api, Ask, app_of_profile
 
 ABSENT = {"Branch", "Delivery", "Pipeline", "Runner", "Tag", "Upload"}
 """What v3 has no path of."""
-LISTS = {"CommitComment", "CommitStatus", "Label", "Snippet"}
-"""Of these v3 has a list alone: of a snippet its notes, of the others all those of the commit or the project."""
+LISTS = {"CommitComment", "CommitStatus", "Label"}
+"""Of these v3 has a list alone: all those of the commit or the project."""
 NODES = "query($ids: [ID!]!) { nodes(ids: $ids) { __typename restPath } }"
 
 

@@ -216,6 +216,29 @@ SHAPES: dict[str, Any] = {
         "updated_at": "time",
         "created_at": "time",
     },
+    "ProjectSnippet": {
+        "id": "integer",
+        "title": "text",
+        "file_name": "text",
+        "author": "Author",
+        "expires_at": "?time",
+        "updated_at": "time",
+        "created_at": "time",
+    },
+    "DeletedProjectSnippet": {
+        "id": "integer",
+        "title": "text",
+        "content": "text",
+        "file_name": "text",
+        "author_id": "integer",
+        "project_id": "integer",
+        "type": "ProjectSnippet|PersonalSnippet",
+        "visibility_level": "integer",
+        "expires_at": "?time",
+        "updated_at": "time",
+        "created_at": "time",
+    },
+    "MRNote": {"note": "text", "author": "Author"},
     "Upload": {"alt": "text", "url": "text", "is_image": "boolean", "markdown": "text"},
     "Commit": {**COMMIT_OF_MERGE_REQUEST, "allow_failure": "boolean"},
     "CommitOfMergeRequest": COMMIT_OF_MERGE_REQUEST,
@@ -299,7 +322,7 @@ SHAPES: dict[str, Any] = {
     "RemovedProjectMember": {
         "id": "integer",
         "source_id": "integer",
-        "source_type": "Project",
+        "source_type": "Project|Namespace",
         "user_id": "integer",
         "access_level": "integer",
         "notification_level": "integer",
@@ -406,6 +429,9 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
         assert response.status_code in described, f"{endpoint.route.call}: {response.status_code} is not in the OpenAPI document"
     if response.is_success and (row := app.find_route(method, path)) is not None and row.file_key is not None:
         assert response.headers["content-type"] == "application/octet-stream"
+        return
+    if response.is_success and (row := app.find_route(method, path)) is not None and row.is_text:
+        assert response.headers["content-type"] == "text/plain; charset=utf-8"
         return
     assert response.headers["content-type"].startswith("application/json"), response.headers["content-type"]
     body = response.json()
