@@ -38,12 +38,14 @@ from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
 from graph.types.git.trees import ProjectTreeFields
+from graph.types.hooks import ProjectHookFields
 from graph.types.issues.issues import ProjectIssueFields
 from graph.types.issues.labels import ProjectLabelFields
 from graph.types.issues.milestones import ProjectMilestoneFields
 from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
 from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
+from graph.types.projects.deploy_keys import ProjectDeployKeyFields
 from graph.types.projects.forks import ProjectForkFields
 from graph.types.projects.namespaces import Namespace
 from graph.types.projects.snippets import ProjectSnippetFields
@@ -66,6 +68,8 @@ class ProjectAbilities:
     delete: bool = strawberry.field(description="Delete it and its repository.")
     transfer: bool = strawberry.field(description="Transfer it to a group.")
     admin_members: bool = strawberry.field(description="Add, change and remove members.")
+    admin_hooks: bool = strawberry.field(description="See, add, change, test and delete hooks.")
+    admin_deploy_keys: bool = strawberry.field(description="See, add and delete deploy keys.")
     read_code: bool = strawberry.field(description="Read the repository.")
     push_code: bool = strawberry.field(description="Push to new branches and to branches that are not protected.")
     post_statuses: bool = strawberry.field(description="Post commit statuses.")
@@ -103,6 +107,8 @@ class Project(
     ProjectSnippetFields,
     ProjectUploadFields,
     ProjectMemberFields,
+    ProjectHookFields,
+    ProjectDeployKeyFields,
     ProjectCommitFields,
     ProjectBranchFields,
     ProjectTreeFields,
@@ -205,6 +211,8 @@ class Project(
             delete=owns,
             transfer=await can(context, Action.TRANSFER_PROJECT),
             admin_members=await can(context, Action.ADMIN_PROJECT_MEMBER, row),
+            admin_hooks=await can(context, Action.ADMIN_PROJECT_HOOK, row),
+            admin_deploy_keys=await can(context, Action.ADMIN_DEPLOY_KEY, row),
             read_code=await can(context, Action.READ_CODE, row),
             push_code=await can(context, Action.PUSH_CODE, row),
             post_statuses=await can(context, Action.WRITE_CHECKS, row),

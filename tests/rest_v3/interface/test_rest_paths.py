@@ -41,7 +41,8 @@ class TestAnswers:
         hook = tables.Hook(url="http://hooks.invalid/")
         group = await make.group()
         member = tables.GroupMember(group_id=group.id, user_id=viewer.id, access_level=tables.AccessLevel.OWNER)
-        await make.save(key, email, hook, member)
+        deploy_key = tables.DeployKey(project_id=project.id, title="K", key=ssh_key(2), fingerprint="g")
+        await make.save(key, email, hook, member, deploy_key)
         artifact = await make.artifact(build)
         things = {
             "User": viewer.id,
@@ -63,6 +64,7 @@ class TestAnswers:
             "Commit": f"{project.id}-{head}",
             "Artifact": artifact.id,
             "GroupMember": member.id,
+            "DeployKey": deploy_key.id,
             "ProjectMember": (await make.member(project, await make.user(), tables.AccessLevel.GUEST)).id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])

@@ -16,12 +16,9 @@ GROUPS_TO_COME = frozenset(
     (
         "branches",
         "builds",
-        "deploy_keys",
         "files",
         "group",
-        "keys",
         "namespaces",
-        "project_hooks",
         "projects",
         "repositories",
         "runners",

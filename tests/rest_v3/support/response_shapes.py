@@ -125,6 +125,20 @@ BUILD: Shape = {
     "user": "?User",
 }
 
+PROJECT_HOOK: Shape = {
+    "id": "integer",
+    "url": "text",
+    "created_at": "time",
+    "project_id": "integer",
+    "push_events": "boolean",
+    "issues_events": "boolean",
+    "merge_requests_events": "boolean",
+    "tag_push_events": "boolean",
+    "note_events": "boolean",
+    "build_events": "boolean",
+    "enable_ssl_verification": "boolean",
+}
+
 HOOK: Shape = {"id": "integer", "url": "text", "created_at": "time"}
 
 GROUP: Shape = {"id": "integer", "name": "text", "path": "text", "description": "?text"}
@@ -307,6 +321,8 @@ SHAPES: dict[str, Any] = {
         "merge_requests_events": "boolean",
         "note_events": "boolean",
     },
+    "ProjectHook": PROJECT_HOOK,
+    "DeletedProjectHook": {**PROJECT_HOOK, "updated_at": "time", "service_id": "?integer"},
     "HookTest": {
         "project_id": "integer",
         "owner_email": "text",
@@ -371,6 +387,18 @@ SHAPES: dict[str, Any] = {
         "updated_at": "time",
     },
     "SSHKey": {"id": "integer", "title": "text", "key": "text", "created_at": "time"},
+    "SSHKeyWithUser": {"id": "integer", "title": "text", "key": "text", "created_at": "time", "user": "UserInListForAdmin"},
+    "DeletedDeployKey": {
+        "id": "integer",
+        "title": "text",
+        "key": "text",
+        "fingerprint": "text",
+        "user_id": "?integer",
+        "type": "DeployKey|Key",
+        "public": "boolean",
+        "created_at": "time",
+        "updated_at": "time",
+    },
     "Email": {"id": "integer", "email": "text"},
     "ApplicationSettings": SETTINGS,
     "ApplicationSettings85": {**SETTINGS, "domain_whitelist": ["text"]},
