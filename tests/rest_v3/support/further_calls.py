@@ -47,3 +47,4 @@ def _read_calls() -> tuple[DocumentedCall, ...]:
 
 
 FURTHER_CALLS = _read_calls()
+SERVED_CALLS = tuple(call for call in FURTHER_CALLS if call.area not in GROUPS_TO_COME)
