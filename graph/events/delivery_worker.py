@@ -188,8 +188,7 @@ class DeliveryWorker:
     async def _find_due(self, moment: datetime) -> tuple[list[int], float]:
         """Returns the ids of the deliveries to claim, and the seconds until the next run."""
         async with self._database.read_session() as session:
-            rows = (await session.execute(deliveries.next_by_hook(moment))).all()
-            waiting = [(hook, due_at) for hook, due_at in rows if due_at is not None]
+            waiting = (await session.execute(deliveries.next_by_hook(moment))).all()
             next_due_at = min((following for _, following in waiting if following > moment), default=None)
             pause = POLL_SECONDS if next_due_at is None else min(POLL_SECONDS, (next_due_at - moment).total_seconds())
             shares = self._allocate([hook for hook, following in waiting if following <= moment])
