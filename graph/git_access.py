@@ -29,6 +29,7 @@ from storage.git.pack_transfer import PacksUnavailable
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.repository import Repository, sync_packs
 from storage.tables.accounts import ssh_keys
+from storage.tables.projects import deploy_keys
 
 RETRY_SECONDS = (0.5, 2.0, 5.0)
 """Seconds before each retry to move refs while the database is unavailable."""
@@ -52,10 +53,16 @@ class PublicKey:
     fingerprint: str
     blob: bytes
 
+    def is_same(self, public_key: str) -> bool:
+        """Whether this is the key of a row; the fingerprint is an MD5 hash, so the whole key is compared."""
+        return base64.b64decode(public_key.split()[1]) == self.blob
+
 
 @dataclass(frozen=True, slots=True)
 class KeyOwner:
-    user_id: int
+    """The user who owns a key, or `deploy key ID` without a `user_id`."""
+
+    user_id: int | None
     username: str
 
 
@@ -80,10 +87,13 @@ class GitAccess:
         return await self._authorize(project, credential, request_id, Action.PUSH_CODE)
 
     async def find_key_owner(self, key: PublicKey) -> KeyOwner | None:
-        """Returns the active user who owns the key; None if there is none."""
+        """Returns the active user who owns the key, or the deploy key that it is; None if it is neither."""
         async with session_for(self._services.database, writing=False) as session:
             user = await _user_of_key(session, key)
-            return KeyOwner(user.id, user.username) if user else None
+            if user is not None:
+                return KeyOwner(user.id, user.username)
+            rows = [row for (row,) in await session.read(deploy_keys.of_fingerprint(key.fingerprint)) if key.is_same(row.key)]
+            return KeyOwner(None, f"deploy key {rows[0].id}") if rows else None
 
     async def authorize_updates(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str) -> list[PushDecision]:
         """Decides which refs may move, by the current permissions. Raises Unauthenticated if the viewer was blocked, NotFound."""
@@ -181,6 +191,8 @@ class GitAccess:
             if isinstance(credential, str) and runner_tokens.is_build_token(credential):
                 return await self._authorize_runner(Context(self._services, session, None, request_id), path, credential, action)
             viewer = await (_user_of_key(session, credential) if isinstance(credential, PublicKey) else authenticate(session, credential))
+            if viewer is None and isinstance(credential, PublicKey):
+                return await self._authorize_deploy_key(session, path, credential, action)
             if viewer is None and credential is not None:
                 raise Unauthenticated
             context = Context(self._services, session, viewer, request_id)
@@ -214,6 +226,19 @@ class GitAccess:
             raise Forbidden("A build's token can fetch, but not push.")
         return await self._grant(project, None)
 
+    async def _authorize_deploy_key(self, session: DatabaseSession, path: str, key: PublicKey, action: Action) -> RepositoryGrant:
+        """Authorizes a key that is no active user's: a deploy key can only fetch, from its projects."""
+        if not any(key.is_same(row.key) for (row,) in await session.read(deploy_keys.of_fingerprint(key.fingerprint))):
+            raise Unauthenticated
+        parsed = lookup.parse_project_key(path)
+        found = await session.read(deploy_keys.projects_of_key(key.fingerprint, *parsed)) if isinstance(parsed, tuple) else []
+        project = next((project for project, public_key in found if key.is_same(public_key)), None)
+        if project is None:
+            raise NotFound("Project")
+        if action is not Action.READ_CODE:
+            raise Forbidden("A deploy key can fetch, but not push.")
+        return await self._grant(project, None)
+
     async def _find_public_project(self, context: Context, path: str, action: Action) -> tables.Project:
         try:
             # Raises Unauthenticated itself for a private project, because an anonymous caller has no membership.
@@ -244,8 +269,7 @@ def _report(updates: list[RefCommand], refused: Mapping[RefCommand, str], *, ato
 
 async def _user_of_key(session: DatabaseSession, key: PublicKey) -> tables.User | None:
     for user, public_key in await session.read(ssh_keys.USER_BY_FINGERPRINT, {"fingerprint": key.fingerprint}):
-        # The fingerprint is an MD5 hash, so the whole key is compared.
-        if user.state is tables.UserState.ACTIVE and base64.b64decode(public_key.split()[1]) == key.blob:
+        if user.state is tables.UserState.ACTIVE and key.is_same(public_key):
             found: tables.User = user
             return found
     return None

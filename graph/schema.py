@@ -35,6 +35,7 @@ from graph.types.merge_requests.merge_request_mutations import MergeRequestMutat
 from graph.types.merge_requests.merge_request_subscriptions import MergeRequestSubscriptions
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
+from graph.types.projects.deploy_keys import DeployKeyMutations
 from graph.types.projects.project_mutations import ProjectMutations
 from graph.types.projects.projects import ProjectQueries
 from graph.types.projects.snippets import SnippetMutations
@@ -76,6 +77,7 @@ class Mutation(
     LabelMutations,
     NoteMutations,
     SnippetMutations,
+    DeployKeyMutations,
     UploadMutations,
     MilestoneMutations,
     MergeRequestImportMutations,

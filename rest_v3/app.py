@@ -135,7 +135,7 @@ class RestApp:
         query = scope.get("query_string", b"")
         response = await handler.handle(RestRequest(method, values, segments, query, headers, receive, request_id, state))
         if response is not None and not isinstance(response, FileResponse):
-            response.headers.append(JSON_CONTENT_TYPE)
+            response.headers.append((b"content-type", response.content_type))
             if response.status == 405:
                 return _add_allow_header(response, node)
         return response

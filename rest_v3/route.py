@@ -13,6 +13,13 @@ StatusOverride = int | tuple[int, object]
 """A status, or a status and its message (below 400: its whole body). In the message for a user error, `{Field}` is the field, capitalized,
 and `{message}` the error."""
 
+
+class PathNumber(str):
+    """In a body of `Route.errors`: stands for the number in the path parameter of this name."""
+
+    __slots__ = ()
+
+
 PATH_ALIASES: Mapping[str, str] = {
     "/projects/:id/merge_request/:merge_request_id": "/projects/:id/merge_requests/:merge_request_id",
 }
@@ -40,7 +47,9 @@ class Route:
     status: int | None = None
     """The status of success; by default 201 for POST and 200 otherwise."""
     errors: Mapping[str, StatusOverride] = field(default_factory=dict)
-    """Overrides of the table in `rest_v3/errors.py`, by code: `{"FORBIDDEN": 401}`, `{"NOT_FOUND": 200}`."""
+    """Overrides of the table in `rest_v3/errors.py`, by code: `{"FORBIDDEN": 401}`, `{"NOT_FOUND": 200}`.
+
+    A noun after the code limits it to what the graph did not find: `{"NOT_FOUND ProjectMember": 200}`."""
     reshape: Reshape | None = None
     has_total: bool = True
     """Whether a list has a total count; without it, there are no totals and no last page."""
@@ -68,6 +77,8 @@ class Route:
     """The path of the maximum file size in the guard's data, such as `project.uploadLimit`. Required for a route with a file."""
     file_key: str | None = None
     """The key of the result that names the file to respond with. Errors remain `{"message": …}`."""
+    is_text: bool = False
+    """Whether the result is a string that is sent as plain text instead of JSON. Errors remain `{"message": …}`."""
     shape: str | None = None
     """The name of the closed key set of the response, or of one entry if the response is a list."""
     section: str = ""

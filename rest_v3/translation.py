@@ -194,6 +194,8 @@ def describe_route(route: Route) -> tuple[str, ...]:
         notes.append(f"It responds with {route.rejection_status} to every caller whom this operation authorizes.")
     elif route.file_key is not None:
         notes.append(f"The response is the file that `{route.result_path}.{route.file_key}` names; the endpoint streams it.")
+    elif route.is_text:
+        notes.append(f"The response is `{route.result_path}` as plain text.")
     elif route.result_path is not None:
         notes.append(
             f"The response is `{route.result_path}`."

@@ -23,7 +23,7 @@ import structlog
 
 from graph.context import Services
 from graph.events.address_guard import port_of
-from graph.events.webhook_sender import TIMEOUT_SECONDS, DeliveryResult, WebhookMessage
+from graph.events.webhook_sender import SYSTEM_HOOK, TIMEOUT_SECONDS, DeliveryResult, WebhookMessage
 from graph.operations.transaction import write_transaction
 from storage.database.engine import DatabaseSession
 from storage.secrets import TokenCipher, UndecryptableToken
@@ -73,7 +73,7 @@ def retry_delay(attempts: int, result: DeliveryResult, jitter: Callable[[float, 
     return max(delay, min(result.retry_after or 0.0, MAX_RETRY_AFTER_SECONDS))
 
 
-def make_message(cipher: TokenCipher, hook: Hook, webhook_id: str, payload: Any) -> WebhookMessage:
+def make_message(cipher: TokenCipher, hook: Hook, webhook_id: str, event_name: str, payload: Any) -> WebhookMessage:
     """Makes the message of a delivery. Raises UndecryptableToken if the hook's secrets were encrypted with another key."""
     return WebhookMessage(
         url=hook.url,
@@ -82,6 +82,9 @@ def make_message(cipher: TokenCipher, hook: Hook, webhook_id: str, payload: Any)
         verify=hook.enable_ssl_verification,
         credentials=cipher.decrypt(hook.sealed_credentials) if hook.sealed_credentials else None,
         secret=cipher.decrypt(hook.sealed_secret) if hook.sealed_secret else None,
+        token=cipher.decrypt(hook.sealed_token) if hook.sealed_token else None,
+        # The hooks of projects name the event: "Tag Push Hook".
+        kind=SYSTEM_HOOK if hook.project_id is None else f"{event_name.replace('_', ' ').title()} Hook",
     )
 
 
@@ -185,8 +188,7 @@ class DeliveryWorker:
     async def _find_due(self, moment: datetime) -> tuple[list[int], float]:
         """Returns the ids of the deliveries to claim, and the seconds until the next run."""
         async with self._database.read_session() as session:
-            rows = (await session.execute(deliveries.next_by_hook(moment))).all()
-            waiting = [(hook, due_at) for hook, due_at in rows if due_at is not None]
+            waiting = (await session.execute(deliveries.next_by_hook(moment))).all()
             next_due_at = min((following for _, following in waiting if following > moment), default=None)
             pause = POLL_SECONDS if next_due_at is None else min(POLL_SECONDS, (next_due_at - moment).total_seconds())
             shares = self._allocate([hook for hook, following in waiting if following <= moment])
@@ -230,7 +232,7 @@ class DeliveryWorker:
 
     async def _attempt(self, job: DeliveryJob) -> None:
         try:
-            message = make_message(self._services.cipher, job.hook, job.delivery.webhook_id, job.event.payload)
+            message = make_message(self._services.cipher, job.hook, job.delivery.webhook_id, job.event.name, job.event.payload)
             result = await self._outbox.sender.send(message, self._clock())
         except UndecryptableToken:
             result = DeliveryResult(error="the hook's credentials cannot be decrypted with this instance's key; create the hook again")

@@ -8,6 +8,7 @@ from inspect import isawaitable
 from typing import Any, Self
 
 from graph.context import Context
+from graph.events import project_hook_payloads
 from graph.events.payloads import EventPayload, format_timestamp, full_path, get_existing, timestamps_of
 from graph.rules.accounts import accounts
 from graph.rules.states import is_work_in_progress
@@ -40,6 +41,11 @@ class ObjectEventPayload(EventPayload):
 
     user: PersonPayload
     project: ProjectPayload
+
+    @classmethod
+    def project_id_of(cls, *subjects: Any) -> int | None:
+        subject = subjects[0]
+        return subject.id if isinstance(subject, tables.Project) else subject.project_id
 
     def body(self) -> dict[str, Any]:
         return {"object_kind": self.event_name, **asdict(self)}
@@ -88,6 +94,8 @@ class IssueChanged(ObjectEventPayload):
     switch = "issues_events"
 
     object_attributes: IssueAttributes
+
+    project_hook_body = staticmethod(project_hook_payloads.issue_body)
 
     @classmethod
     async def of(cls, context: Context, issue: tables.Issue, action: str = "update") -> Self:
@@ -153,6 +161,8 @@ class MergeRequestChanged(ObjectEventPayload):
 
     object_attributes: MergeRequestAttributes
 
+    project_hook_body = staticmethod(project_hook_payloads.merge_request_body)
+
     @classmethod
     async def of(cls, context: Context, merge_request: tables.MergeRequest, action: str = "update") -> Self:
         target = await make_project_payload(context, merge_request.project_id)
@@ -216,6 +226,8 @@ class NoteWritten(NoteEventPayload):
 
     __slots__ = ()
 
+    project_hook_body = staticmethod(project_hook_payloads.note_body)
+
     @classmethod
     async def of(cls, context: Context, note: tables.Note) -> Self:
         noteable_ids = {kind: getattr(note, key, None) for kind, key in NOTEABLE_KEYS.items()}
@@ -237,6 +249,8 @@ class NoteWritten(NoteEventPayload):
 
 class CommitCommented(NoteEventPayload):
     __slots__ = ()
+
+    project_hook_body = staticmethod(project_hook_payloads.commit_comment_body)
 
     @classmethod
     async def of(cls, context: Context, comment: tables.CommitComment) -> Self:

@@ -1,6 +1,6 @@
 """Webhook payloads: a dataclass per event, whose fields are the closed schema of its body (docs/wire-facts.md 10).
 
-This module has the system events, which all hooks receive; `object_payloads` has the events of a switch.
+This module has the system events, which all system hooks receive; `object_payloads` has the events of a switch.
 
 `of(context, …)` makes a payload from rows, through the operation's loaders. Timestamps have no milliseconds.
 """
@@ -19,7 +19,7 @@ from storage.tables import AccessLevel, NamespaceKind, Visibility
 class EventPayload(ABC):
     """The payload of an event. `event_name` is shown in the delivery log.
 
-    `switch` is the boolean column of hooks that subscribes to the event; None: all hooks receive it.
+    `switch` is the boolean column of hooks that subscribes to the event; None: all system hooks receive it.
     """
 
     event_name: ClassVar[str]
@@ -29,6 +29,21 @@ class EventPayload(ABC):
     @abstractmethod
     async def of(cls, *subjects: Any, **more: Any) -> Self:
         """Makes the payload from the context and the event's subjects; each event defines its own arguments."""
+
+    @classmethod
+    def project_id_of(cls, *subjects: Any) -> int | None:
+        """The project whose hooks receive the event, too; None for system events."""
+        return None
+
+    @classmethod
+    async def system_hook_body(cls, *arguments: Any) -> dict[str, Any]:
+        """The JSON body for system hooks; the arguments are those of `of`."""
+        return (await cls.of(*arguments)).body()
+
+    @classmethod
+    async def project_hook_body(cls, *arguments: Any) -> dict[str, Any]:
+        """The JSON body for hooks of the project; the arguments are those of `of`."""
+        return await cls.system_hook_body(*arguments)
 
     def body(self) -> dict[str, Any]:
         """Returns the JSON body of the webhook."""
@@ -188,6 +203,28 @@ class KeyCreated(KeyEventPayload):
 class KeyDestroyed(KeyEventPayload):
     __slots__ = ()
     event_name = "key_destroy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployKeyEventPayload(EventPayload):
+    created_at: str
+    updated_at: str
+    id: int
+    key: str
+
+    @classmethod
+    async def of(cls, context: Context, key: tables.DeployKey) -> Self:
+        return cls(**timestamps_of(key), id=key.id, key=key.key)
+
+
+class DeployKeyCreated(DeployKeyEventPayload):
+    __slots__ = ()
+    event_name = "deploykey_create"
+
+
+class DeployKeyDestroyed(DeployKeyEventPayload):
+    __slots__ = ()
+    event_name = "deploykey_destroy"
 
 
 # Members

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 async def publish(context: Context, event_type: "type[EventPayload]", *subjects: Any) -> None:
     """Writes the event for every subscribed hook, and wakes the delivery worker after the commit.
 
+    System hooks and the hooks of a project receive different bodies, so there is an event for each kind that is subscribed.
+
     `await publish(context, payloads.ProjectCreated, project)`: the payload is made from `subjects` (`ProjectCreated.of`) only if a hook is
     subscribed, from the current rows; so a deletion is published before the row is deleted.
     """
 
     async def write_event() -> None:
-        await _write_events(context, [await event_type.of(context, *subjects)])
+        await _write_events(context, event_type, [(context, *subjects)])
 
     if not _is_single_process(context):
         await context.session.run_if(hooks.any_subscribed(event_type.switch), write_event)
@@ -40,19 +42,16 @@ async def publish_each(context: Context, event_type: "type[EventPayload]", rows:
     number of rows.
     """
     if await _has_listener(context, event_type):
-        # Concurrently, so that loaders batch their keys.
-        payloads = await asyncio.gather(*(event_type.of(context, row) for row in await context.all(rows)))
-        if payloads:
-            await _write_events(context, payloads)
+        await _write_events(context, event_type, [(context, row) for row in await context.all(rows)])
 
 
 async def publish_all(context: Context, event_type: "type[EventPayload]", event_arguments: "Sequence[tuple[Any, ...]]") -> None:
     """Publishes several events at once: for each the arguments of `event_type.of`, the first of which is the actor's context.
 
-    It takes three statements for all events, besides those of their payloads.
+    It takes four statements for all events, besides those of their payloads.
     """
     if event_arguments and await _has_listener(context, event_type):
-        await _write_events(context, await asyncio.gather(*(event_type.of(*arguments) for arguments in event_arguments)))
+        await _write_events(context, event_type, event_arguments)
 
 
 async def _has_listener(context: Context, event_type: "type[EventPayload]") -> bool:
@@ -75,11 +74,26 @@ def _is_single_process(context: Context) -> bool:
     return context.services.database.dialect == "sqlite"
 
 
-async def _write_events(context: Context, payloads: "Sequence[EventPayload]") -> None:
-    moment = context.now()
-    rows = [{"name": event.event_name, "payload": event.body(), "created_at": moment} for event in payloads]
+async def _write_events(context: Context, event_type: "type[EventPayload]", event_arguments: "Sequence[tuple[Any, ...]]") -> None:
+    moment, switch = context.now(), event_type.switch
+    projects = [event_type.project_id_of(*arguments[1:]) for arguments in event_arguments]
+    listening: set[int | None] = {None}
+    if switch is not None:
+        found = await context.session.read_without_flush(hooks.subscribed_projects(switch, set(projects)))
+        listening = {project_id for (project_id,) in found}
+    # Concurrently, so that loaders batch their keys.
+    system_bodies = asyncio.gather(*(event_type.system_hook_body(*each) for each in event_arguments if None in listening))
+    project_arguments = [
+        (project_id, each) for project_id, each in zip(projects, event_arguments, strict=True) if project_id in listening - {None}
+    ]
+    project_bodies = await asyncio.gather(*(event_type.project_hook_body(*each) for _, each in project_arguments))
+    bodies: list[tuple[int | None, dict[str, Any]]] = [(None, body) for body in await system_bodies]
+    bodies += [(project_id, body) for (project_id, _), body in zip(project_arguments, project_bodies, strict=True)]
+    if not bodies:
+        return
+    rows = [{"name": event_type.event_name, "project_id": key, "payload": body, "created_at": moment} for key, body in bodies]
     event_ids = list((await context.session.execute(events.insert_events(), rows)).scalars().all())
-    await context.session.execute(events.insert_deliveries(event_ids, new_batch_id(), payloads[0].switch, moment))
+    await context.session.execute(events.insert_deliveries(event_ids, new_batch_id(), switch, moment))
     if context.services.outbox.notify not in context.after_commit:
         context.after_commit.append(context.services.outbox.notify)
 

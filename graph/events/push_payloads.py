@@ -1,22 +1,17 @@
 """Payloads of pushes of branches and tags, sent to hooks with the event's switch (docs/decisions.md 30)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from graph.context import Context
 from graph.events.object_payloads import ObjectEventPayload, make_person_payload, make_project_payload
+from graph.events.project_hook_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS, NO_COMMIT, push_body
 from storage import tables
 from storage.git.commits import GitCommit
 
 if TYPE_CHECKING:
     # A circular import otherwise: payloads use rules, and rules publish events.
     from graph.rules.git.commit_index import RefUpdate
-
-NO_COMMIT = "0" * 40
-"""Stands for the missing commit of a created or deleted ref."""
-MAX_COMMITS = 20
-MAX_MESSAGE_CHARACTERS = 10_000
-"""Maximum characters of a commit message in a payload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +51,11 @@ class PushAttributes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushEventPayload(ObjectEventPayload):
     object_attributes: PushAttributes
+
+    @classmethod
+    async def project_hook_body(cls, *arguments: Any) -> dict[str, Any]:
+        context, *subjects = arguments
+        return await push_body(context, cls.event_name, *subjects)
 
     @classmethod
     async def of(cls, context: Context, project: tables.Project, ref_update: "RefUpdate") -> Self:

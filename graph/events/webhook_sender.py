@@ -19,13 +19,17 @@ TIMEOUT_SECONDS = 10.0
 """Time limit of an attempt: name resolution, connection, TLS, request, and the headers of the response."""
 USER_AGENT = f"Forgefront/{version('forgefront')}"
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of secrets
+SYSTEM_HOOK = "System Hook"
 MAX_ERROR_LENGTH = 255
 MAX_ADDRESSES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookMessage:
-    """A message and its destination. `credentials` is "user:password"; `secret` is `whsec_` followed by the base64 of a key."""
+    """A message and its destination. `kind` is the `X-Gitlab-Event` header, and `token` the `X-Gitlab-Token` header.
+
+    `credentials` is "user:password"; `secret` is `whsec_` followed by the base64 of a key.
+    """
 
     url: str
     webhook_id: str
@@ -33,6 +37,8 @@ class WebhookMessage:
     verify: bool = True
     credentials: str | None = None
     secret: str | None = None
+    token: str | None = None
+    kind: str = SYSTEM_HOOK
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +126,14 @@ def headers_of(message: WebhookMessage, url: httpx.URL, moment: datetime) -> dic
         "Accept": "*/*",
         "User-Agent": USER_AGENT,
         "Connection": "close",
-        "X-Gitlab-Event": "System Hook",
+        "X-Gitlab-Event": message.kind,
         "webhook-id": message.webhook_id,
         "webhook-timestamp": str(timestamp),
     }
     if message.secret is not None:
         headers["webhook-signature"] = sign(message.secret, message.webhook_id, timestamp, message.body)
+    if message.token is not None:
+        headers["X-Gitlab-Token"] = message.token
     if message.credentials is not None:
         headers["Authorization"] = f"Basic {base64.b64encode(message.credentials.encode()).decode()}"
     return headers

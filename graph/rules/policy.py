@@ -64,6 +64,8 @@ class Action(StrEnum):
     ADMIN_MILESTONE = "milestone:admin"
     READ_PROJECT_MEMBER = "project_member:read"
     ADMIN_PROJECT_MEMBER = "project_member:admin"
+    ADMIN_PROJECT_HOOK = "project_hook:admin"
+    ADMIN_DEPLOY_KEY = "deploy_key:admin"
     READ_GROUP = "group:read"
     UPDATE_GROUP = "group:update"
     DELETE_GROUP = "group:delete"
@@ -150,6 +152,8 @@ RULES: dict[Action, PolicyRule] = {
     Action.ADMIN_MILESTONE: PolicyRule(AccessLevel.MASTER, any_feature=TRACKER_FEATURES),
     Action.READ_PROJECT_MEMBER: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
     Action.ADMIN_PROJECT_MEMBER: PolicyRule(AccessLevel.MASTER),
+    Action.ADMIN_PROJECT_HOOK: PolicyRule(AccessLevel.MASTER),
+    Action.ADMIN_DEPLOY_KEY: PolicyRule(AccessLevel.MASTER),
     Action.READ_GROUP: PolicyRule(AccessLevel.GUEST, includes_non_members=True),
     Action.UPDATE_GROUP: PolicyRule(AccessLevel.OWNER),
     Action.DELETE_GROUP: PolicyRule(AccessLevel.OWNER),

@@ -1,21 +1,26 @@
-"""System hooks, and the log of their deliveries. Administrators only."""
+"""Hooks of the instance (administrators only) and of projects (masters only), and the log of their deliveries."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 from sqlmodel import col
 from strawberry.scalars import JSON
 
-from graph.context import Info
+from graph.context import Context, Info
+from graph.errors import NotFound
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import Node, column, connection_field, entity, filter_listing, make_window, parse_global_id, to_many, to_one
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.events import hooks
 from graph.rules.policy import Action, require
-from graph.types.inputs import get_or, is_set, optional, sent_values
+from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, is_set, optional, sent_values
 from storage import tables
+from storage.tables.events.hooks import is_system
+
+if TYPE_CHECKING:
+    from graph.types.projects.projects import Project
 
 DeliveryState = strawberry.enum(tables.DeliveryState, description="State of a delivery.")
 
@@ -34,7 +39,12 @@ class DeliveryFilter:
         return found
 
 
-@entity(tables.Delivery, description="Delivery of an event to a hook; deleted after 30 days.", action=Action.ADMIN_HOOKS)
+@entity(
+    tables.Delivery,
+    description="Delivery of an event to a hook; deleted after 30 days.",
+    load_nodes=hooks.delivery_nodes,
+    unrestricted="The right is on the hook: `delivery_nodes` checks it.",
+)
 class Delivery(Node):
     database_id: int = column(tables.Delivery.id, description="Database ID.")
     event: str = column(tables.Delivery.event_name, description="Event name, such as `project_create`.")
@@ -57,15 +67,25 @@ class Delivery(Node):
         return event.payload if event is not None else {}  # type: ignore[return-value]
 
 
-@entity(tables.Hook, description="A URL to which events of the instance are sent.", action=Action.ADMIN_HOOKS)
+@entity(
+    tables.Hook,
+    description="A URL to which events of the instance, or of a project, are sent.",
+    load_nodes=hooks.hook_nodes,
+    unrestricted="The right depends on whether it is a system hook: `hook_nodes` checks it.",
+)
 class Hook(Node):
     database_id: int = column(tables.Hook.id, description="ID in the v3 API.")
+    project_id: int | None = column(description="v3 ID of the project; null for a system hook.")
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] | None = to_one(
+        tables.Hook.project_id, description="Project whose events are sent; null for a system hook."
+    )
     url: str = column(description="URL to which events are sent, without user name and password.")
     push_events: bool = column(description="Whether push events for branches are sent.")
     tag_push_events: bool = column(description="Whether push events for tags are sent.")
     issues_events: bool = column(description="Whether issue events are sent.")
     merge_requests_events: bool = column(description="Whether merge request events are sent.")
     note_events: bool = column(description="Whether note events are sent.")
+    build_events: bool = column(description="Whether events of builds that start or finish are sent.")
     enable_ssl_verification: bool = column(description="Whether the TLS certificate of the receiver is verified.")
     created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")
@@ -92,16 +112,41 @@ class Hook(Node):
         row: Any = self
         return row.sealed_secret is not None
 
-    @strawberry.field(description="Path of the resource in the v3 API; GET sends a test event.")
+    @strawberry.field(description="Whether a token is sent with each event.")
+    def has_token(self) -> bool:
+        row: Any = self
+        return row.sealed_token is not None
+
+    @strawberry.field(description="Path of the resource in the v3 API; GET of a system hook sends a test event.")
     def rest_path(self) -> str:
         row: Any = self
-        return f"/api/v3/hooks/{row.id}"
+        return f"/api/v3/hooks/{row.id}" if row.project_id is None else f"/api/v3/projects/{row.project_id}/hooks/{row.id}"
+
+
+NEWEST_FIRST = Order(tables.Hook.id, descending=True)
+
+
+@strawberry.type
+class ProjectHookFields:
+    """Fields of a project about its hooks."""
+
+    hooks: Connection[Hook] = to_many(
+        tables.Hook.project_id,
+        order_by=Order(tables.Hook.id),
+        action=Action.ADMIN_PROJECT_HOOK,
+        description="Hooks of the project, oldest first. Requires the master role.",
+    )
+
+    @strawberry.field(description="Hook of the project, by v3 ID; an error if there is none. Requires the master role.")
+    async def hook(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> Hook | None:
+        project: Any = self
+        return await hooks.find_project_hook(info.context, project, database_id)  # type: ignore[return-value]
 
 
 async def _resolve_hooks(root: Any, info: Info, **arguments: Any) -> Any:
     context = info.context
     await require(context, Action.ADMIN_HOOKS)
-    listing = KeysetListing(tables.Hook, Order(tables.Hook.id, descending=True))
+    listing = KeysetListing(tables.Hook, NEWEST_FIRST).where(is_system())
     return await filter_listing(listing, arguments).page(context, make_window(arguments))
 
 
@@ -136,7 +181,42 @@ class CreateHookInput:
     issues_events: bool | None = optional("Send issue events; default false.")
     merge_requests_events: bool | None = optional("Send merge request events; default false.")
     note_events: bool | None = optional("Send note events; default false.")
+    build_events: bool | None = optional("Send events of builds that start or finish; default false.")
     enable_ssl_verification: bool | None = optional("Verify the TLS certificate of the receiver; default true.")
+
+
+@strawberry.input(description="Input of `createProjectHook`.")
+class CreateProjectHookInput:
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+    url: str = strawberry.field(description="As in `createHook`.")
+    secret: str | None = optional("Signing key, as in `createHook`. Never returned.")
+    token: str | None = optional("Token that is sent in the `X-Gitlab-Token` header. Never returned.")
+    push_events: bool | None = optional("Send pushes to branches; default true.")
+    tag_push_events: bool | None = optional("Send pushes of tags; default false.")
+    issues_events: bool | None = optional("Send issue events; default false.")
+    merge_requests_events: bool | None = optional("Send merge request events; default false.")
+    note_events: bool | None = optional("Send note events; default false.")
+    build_events: bool | None = optional("Send events of builds that start or finish; default false.")
+    enable_ssl_verification: bool | None = optional("Verify the TLS certificate of the receiver; default true.")
+
+
+@strawberry.input(description="Input of `updateProjectHook`; omitted fields are not changed.")
+class UpdateProjectHookInput(ProjectResourceInput):
+    url: str | None = optional("As in `createHook`.")
+    secret: str | None = optional("Signing key, as in `createHook`; null removes it.")
+    token: str | None = optional("Token that is sent in the `X-Gitlab-Token` header; null removes it.")
+    push_events: bool | None = optional("Send pushes to branches.")
+    tag_push_events: bool | None = optional("Send pushes of tags.")
+    issues_events: bool | None = optional("Send issue events.")
+    merge_requests_events: bool | None = optional("Send merge request events.")
+    note_events: bool | None = optional("Send note events.")
+    build_events: bool | None = optional("Send events of builds that start or finish.")
+    enable_ssl_verification: bool | None = optional("Verify the TLS certificate of the receiver.")
+
+
+@strawberry.input(description="Identifies a hook of a project.")
+class ProjectHookInput(ProjectResourceInput):
+    pass
 
 
 @strawberry.input(description="Identifies a system hook.")
@@ -186,11 +266,78 @@ async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     entity="delivery",
     returns=Delivery,
     entity_description="The delivery, due immediately.",
-    description="Sends a delivery again, with up to ten attempts; to a disabled hook, once. Administrators only.",
+    description="Sends a delivery again, with up to ten attempts; to a disabled hook, once. Administrators only; for a hook of a project,"
+    " masters.",
 )
 async def redeliver_hook(info: Info, input: RedeliverHookInput) -> tables.Delivery:
-    await require(info.context, Action.ADMIN_HOOKS)
     return await hooks.redeliver(info.context, _parse_database_id(input, "Delivery"))
+
+
+async def _find_project_hook(context: Context, input: ProjectResourceInput) -> tuple[tables.Project, tables.Hook]:
+    """The project and the hook that an input names, if the viewer may administrate it. Raises NotFound, Forbidden.
+
+    They are read in a separate session, so that no transaction is open while name servers and receivers respond.
+    """
+    async with context.read_only() as reader:
+        if is_set(input.id) and input.id is not None:
+            hook = await reader.rows_by_id(tables.Hook).get(_parse_database_id(input, "Hook") or 0)
+            if hook is None or hook.project_id is None:
+                raise NotFound("Hook")
+        return await find_in_project(reader, tables.Hook, input, action=Action.ADMIN_PROJECT_HOOK)
+
+
+async def _find_project(context: Context, path: str) -> tables.Project:
+    """The project, if the viewer may administrate its hooks, read as in `_find_project_hook`."""
+    async with context.read_only() as reader:
+        project = await lookup.get_project(reader, path)
+        await require(reader, Action.ADMIN_PROJECT_HOOK, project)
+        return project
+
+
+@mutation(
+    entity="hook",
+    returns=Hook,
+    entity_description="The created hook.",
+    description="Creates a hook of a project. Requires the master role.",
+)
+async def create_project_hook(info: Info, input: CreateProjectHookInput) -> tables.Hook:
+    project = await _find_project(info.context, input.project_path)
+    return await hooks.create_hook(info.context, sent_values(input), project.id)
+
+
+@mutation(
+    entity="hook",
+    returns=Hook,
+    entity_description="The updated hook.",
+    description="Updates a hook of a project. Requires the master role.",
+)
+async def update_project_hook(info: Info, input: UpdateProjectHookInput) -> tables.Hook:
+    project, hook = await _find_project_hook(info.context, input)
+    return await hooks.update_hook(info.context, hook.id, project.id, sent_values(input))
+
+
+@mutation(
+    entity="hook",
+    returns=Hook,
+    deletes=True,
+    entity_description="The deleted hook.",
+    description="Deletes a hook of a project with its deliveries. Requires the master role.",
+)
+async def delete_project_hook(info: Info, input: ProjectHookInput) -> tables.Hook:
+    _, hook = await _find_project_hook(info.context, input)
+    return await hooks.delete_hook(info.context, hook)
+
+
+@mutation(
+    entity="delivery",
+    returns=Delivery,
+    entity_description="Result of the test: the event and the response. It is not retried.",
+    description="Sends a push of the newest commit of the default branch to a hook of a project and waits for the response; a success"
+    " enables the hook. Requires the master role.",
+)
+async def test_project_hook(info: Info, input: ProjectHookInput) -> tables.Delivery:
+    project, hook = await _find_project_hook(info.context, input)
+    return await hooks.send_project_test(info.context, project, hook)
 
 
 @strawberry.type
@@ -199,3 +346,7 @@ class HookMutations:
     test_hook = test_hook
     delete_hook = delete_hook
     redeliver_hook = redeliver_hook
+    create_project_hook = create_project_hook
+    update_project_hook = update_project_hook
+    delete_project_hook = delete_project_hook
+    test_project_hook = test_project_hook

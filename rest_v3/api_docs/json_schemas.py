@@ -14,6 +14,7 @@ from rest_v3.endpoints.endpoint import Endpoint
 from rest_v3.operations import RouteOperationVariable, SelectedField
 from rest_v3.requests.params import NOT_SENT, RouteParameter
 from rest_v3.requests.values import MAX_INT
+from rest_v3.route import PathNumber
 
 Schema = dict[str, Any]
 
@@ -162,7 +163,15 @@ def add_constant_bodies(schema: Schema, endpoint: Endpoint) -> Schema:
     bodies = [answer[1] if isinstance(answer, tuple) else None for answer in endpoint.route.errors.values() if _status_of(answer) < 400]
     if False in bodies and schema.get("const") is True:
         return {"type": "boolean", "description": "Whether anything was changed."}
+    if objects := [body for body in bodies if isinstance(body, dict)]:
+        return {"anyOf": [schema, _constant_object_schema(f"{endpoint.route.shape}Absence", objects[0])]}
     return make_nullable(schema) if None in bodies else schema
+
+
+def _constant_object_schema(title: str, body: Mapping[str, Any]) -> Schema:
+    properties = {key: {"type": "integer"} if isinstance(value, PathNumber) else {"const": value} for key, value in body.items()}
+    description = "Nothing was there to delete."
+    return {"type": "object", "title": title, "description": description, "required": [*body], "properties": properties}
 
 
 def _status_of(answer: Any) -> int:

@@ -173,7 +173,7 @@ def collect_error_statuses(endpoint: Endpoint) -> set[int]:
         statuses.add(507)
         codes.add("TOO_LARGE")
     for code in codes | route.errors.keys():
-        answer = route.errors.get(code, STATUS_BY_CODE[code])
+        answer = route.errors[code] if code in route.errors else STATUS_BY_CODE[code]
         status = answer[0] if isinstance(answer, tuple) else answer
         if status >= 400:
             statuses.add(status)
@@ -272,7 +272,9 @@ def _build_responses(endpoint: Endpoint, components: ComponentRegistry, answer: 
     )
     responses[str(route.success_status)] = {
         "description": "Done." if route.method != "GET" else "Found.",
-        "content": {"application/json": {"schema": schema}} if route.file_key is None else BINARY_CONTENT,
+        "content": BINARY_CONTENT
+        if route.file_key is not None
+        else {"text/plain" if route.is_text else "application/json": {"schema": schema}},
     }
     if route.file_key is not None:
         responses["206"] = {"description": "The requested range.", "content": BINARY_CONTENT}

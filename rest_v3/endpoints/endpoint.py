@@ -5,7 +5,7 @@ keeps that order. When a parameter is invalid the operation cannot run, so the r
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -28,9 +28,10 @@ from rest_v3.requests.credentials import read_credential
 from rest_v3.requests.params import NOT_SENT, RouteParameter
 from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_id, read_id
 from rest_v3.results import RouteResultReader
-from rest_v3.route import InvalidRouteError, Route
+from rest_v3.route import InvalidRouteError, PathNumber, Route
 
 UNPAGED_BATCH_ROWS = 100
+TEXT_CSP = b"default-src 'none'; sandbox"
 
 
 class IncomingFile(Protocol):
@@ -71,6 +72,7 @@ class RestResponse:
     status: int
     body: bytes
     headers: list[tuple[bytes, bytes]]
+    content_type: bytes = field(default=b"application/json", kw_only=True)
 
 
 class Endpoint:
@@ -156,6 +158,9 @@ class Endpoint:
             # A route may return 200 for an unknown number, but a malformed id is always not found.
             if error.status < 400 and self._has_no_id(request):
                 error = error_response(404, not_found_message(self.route, None))
+            elif isinstance(error.body, dict):
+                body = {key: variables[value] if isinstance(value, PathNumber) else value for key, value in error.body.items()}
+                error = replace(error, body=body)
             return self._respond_error(error)
         if self.route.rejection_status is not None:
             return self._respond_error(error_response(self.route.rejection_status))
@@ -278,6 +283,10 @@ class Endpoint:
     async def _respond(self, value: Any, result: Any, headers: list[tuple[bytes, bytes]]) -> RestResponse:
         if self.route.reshape is not None:
             value = self.route.reshape(value, result.data)
+        if self.route.is_text:
+            # A browser must not render it as a page of this site.
+            headers = [*headers, (b"content-security-policy", TEXT_CSP), self._cache_control]
+            return RestResponse(self._success_status, value.encode(), headers, content_type=b"text/plain; charset=utf-8")
         content = await dump_json(value, is_large=True) if result.is_large else orjson.dumps(value)
         return RestResponse(self._success_status, content, [*headers, self._cache_control])
 

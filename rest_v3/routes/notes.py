@@ -127,3 +127,26 @@ NOTES = (
         summary="Update a note on a merge request",
     ),
 )
+
+COMMENTS = (
+    Route(
+        call="GET /projects/:id/merge_requests/:merge_request_id/comments",
+        params=MERGE_REQUEST,
+        operation="MergeRequestComments",
+        result_path="project.mergeRequest.notes",
+        shape="MRNote",
+        section="Notes",
+        summary="List the notes on a merge request in their older form",
+    ),
+    Route(
+        call="POST /projects/:id/merge_requests/:merge_request_id/comments",
+        params=(*MERGE_REQUEST, text("note", required=True)),
+        operation="CreateMergeRequestComment",
+        result_path="createNote.note",
+        guard="MayCreateMergeRequestNote",
+        shape="MRNote",
+        section="Notes",
+        summary="Create a note on a merge request, returned in its older form",
+    ),
+)
+"""The routes of notes before they had ids (docs/wire-facts.md 4.7)."""

@@ -280,3 +280,13 @@ SESSION = Route(
     section="Users",
     summary="Sign in with a password and get the private token",
 )
+
+KEY_WITH_USER = Route(
+    call="GET /keys/:id",
+    params=(USER,),
+    operation="KeyWithUser",
+    result_path="sshKey",
+    shape="SSHKeyWithUser",
+    section="Users",
+    summary="Get an SSH key of any user, with the user; administrators only",
+)

@@ -113,14 +113,14 @@ def is_small(repository: Repository, old: str | None, oid: str) -> bool:
     handle = repository.handle
     header = handle.odb.read_header
     try:
-        pending: list[tuple[str | None, str | None]] = [(_tree_id(repository, old) if old else None, _tree_id(repository, oid))]
+        pending: list[tuple[str | None, str | None]] = [(tree_id(repository, old) if old else None, tree_id(repository, oid))]
         files, bytes_left = 0, _MAX_INLINE_BYTES
         while pending:
             pair = pending.pop()
             # Checked before reading: unpacking and parsing a large tree holds the GIL for seconds.
             if any(each is not None and header(each)[1] > _MAX_INLINE_TREE_BYTES for each in pair):
                 return False
-            sides = [dict(_tree_entries(handle[each].read_raw())) if each is not None else {} for each in pair]
+            sides = [dict(read_tree_entries(handle[each].read_raw())) if each is not None else {} for each in pair]
             for name in {name for name, _ in sides[0].items() ^ sides[1].items()}:
                 found = [side.get(name, (b"", "")) for side in sides]
                 folders = [each if mode == b"40000" else None for mode, each in found]
@@ -135,7 +135,7 @@ def is_small(repository: Repository, old: str | None, oid: str) -> bool:
         raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
 
 
-def _tree_entries(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
+def read_tree_entries(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
     """Yields (name, (mode, id)) of each entry of a tree object."""
     for mode, name, oid in _TREE_ENTRY.findall(raw):
         yield name, (mode, oid.hex())
@@ -293,12 +293,13 @@ def _empty_diff(delta: pygit2.DiffDelta) -> FileDiff:
     )
 
 
-def _tree_id(repository: Repository, commit: str) -> str:
+def tree_id(repository: Repository, commit: str) -> str:
+    """The id of the tree of a commit."""
     return repository.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
 
 
 def _tree(repository: Repository, oid: str) -> pygit2.Tree:
-    found = repository.handle[_tree_id(repository, oid)]
+    found = repository.handle[tree_id(repository, oid)]
     if not isinstance(found, pygit2.Tree):
         raise DamagedRepository(f"{repository.path}: the tree of {oid} is not a tree object")
     return found

@@ -34,6 +34,7 @@ from storage.tables.issues.milestones import Milestone, MilestoneState
 from storage.tables.issues.notes import Note
 from storage.tables.merge_requests.merge_request_imports import ImportState, MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+from storage.tables.projects.deploy_keys import DeployKey
 from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
 from storage.tables.projects.uploads import Upload
@@ -57,6 +58,7 @@ __all__ = [
     "CounterKind",
     "Delivery",
     "DeliveryState",
+    "DeployKey",
     "Email",
     "Event",
     "GitRef",

@@ -191,13 +191,15 @@ class EdgeCaseWriter:
 async def _create_instance_rows(make: DataFactory, story: WeekData, people: list[tables.User]) -> None:
     """Inserts what belongs to users and to the instance."""
     hooks = [tables.Hook(url=f"https://hooks.invalid/{n}", tag_push_events=n == 1, disabled_at=NOW if n == 2 else None) for n in range(3)]
+    hooks.append(tables.Hook(url="https://hooks.invalid/project", project_id=story.web.id, build_events=True))
     event = tables.Event(name="project_create", payload={"b": 1, "a": ["ü", None, 1.5, True]}, created_at=TIED_AT)
     shared = tables.Runner(description="shared", token_digest="shared", shared=True, tags=["x"], contacted_at=NOW, name="r", version="1")
     await make.save(*hooks, event, shared)
     await make.save(
         *(
             tables.Delivery(
-                event_id=event.id, hook_id=hooks[n % 2].id, webhook_id=f"w{n}", event_name=event.name, state=tuple(DeliveryState)[n % 3],
+                event_id=event.id, hook_id=hooks[(0, 1, 3)[n % 3]].id,
+                webhook_id=f"w{n}", event_name=event.name, state=tuple(DeliveryState)[n % 3],
                 attempts=n,
                 response_code=500 if n % 3 == 2 else None, error="HTTP 500" if n % 3 == 2 else None, created_at=TIED_AT,
                 delivered_at=TIED_AT if n % 3 == 1 else None,
@@ -210,6 +212,7 @@ async def _create_instance_rows(make: DataFactory, story: WeekData, people: list
         person in enumerate(people) for m in range(n % 3)),
         tables.ProtectedBranch(project_id=story.web.id, name="master", developers_can_push=True),
         tables.ProtectedBranch(project_id=story.web.id, name="stable"),
+        *(tables.DeployKey(project_id=story.web.id, title=f"Key {n}", key=ssh_key(90 + n), fingerprint=f"d{n}") for n in range(2)),
     )  # fmt: skip
     pipelines = await _ids(make.services.database, tables.Pipeline, tables.Pipeline.project_id == story.web.id)
     async with make.services.database.write_session() as session:

@@ -49,6 +49,28 @@ GET /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 200 20
 POST /projects/:id/merge_requests/:merge_request_id/notes     401 404 201 201 201 201 201 201 401 201
 PUT /projects/:id/merge_requests/:merge_request_id/notes/:note_id 401 404 403 403 403 200 200 200 401 403
 POST /projects/:id/uploads                                    401 404 201 201 201 201 201 201 401 201
+GET /projects/:id/hooks                                       401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/hooks/:hook_id                              401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/hooks                                      401 404 403 403 403 201 201 201 401 403
+PUT /projects/:id/hooks/:hook_id                              401 404 403 403 403 200 200 200 401 403
+DELETE /projects/:id/hooks/:hook_id                           401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/keys                                        401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/keys/:key_id                                401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/keys                                       401 404 403 403 403 201 201 201 401 403
+DELETE /projects/:id/keys/:key_id                             401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/members                                     401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/members/:user_id                            401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/members                                    401 404 403 403 403 201 201 201 401 403
+PUT /projects/:id/members/:user_id                            401 404 403 403 403 200 200 200 401 403
+DELETE /projects/:id/members/:user_id                         401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/snippets                                    401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/snippets/:snippet_id                        401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/snippets/:snippet_id/raw                    401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/snippets                                   401 404 403 201 201 201 201 201 401 403
+PUT /projects/:id/snippets/:snippet_id                        401 404 403 403 403 200 200 200 401 403
+DELETE /projects/:id/snippets/:snippet_id                     401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/merge_requests/:merge_request_id/comments   401 404 200 200 200 200 200 200 401 200
+POST /projects/:id/merge_requests/:merge_request_id/comments  401 404 201 201 201 201 201 201 401 201
 GET /projects/:id/milestones                                  401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/milestones/:milestone_id                    401 404 200 200 200 200 200 200 401 200
 POST /projects/:id/milestones                                 401 404 403 403 403 201 201 201 401 403
@@ -81,6 +103,7 @@ POST /user/keys                                               401 201 201 201 20
 POST /users/:id/keys                                          401 403 403 403 403 403 403 201 401 403
 DELETE /user/keys/:id                                         401 200 200 200 200 200 200 200 401 200
 DELETE /users/:uid/keys/:id                                   401 403 403 403 403 403 403 200 401 403
+GET /keys/:id                                                 401 403 403 403 403 403 403 200 401 403
 GET /user/emails                                              401 200 200 200 200 200 200 200 401 200
 GET /users/:uid/emails                                        401 403 403 403 403 403 403 200 401 403
 GET /user/emails/:id                                          401 404 404 404 404 404 404 404 401 404
@@ -171,6 +194,12 @@ createHook           401  forbidden forbidden forbidden forbidden forbidden forb
 testHook             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 deleteHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 redeliverHook        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+addDeployKey         401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteDeployKey      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createProjectHook    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateProjectHook    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+testProjectHook      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteProjectHook    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 importMergeRequests  401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
 createBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 deleteBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden

@@ -56,6 +56,8 @@ READ_RIGHTS = {
     "build": ReadRight(AccessLevel.REPORTER, features=("builds_enabled",), switch="public_builds"),
     "upload": ReadRight(AccessLevel.MASTER, includes_public=False),
     "runner": ReadRight(AccessLevel.MASTER, includes_public=False),
+    "hook": ReadRight(AccessLevel.MASTER, includes_public=False),
+    "deploy key": ReadRight(AccessLevel.MASTER, includes_public=False),
 }
 SHARED_RIGHTS = {"proposed": ("code", "merge request")}
 """Values that several rights allow to read: who sees a merge request sees its commits and changes, as does anyone who may read code."""
@@ -140,6 +142,10 @@ class PlantedData:
                 await make.milestone(project)
             if hides("runner"):
                 await make.runner(project)
+            if hides("hook"):
+                await make.save(tables.Hook(project_id=project.id, url="https://hooks.invalid/"))
+            if hides("deploy key"):
+                await make.save(tables.DeployKey(project_id=project.id, title="hidden", key=ssh_key(3), fingerprint="h"))
             if hides("project"):
                 await make.member(project, self.viewers["stranger"], AccessLevel.DEVELOPER)
                 statements.append(("UPDATE projects SET archived = NOT archived WHERE id = :id", project.id))
@@ -252,6 +258,13 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
     own = {"author": owner}
     head, topic = [await _commit_id(world, project, ref) for ref in ("master", "topic")]
     await make.runner(project, description=world.plant_for(project, "runner"))
+    hook = tables.Hook(project_id=key, url=f"https://hooks.invalid/{world.plant_for(project, 'hook', 'of a project')}")
+    event = tables.Event(project_id=key, name="push", payload={"a": world.plant_for(project, "hook", "event")}, created_at=NOW)
+    title = world.plant_for(project, "deploy key", "title")
+    await make.save(hook, event, tables.DeployKey(project_id=key, title=title, key=ssh_key(2), fingerprint="g"))
+    delivery = tables.Delivery(event_id=event.id, hook_id=hook.id, webhook_id="w", event_name=event.name, created_at=NOW)
+    delivery.error = world.plant_for(project, "hook", "delivery")
+    await make.save(delivery)
     label = await make.label(project, world.plant_for(project, "label"), description=world.plant_for(project, "label", "description"))
     milestone = await make.milestone(
         project, title=world.plant_for(project, "milestone"), description=world.plant_for(project, "milestone", "text")

@@ -46,7 +46,8 @@ ROOT_WEIGHTS = {
 RARE_FIELDS = {
     "commits", "compare", "tree", "blob", "diff", "changes", "trace", "history", "timeline", "health", "buildStats", "mergeRequestStats",
     "flakyBuilds",
-    "sshKeys", "emails", "hook", "ciConfig", "artifact", "runners", "leadTime", "viewerCan", "upload",
+    "sshKeys", "sshKey", "emails", "hook", "hooks", "deployKeys", "deployKey",
+    "ciConfig", "artifact", "runners", "leadTime", "viewerCan", "upload",
 }  # fmt: skip
 """Fields that cost much beside the rows they return, or are seldom allowed."""
 SINGLE_ARGUMENT_FIELDS = {"Project.issue", "Project.mergeRequest", "Project.label", "Project.milestone", "Query.user"}
@@ -61,6 +62,8 @@ ARGUMENT_SOURCES = {
     "Project.mergeRequest.databaseId": "merge request ids", "Project.milestone.iid": "milestone iids",
     "Project.milestone.title": "milestones",
     "Project.milestone.databaseId": "milestone ids", "Project.label.name": "labels", "Project.label.databaseId": "label ids",
+    "Project.hook.databaseId": "project hook ids", "Project.deployKey.databaseId": "deploy key ids", "Project.member.userId": "member ids",
+    "Query.sshKey.databaseId": "key ids", "ProjectMemberFilter.username": "usernames",
     "Project.snippet.databaseId": "snippet ids", "Project.build.databaseId": "build ids", "Project.artifact.buildId": "artifact builds",
     "Project.upload.secret": "upload secrets", "Project.upload.name": "upload names", "Project.commit.rev": "revs",
     "Project.commits.ref": "branches",

@@ -99,6 +99,15 @@ class Scenario:
                 email = tables.Email(user_id=self.somebody.id, email=f"more{next(self.numbers)}@example.org")
                 await make.save(email)
                 return email
+            case "deploy key":
+                number = next(self.numbers)
+                deploy_key = tables.DeployKey(project_id=project.id, title="k", key="ssh-rsa AAAA", fingerprint=f"{number}")
+                await make.save(deploy_key)
+                return deploy_key
+            case "project hook":
+                hook = tables.Hook(url="http://127.0.0.1:9/", project_id=project.id)
+                await make.save(hook)
+                return hook
             case "hook":
                 # An internal address, which is rejected before anything is sent.
                 hook = tables.Hook(url="http://127.0.0.1:9/")
@@ -163,11 +172,25 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if "/snippets" in path:
+            parameters |= {"file_name": "a.rb", "code": "C", "visibility_level": 0}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
         if "/statuses/" in path:
             parameters = {"state": "success", "name": f"new{number}"}
+        if "/keys" in path:
+            keys["key_id"] = (await world.create_target("deploy key", role, call)).id
+            parameters = {"title": "k", "key": ssh_key(number)}
+        if "/hooks" in path:
+            keys["hook_id"] = (await world.create_target("project hook", role, call)).id
+            parameters = {"url": "http://hooks.invalid/"}
+        if "/members" in path:
+            member = await world.make.user()
+            keys["user_id"] = member.id
+            parameters = {"user_id": member.id, "access_level": 20}
+            if method != "POST":
+                await world.make.member(world.project(role), member, AccessLevel.GUEST)
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.create_target("label", role, call)).title
     elif path.startswith("/groups"):
@@ -191,6 +214,7 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         noun = "key" if "/keys" in path else "email"
         thing = await world.create_target(noun, role, call)
         mine = path.startswith("/user/")
+        mine |= path == "/keys/:id"
         last = ":id" if path.endswith("/:id") else ""
         keys = {"uid": world.somebody.id, "id": thing.id if mine or last else world.somebody.id}
         parameters = {"title": "k", "key": ssh_key(number), "email": f"new{number}@example.org"}
@@ -232,6 +256,14 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"url": "http://hooks.invalid/"}
         case "testHook" | "deleteHook":
             return {"databaseId": (await world.create_target("hook", role, name)).id}
+        case "addDeployKey":
+            return {"projectPath": path, "title": "k", "key": ssh_key(number)}
+        case "deleteDeployKey":
+            return {"projectPath": path, "databaseId": (await world.create_target("deploy key", role, name)).id}
+        case "createProjectHook":
+            return {"projectPath": path, "url": "http://hooks.invalid/"}
+        case "updateProjectHook" | "testProjectHook" | "deleteProjectHook":
+            return {"projectPath": path, "databaseId": (await world.create_target("project hook", role, name)).id}
         case "redeliverHook":
             hook = await world.create_target("hook", role, name)
             event = tables.Event(name="project_create", payload={}, created_at=now())

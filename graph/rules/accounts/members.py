@@ -49,6 +49,15 @@ async def get_group_member(context: Context, group: tables.Namespace, user_id: i
     return found
 
 
+async def get_project_member(context: Context, project: tables.Project, user_id: int) -> tables.ProjectMember:
+    """The membership of the user with this v3 id, not locked. Raises Forbidden when the viewer may not see members, NotFound."""
+    await require(context, Action.READ_PROJECT_MEMBER, project)
+    found = await context.first(members.of_project(project.id, user_id))
+    if found is None:
+        raise NotFound("ProjectMember")
+    return found
+
+
 async def lock_group_member(context: Context, group: tables.Namespace, user: tables.User) -> tables.GroupMember:
     """The user's membership in the group, locked until the transaction ends. Raises NotFound."""
     found = await context.first(members.group_member_for_update(group.id, user.id))
@@ -136,9 +145,12 @@ async def remove_group_member(context: Context, group: tables.Namespace, user: t
 
 
 async def add_project_member(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.ProjectMember:
-    """Add the user of the values of a `MemberLevelInput`. Raises NotFound, Required, Invalid, Conflict."""
+    """Add the user of the values of an `AddProjectMemberInput`. Raises NotFound, Required, Invalid, Conflict."""
     user, level = await _find_user(context, values), _parse_level(values, PROJECT_LEVELS)
-    await require_no_member(context, members.is_in_project(project.id, user.id))
+    if (existing := await context.first(members.of_project(project.id, user.id))) is not None:
+        if values.get("keep_existing"):
+            return existing
+        raise already_member_error()
     moment = context.now()
     row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
     context.add_deferred(row)

@@ -12,6 +12,7 @@ from graph.rules import validation
 from storage import tables
 from storage.database.engine import violated_unique_column
 from storage.tables.accounts import ssh_keys
+from storage.tables.projects import deploy_keys
 
 KEY_TYPE_PREFIXES = ("ssh-", "ecdsa-")
 MAX_KEY_LENGTH = 5000
@@ -59,16 +60,35 @@ async def add_key(context: Context, user_id: int, title: str, key: str) -> table
     row = tables.SshKey(
         user_id=user_id, title=cleaned_title, key=cleaned_key, fingerprint=fingerprint, created_at=moment, updated_at=moment
     )
-    if await context.first(ssh_keys.of_fingerprint(row.fingerprint)) is not None:
-        raise _taken_errors()
+    await lock_fingerprint(context, fingerprint)
+    if await is_users_key(context, fingerprint) or await context.first(deploy_keys.of_fingerprint(fingerprint)) is not None:
+        raise taken_errors()
     try:
         await context.add(row)
     except IntegrityError as error:
         if violated_unique_column(error) != "ssh_keys.fingerprint":
             raise
-        raise _taken_errors() from error
+        raise taken_errors() from error
     await publish(context, payloads.KeyCreated, row)
     return row
+
+
+async def lock_fingerprint(context: Context, fingerprint: str) -> None:
+    """Serialize the transactions that add this key, to a user or to a project; SQLite has one writer."""
+    if context.services.database.dialect == "postgresql":
+        await context.session.execute(deploy_keys.lock_fingerprint(fingerprint))
+
+
+async def is_users_key(context: Context, fingerprint: str) -> bool:
+    return await context.first(ssh_keys.of_fingerprint(fingerprint)) is not None
+
+
+async def get_key(context: Context, key_id: int) -> tables.SshKey:
+    """The key of any user. Raises NotFound."""
+    found = await context.rows_by_id(tables.SshKey).get(key_id)
+    if found is None:
+        raise NotFound("SshKey")
+    return found
 
 
 async def delete_key(context: Context, key: tables.SshKey) -> tables.SshKey:
@@ -80,5 +100,6 @@ async def delete_key(context: Context, key: tables.SshKey) -> tables.SshKey:
     return key
 
 
-def _taken_errors() -> UserErrors:
+def taken_errors() -> UserErrors:
+    """The errors of a key that a user or another project has."""
     return UserErrors([Taken("key"), Taken("fingerprint")])

@@ -11,6 +11,8 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Forbidden, NotFound
+from graph.events.build_payloads import BuildChanged
+from graph.events.publisher import publish
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
 from graph.rules import lookup
 from graph.rules.builds import commit_checks, stored_objects, trace_masking
@@ -75,6 +77,8 @@ async def handle_status_change(context: Context, build: tables.Build, before: Bu
     await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], before, BuildSnapshot.of(build))
     await commit_checks.handle_checks_changed(context, build.project_id, (build.sha, build.ref))
     await pipelines.advance_pipeline(context, build)
+    if build.status is not CheckStatus.PENDING:
+        await publish(context, BuildChanged, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:
         context.after_commit.append(context.services.runner_queue.notify)
 

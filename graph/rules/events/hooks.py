@@ -1,6 +1,6 @@
-"""System hooks: creation, deletion, test and redelivery."""
+"""Hooks of the instance and of projects: creation, change, deletion, test and redelivery."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -10,11 +10,17 @@ from graph.errors import Invalid, NotFound, Required
 from graph.events import payloads
 from graph.events.address_guard import ForbiddenAddress, HookUrl, InvalidHookUrl, parse_hook_url
 from graph.events.delivery_worker import make_message
+from graph.events.project_hook_payloads import find_commit, push_body
 from graph.events.publisher import new_batch_id
+from graph.events.push_payloads import BranchPushed
 from graph.events.webhook_sender import DeliveryResult, parse_secret
-from graph.rules import validation
+from graph.rules import lookup, validation
+from graph.rules.git.commit_index import RefUpdate
+from graph.rules.policy import Action, can, can_see_project, filter_visible_projects, load_project_of, require
 from storage import tables
 from storage.database.engine import DatabaseSession
+from storage.git.commits import GitCommit
+from storage.git.protocol.push import RefCommand
 from storage.secrets import UndecryptableToken
 from storage.tables import DeliveryState
 from storage.tables.events import hooks
@@ -22,6 +28,7 @@ from storage.tables.events.hooks import MAX_URL_LENGTH
 
 DNS_TIMEOUT_SECONDS = 2.0
 """Limit for resolving the host of a new hook; the host may not exist yet."""
+MAX_TOKEN_LENGTH = 255
 TEST_TIMEOUT_SECONDS = 8.0
 """Limit for the response to a test delivery; shorter than the limit of an operation."""
 
@@ -32,34 +39,98 @@ DEFAULT_SWITCHES: Mapping[str, Any] = {
     "issues_events": False,
     "merge_requests_events": False,
     "note_events": False,
+    "build_events": False,
     "enable_ssl_verification": True,
 }
 
 
-async def get_hook(session: DatabaseSession, hook_id: int | None) -> tables.Hook:
-    """The hook with this id. Raises NotFound."""
-    found: tables.Hook | None = await session.scalar(hooks.by_id(hook_id or 0))
+async def get_hook(session: DatabaseSession, hook_id: int | None, project_id: int | None = None) -> tables.Hook:
+    """The hook of the project, or the system hook, with this id. Raises NotFound."""
+    found: tables.Hook | None = await session.scalar(hooks.by_id(hook_id or 0, project_id))
     if found is None:
         raise NotFound("Hook")
     return found
 
 
-async def create_hook(context: Context, values: Mapping[str, Any]) -> tables.Hook:
+async def create_hook(context: Context, values: Mapping[str, Any], project_id: int | None = None) -> tables.Hook:
     """Add a hook with the values of `CreateHookInput`, when the transaction is flushed. Raises Required, Invalid."""
-    target = await validate_url(context, values["url"])
-    cipher, moment = context.services.cipher, context.now()
-    secret = values.get("secret")
+    moment = context.now()
     switches = {name: default if values.get(name) is None else values[name] for name, default in DEFAULT_SWITCHES.items()}
-    hook = tables.Hook(
-        url=target.url,
-        sealed_credentials=cipher.encrypt(target.credentials) if target.credentials is not None else None,
-        sealed_secret=cipher.encrypt(validate_secret(secret)) if secret is not None else None,
-        created_at=moment,
-        updated_at=moment,
-        **switches,
-    )
+    columns = {**await _validate_target(context, values), **switches}
+    hook = tables.Hook(project_id=project_id, created_at=moment, updated_at=moment, **columns)
     context.after_commit.append(context.services.outbox.record_hook_change)
     return context.add_deferred(hook)
+
+
+async def update_hook(context: Context, hook_id: int, project_id: int, values: Mapping[str, Any]) -> tables.Hook:
+    """Change a hook of a project by the values of `UpdateProjectHookInput` that were sent. Raises Required, Invalid, NotFound."""
+    columns = await _validate_target(context, values)
+    hook = await get_hook(context.session, hook_id, project_id)
+    columns |= {name: values[name] for name in DEFAULT_SWITCHES if values.get(name) is not None}
+    for name, value in columns.items():
+        setattr(hook, name, value)
+    hook.updated_at = context.now()
+    context.after_commit.append(context.services.outbox.record_hook_change)
+    await context.session.flush()
+    return hook
+
+
+async def _validate_target(context: Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of the URL and the secrets that were sent; a null secret is removed. Raises Required, Invalid."""
+    columns: dict[str, Any] = {}
+    encrypt = context.services.cipher.encrypt
+    if values.get("url") is not None:
+        target = await validate_url(context, values["url"])
+        columns = {"url": target.url, "sealed_credentials": encrypt(target.credentials) if target.credentials is not None else None}
+    for name, validate in (("secret", validate_secret), ("token", validate_token)):
+        if name in values:
+            value = values[name]
+            columns[f"sealed_{name}"] = encrypt(validate(value)) if value is not None else None
+    return columns
+
+
+async def find_project_hook(context: Context, project: tables.Project, hook_id: int) -> tables.Hook:
+    """The hook of the project. Raises Forbidden before NotFound."""
+    await require(context, Action.ADMIN_PROJECT_HOOK, project)
+    return await get_hook(context.session, hook_id, project.id)
+
+
+async def require_hook(context: Context, hook: tables.Hook) -> None:
+    """Require that the viewer may administrate the hook. Raises Forbidden, NotFound for a project that the viewer may not see."""
+    if hook.project_id is None:
+        await require(context, Action.ADMIN_HOOKS)
+        return
+    project = await load_project_of(context, hook)
+    if not await can_see_project(context, project):
+        raise NotFound("Hook")
+    await require(context, Action.ADMIN_PROJECT_HOOK, project)
+
+
+async def hook_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+    """Hooks by node key, those that the viewer may administrate."""
+    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
+    rows = [row for row in (await context.rows_by_id(tables.Hook).get_many(ids)).values() if row is not None]
+    return {ids[row.id]: row for row in await _filter_administrated(context, rows)}
+
+
+async def delivery_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
+    """Deliveries by node key, those to hooks that the viewer may administrate."""
+    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
+    rows = [row for row in (await context.rows_by_id(tables.Delivery).get_many(ids)).values() if row is not None]
+    found = await context.rows_by_id(tables.Hook).get_many({row.hook_id for row in rows})
+    allowed = {hook.id for hook in await _filter_administrated(context, [hook for hook in found.values() if hook is not None])}
+    return {ids[row.id]: row for row in rows if row.hook_id in allowed}
+
+
+async def _filter_administrated(context: Context, rows: Sequence[tables.Hook]) -> list[tables.Hook]:
+    project_ids = [row.project_id for row in rows if row.project_id is not None]
+    visible = await filter_visible_projects(context, project_ids)
+    return [
+        row
+        for row in rows
+        if (row.project_id is None and await can(context, Action.ADMIN_HOOKS))
+        or (row.project_id in visible and await can(context, Action.ADMIN_PROJECT_HOOK, row))
+    ]
 
 
 async def delete_hook(context: Context, hook: tables.Hook) -> tables.Hook:
@@ -96,18 +167,50 @@ def validate_secret(value: str) -> str:
     return value
 
 
-async def send_test(context: Context, hook_id: int | None) -> tables.Delivery:
-    """Send the sample event to a hook now, and record the result as a delivery.
+def validate_token(value: str) -> str:
+    """A token that a header can contain. Raises Invalid."""
+    if not value or len(value) > MAX_TOKEN_LENGTH or not (value.isascii() and value.isprintable()) or value != value.strip():
+        raise Invalid("token", f"must be 1 to {MAX_TOKEN_LENGTH} printable ASCII characters without spaces around them")
+    return value
+
+
+async def send_project_test(context: Context, project: tables.Project, hook: tables.Hook) -> tables.Delivery:
+    """Send a push of the newest commit of the default branch to a hook of the project, as `send_test`."""
+    branch = project.default_branch or "master"
+    async with context.read_only() as reader:
+        head = await _find_head(reader, project)
+        update = RefCommand(f"refs/heads/{branch}", head.parents[0] if head and head.parents else None, head.oid if head else None)
+        commits = (head,) if head is not None else ()
+        body = await push_body(reader, BranchPushed.event_name, project, RefUpdate(update, len(commits), commits))
+    return await send_test(context, hook.id, project.id, BranchPushed.event_name, body)
+
+
+async def _find_head(context: Context, project: tables.Project) -> GitCommit | None:
+    branch = project.default_branch
+    if branch is None:
+        return None
+    oid = await context.services.repositories.read(project.id, lambda repository: repository.resolve(branch))
+    return await find_commit(context, [project.id], oid) if oid is not None else None
+
+
+async def send_test(
+    context: Context,
+    hook_id: int | None,
+    project_id: int | None = None,
+    event_name: str = payloads.SAMPLE_NAME,
+    payload: dict[str, Any] = payloads.SAMPLE,
+) -> tables.Delivery:
+    """Send an event, by default the sample, to a hook now, and record the result as a delivery.
 
     Raises NotFound, also when the hook has been deleted meanwhile. Call it before the first statement of the operation: on SQLite an open
     transaction would block all writers until the receiver responds.
     """
     async with context.read_only() as reader:
-        hook = await get_hook(reader.session, hook_id)
+        hook = await get_hook(reader.session, hook_id, project_id)
     moment = context.now()
     webhook_id = f"{new_batch_id()}-{hook.id}"
     try:
-        message = make_message(context.services.cipher, hook, webhook_id, payloads.SAMPLE)
+        message = make_message(context.services.cipher, hook, webhook_id, event_name, payload)
         result = await context.services.outbox.sender.send(message, moment, seconds=TEST_TIMEOUT_SECONDS)
     except UndecryptableToken:
         result = DeliveryResult(error="the hook's credentials cannot be decrypted with this instance's key; create the hook again")
@@ -118,12 +221,12 @@ async def send_test(context: Context, hook_id: int | None) -> tables.Delivery:
     if result.is_ok:
         await context.session.execute(hooks.record_success([hook.id], ended))
         context.after_commit.append(context.services.outbox.record_hook_change)
-    event = await context.add(tables.Event(name=payloads.SAMPLE_NAME, payload=payloads.SAMPLE, created_at=moment))
+    event = await context.add(tables.Event(project_id=project_id, name=event_name, payload=payload, created_at=moment))
     delivery = tables.Delivery(
         event_id=event.id,
         hook_id=hook.id,
         webhook_id=webhook_id,
-        event_name=payloads.SAMPLE_NAME,
+        event_name=event_name,
         state=DeliveryState.DELIVERED if result.is_ok else DeliveryState.FAILED,
         attempts=1,
         response_code=result.code,
@@ -137,11 +240,15 @@ async def send_test(context: Context, hook_id: int | None) -> tables.Delivery:
 async def redeliver(context: Context, delivery_id: int | None) -> tables.Delivery:
     """Make a delivery due now, with all attempts available again.
 
-    The webhook id does not change, so the receiver can recognize a duplicate. Raises NotFound.
+    The webhook id does not change, so the receiver can recognize a duplicate. Raises Forbidden, NotFound.
     """
     delivery = await context.rows_by_id(tables.Delivery).get(delivery_id or 0)
-    if delivery is None:
+    hook = await context.rows_by_id(tables.Hook).get(delivery.hook_id) if delivery is not None else None
+    if delivery is None or hook is None:
+        # Only administrators learn which numbers there are.
+        await require(context, Action.ADMIN_HOOKS)
         raise NotFound("Delivery")
+    await require_hook(context, hook)
     values: dict[str, Any] = {"state": DeliveryState.PENDING, "attempts": 0, "error": None, "response_code": None, "delivered_at": None}
     for name, value in values.items():
         setattr(delivery, name, value)

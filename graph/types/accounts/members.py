@@ -1,19 +1,22 @@
 """Members of groups and projects."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import strawberry
 
 from graph.context import Info
-from graph.fields.declarations import Node, column, computed, entity, to_one
+from graph.fields.connections import Connection, Order
+from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import members
 from graph.rules.policy import Action, require
+from graph.rules.search_terms import validate_search
 from graph.types.accounts.users import User
 from graph.types.inputs import optional, sent_values
 from storage import tables
+from storage.tables.accounts import users
 
 AccessLevel = strawberry.enum(
     tables.AccessLevel, description="Access level of a member; each level includes the permissions of the lower ones."
@@ -52,6 +55,9 @@ class GroupMember(Node):
     action=Action.READ_PROJECT_MEMBER,
 )
 class ProjectMember(Node):
+    database_id: int = column(tables.ProjectMember.id, description="Database ID of the membership.")
+    project_id: int = column(description="v3 ID of the project.")
+    user_id: int = column(description="v3 ID of the user.")
     user: User = to_one(tables.ProjectMember.user_id, description="The user.")
     access_level_value: int = column(tables.ProjectMember.access_level, description="Access level as a number, as in v3: 10, 20, 30 or 40.")
     created_at: datetime = column(description="When the user became a member.")
@@ -60,6 +66,41 @@ class ProjectMember(Node):
     @strawberry.field(description="Access level.")
     def access_level(self) -> AccessLevel:  # type: ignore[valid-type]
         return Level(_level_of(self))
+
+    @computed(tables.ProjectMember.project_id, tables.ProjectMember.user_id, description="Path of the resource in the v3 API.")
+    def rest_path(self) -> str:
+        row: Any = self
+        return f"/api/v3/projects/{row.project_id}/members/{row.user_id}"
+
+
+@strawberry.input(description="Filters members of a project; all specified fields must match.")
+class ProjectMemberFilter:
+    username: str | None = strawberry.field(description="Username contains this string, ignoring case.", default=None)
+
+    def conditions(self) -> list[Any]:
+        if not self.username:
+            return []
+        return [users.username_contains(tables.ProjectMember.user_id, validate_search(self.username))]
+
+
+@strawberry.type
+class ProjectMemberFields:
+    """Fields of a project about its members."""
+
+    members: Connection[ProjectMember] = to_many(
+        tables.ProjectMember.project_id,
+        order_by=Order(tables.ProjectMember.id),
+        filter=ProjectMemberFilter,
+        action=Action.READ_PROJECT_MEMBER,
+        description="Direct members, oldest membership first; members of the group are not included.",
+    )
+
+    @strawberry.field(description="Direct member of the project; an error if there is none.")
+    async def member(
+        self, info: Info, user_id: Annotated[int, strawberry.argument(description="v3 ID of the user.")]
+    ) -> ProjectMember | None:
+        project: Any = self
+        return await members.get_project_member(info.context, project, user_id)  # type: ignore[return-value]
 
 
 def _level_of(row: Any) -> int:
@@ -96,6 +137,7 @@ class RemoveGroupMemberInput(MemberReferenceInput):
 @strawberry.input(description="Input of `addProjectMember`.")
 class AddProjectMemberInput(MemberLevelInput):
     project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+    keep_existing: bool | None = optional("If true, a user who is already a member is returned unchanged; default: a conflict.")
 
 
 @strawberry.input(description="Input of `updateProjectMember`.")

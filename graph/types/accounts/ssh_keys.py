@@ -2,20 +2,23 @@
 
 from datetime import datetime
 from inspect import Parameter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_many
+from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_many, to_one
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import ssh_keys
 from graph.rules.policy import Action, require
 from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
 from storage import tables
+
+if TYPE_CHECKING:
+    from graph.types.accounts.users import User
 
 NEWEST_FIRST = Order(tables.SshKey.id, descending=True)
 
@@ -32,6 +35,9 @@ class SshKey(Node):
     key: str = column(description="Public key in one line.")
     fingerprint: str = column(description="MD5 fingerprint, 16 pairs of hexadecimal digits; unique in the instance.")
     created_at: datetime = column(description="When it was added.")
+    user: Annotated["User", strawberry.lazy("graph.types.accounts.users")] = to_one(
+        tables.SshKey.user_id, description="User to whom it belongs."
+    )
 
     @strawberry.field(description="Path of the resource in the v3 API, for its owner.")
     def rest_path(self) -> str:
@@ -71,6 +77,11 @@ class SshKeyQueries:
         extra_arguments={"user_id": (Annotated[int, strawberry.argument(description="v3 ID of the user.")], Parameter.empty)},
         description="SSH keys of a user, newest first. Administrators only.",
     )
+
+    @strawberry.field(description="SSH key of any user, by v3 ID; an error if there is none. Administrators only.")
+    async def ssh_key(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> SshKey:
+        await require(info.context, Action.ADMIN_USERS)
+        return await ssh_keys.get_key(info.context, database_id)  # type: ignore[return-value]
 
 
 @strawberry.input(description="Input of `addSshKey`.")

@@ -20,13 +20,12 @@ from graph.fields.declarations import (
     make_order,
     make_window,
     project_lookup,
-    to_many,
     to_one,
 )
 from graph.rules import lookup
 from graph.rules.policy import Action, can, load_project_level, visible_project_conditions
 from graph.rules.search_terms import validate_search
-from graph.types.accounts.members import AccessLevel, ProjectMember
+from graph.types.accounts.members import AccessLevel, ProjectMemberFields
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import ProjectArtifactFields
 from graph.types.builds.build_stats import ProjectBuildStatsFields
@@ -39,12 +38,14 @@ from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
 from graph.types.git.trees import ProjectTreeFields
+from graph.types.hooks import ProjectHookFields
 from graph.types.issues.issues import ProjectIssueFields
 from graph.types.issues.labels import ProjectLabelFields
 from graph.types.issues.milestones import ProjectMilestoneFields
 from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
 from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
+from graph.types.projects.deploy_keys import ProjectDeployKeyFields
 from graph.types.projects.forks import ProjectForkFields
 from graph.types.projects.namespaces import Namespace
 from graph.types.projects.snippets import ProjectSnippetFields
@@ -67,6 +68,8 @@ class ProjectAbilities:
     delete: bool = strawberry.field(description="Delete it and its repository.")
     transfer: bool = strawberry.field(description="Transfer it to a group.")
     admin_members: bool = strawberry.field(description="Add, change and remove members.")
+    admin_hooks: bool = strawberry.field(description="See, add, change, test and delete hooks.")
+    admin_deploy_keys: bool = strawberry.field(description="See, add and delete deploy keys.")
     read_code: bool = strawberry.field(description="Read the repository.")
     push_code: bool = strawberry.field(description="Push to new branches and to branches that are not protected.")
     post_statuses: bool = strawberry.field(description="Post commit statuses.")
@@ -103,6 +106,9 @@ class Project(
     ProjectMilestoneFields,
     ProjectSnippetFields,
     ProjectUploadFields,
+    ProjectMemberFields,
+    ProjectHookFields,
+    ProjectDeployKeyFields,
     ProjectCommitFields,
     ProjectBranchFields,
     ProjectTreeFields,
@@ -132,12 +138,6 @@ class Project(
     public_builds: bool = column(description="Whether builds are visible to everyone who can see the internal or public project.")
     tag_list: list[str] = column(description="Tags of the project.")
     namespace: Namespace = to_one(tables.Project.namespace_id, description="Group or personal namespace of the project.")
-    members: Connection[ProjectMember] = to_many(
-        tables.ProjectMember.project_id,
-        order_by=Order(tables.ProjectMember.id),
-        action=Action.READ_PROJECT_MEMBER,
-        description="Direct members, oldest membership first; members of the group are not included.",
-    )
 
     @strawberry.field(description="Visibility for users who are not members.")
     def visibility(self) -> Visibility:  # type: ignore[valid-type]
@@ -211,6 +211,8 @@ class Project(
             delete=owns,
             transfer=await can(context, Action.TRANSFER_PROJECT),
             admin_members=await can(context, Action.ADMIN_PROJECT_MEMBER, row),
+            admin_hooks=await can(context, Action.ADMIN_PROJECT_HOOK, row),
+            admin_deploy_keys=await can(context, Action.ADMIN_DEPLOY_KEY, row),
             read_code=await can(context, Action.READ_CODE, row),
             push_code=await can(context, Action.PUSH_CODE, row),
             post_statuses=await can(context, Action.WRITE_CHECKS, row),

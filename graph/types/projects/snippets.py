@@ -38,6 +38,7 @@ class SnippetAbilities:
 class Snippet(Node, SnippetNoteFields):
     database_id: int = column(tables.Snippet.id, description="ID in the v3 API.")
     project_id: int = column(description="v3 ID of the project.")
+    author_id: int = column(description="v3 ID of the user who wrote it.")
     title: str = column(description="Title.")
     file_name: str = column(description="File name.")
     content: str = column(description="Contents of the snippet.")
@@ -56,9 +57,9 @@ class Snippet(Node, SnippetNoteFields):
     def visibility(self) -> Visibility:  # type: ignore[valid-type]
         return tables.Visibility(self.visibility_level)
 
-    @strawberry.field(description="Path of its notes in the v3 API, which has no path of the snippet itself.")
+    @strawberry.field(description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:
-        return f"/api/v3/projects/{self.project_id}/snippets/{self.id}/notes"
+        return f"/api/v3/projects/{self.project_id}/snippets/{self.id}"
 
     @strawberry.field(description="Actions the viewer is allowed to perform.")
     async def viewer_can(self, info: Info) -> SnippetAbilities:

@@ -198,9 +198,13 @@ def group_member_for_update(group_id: int, user_id: int) -> Select[GroupMember]:
     return of_group(group_id, user_id).with_for_update()
 
 
+def of_project(project_id: int, user_id: int) -> Select[ProjectMember]:
+    return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id)
+
+
 def project_member_for_update(project_id: int, user_id: int) -> Select[ProjectMember]:
     """The membership in a project, locked until the transaction ends."""
-    return select(ProjectMember).where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id).with_for_update()
+    return of_project(project_id, user_id).with_for_update()
 
 
 def is_in_group(group_id: int, user_id: int) -> ColumnElement[bool]:

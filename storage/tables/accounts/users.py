@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
@@ -87,6 +87,11 @@ def active_digests(digests: list[str]) -> Select[str]:
 
 def has_username(username: str) -> ColumnElement[bool]:
     return func.lower(col(User.username)) == username.lower()
+
+
+def username_contains(key: Any, string: str) -> ColumnElement[bool]:
+    """The condition that a foreign key refers to a user whose username contains the string, ignoring case."""
+    return exists().where(col(User.id) == col(key), col(User.username).icontains(string, autoescape=True))
 
 
 def by_username(username: str) -> Select[User]:

@@ -57,14 +57,14 @@ def _is_unclaimed(moment: datetime) -> ColumnElement[bool]:
 
 
 def next_by_hook(moment: datetime) -> Any:
-    """(hook, time of its next unclaimed attempt or null): one index lookup per hook."""
+    """(hook, time of its next unclaimed attempt), for hooks that have one: one index lookup per hook."""
     following = (
         select(func.min(col(Delivery.next_attempt_at)))
         .where(col(Delivery.hook_id) == col(Hook.id), col(Delivery.state) == DeliveryState.PENDING, _is_unclaimed(moment))
         .correlate(Hook)
         .scalar_subquery()
     )
-    return select(Hook, following)
+    return select(Hook, following).where(following.is_not(None))
 
 
 def count_pending() -> Any:

@@ -13,10 +13,15 @@ from storage.tables.events.hooks import Hook, is_subscribed
 
 
 class Event(Row, table=True):
-    """An event; `payload` is the body of its webhooks. It is written in the transaction of the change, if a hook is subscribed."""
+    """An event; `payload` is the body of its webhooks. It is written in the transaction of the change, if a hook is subscribed.
+
+    It is delivered to the hooks of `project_id`, which is no foreign key: the events of a deleted project remain until they are old. With
+    null it is delivered to system hooks.
+    """
 
     __tablename__ = "events"
 
+    project_id: int | None = None
     name: str = Field(max_length=64)
     payload: dict[str, Any] = Field(sa_type=JSON)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp, index=True)
@@ -44,7 +49,7 @@ def insert_deliveries(event_ids: list[int], id_prefix: str, switch: str | None, 
             literal(moment, Timestamp),
             literal(moment, Timestamp),
         )
-        .join(Hook, is_subscribed(switch))
+        .join(Hook, is_subscribed(switch) & col(Hook.project_id).is_not_distinct_from(col(Event.project_id)))
         .where(col(Event.id).in_(event_ids))
     )
     return insert(Delivery).from_select(columns, rows.with_for_update(read=True, key_share=True, of=Hook))

@@ -1,5 +1,6 @@
-"""System hooks: URLs that receive the events of the instance."""
+"""Hooks: URLs that receive the events of the instance (system hooks) or of a project."""
 
+from collections.abc import Collection
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -9,29 +10,32 @@ from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp
 from storage.database.statement_cache import mark_constant
-from storage.tables.base import TimestampedRow, any_row, long_text
+from storage.tables.base import TimestampedRow, any_row, foreign_key, long_text
 
 MAX_URL_LENGTH = 2000
 """Maximum length of a URL in characters."""
 
 
 class Hook(TimestampedRow, table=True):
-    """A hook. `url` contains no credentials: `sealed_credentials` is the encrypted "user:password".
+    """A hook; `project_id` is null for a system hook. `url` contains no credentials: `sealed_credentials` is the encrypted "user:password".
 
-    `sealed_secret` is the encrypted key of signatures. `failing_since` is the first failure after the last success. A disabled hook
-    receives no new events.
+    `sealed_secret` is the encrypted key of signatures, `sealed_token` the encrypted token that is sent as it is. `failing_since` is the
+    first failure after the last success. A disabled hook receives no new events.
     """
 
     __tablename__ = "hooks"
 
+    project_id: int | None = foreign_key("projects.id", optional=True, index=True)
     url: str = Field(max_length=MAX_URL_LENGTH)
     sealed_credentials: str | None = long_text(optional=True)
     sealed_secret: str | None = long_text(optional=True)
+    sealed_token: str | None = long_text(optional=True)
     push_events: bool = True
     tag_push_events: bool = False
     issues_events: bool = False
     merge_requests_events: bool = False
     note_events: bool = False
+    build_events: bool = False
     enable_ssl_verification: bool = True
     last_success_at: datetime | None = Field(default=None, sa_type=Timestamp)
     failing_since: datetime | None = Field(default=None, sa_type=Timestamp)
@@ -39,10 +43,19 @@ class Hook(TimestampedRow, table=True):
     disabled_reason: str | None = Field(default=None, max_length=255)
 
 
+def is_system() -> ColumnElement[bool]:
+    return col(Hook.project_id).is_(None)
+
+
 def is_subscribed(switch: str | None) -> ColumnElement[bool]:
-    """The condition that a hook receives an event: it is enabled, and the event's switch, if it has one, is on."""
+    """The condition that a hook is enabled and receives events of this switch; None: of those that all system hooks receive."""
     enabled: ColumnElement[bool] = col(Hook.disabled_at).is_(None)
-    return enabled if switch is None else enabled & getattr(Hook, switch).is_(True)
+    return enabled & (is_system() if switch is None else getattr(Hook, switch).is_(True))
+
+
+def subscribed_projects(switch: str, project_ids: Collection[int | None]) -> Select[int | None]:
+    """Those of these projects that have a hook with this switch; null if there is a system hook with it."""
+    return select(col(Hook.project_id)).where(is_subscribed(switch), is_system() | col(Hook.project_id).in_(project_ids)).distinct()
 
 
 @cache
@@ -51,8 +64,9 @@ def any_subscribed(switch: str | None) -> Select[bool]:
     return mark_constant(select(any_row(Hook, is_subscribed(switch))))
 
 
-def by_id(hook_id: int) -> Select[Hook]:
-    return select(Hook).where(col(Hook.id) == hook_id)
+def by_id(hook_id: int, project_id: int | None) -> Select[Hook]:
+    """The hook, if it belongs to the project; with None, if it is a system hook."""
+    return select(Hook).where(col(Hook.id) == hook_id, col(Hook.project_id).is_not_distinct_from(project_id))
 
 
 def record_success(hook_ids: list[int], moment: datetime) -> Update:

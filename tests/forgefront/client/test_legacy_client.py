@@ -206,3 +206,45 @@ async def test_cannot_create_issues_under_the_document(serve: Serve, admin: tabl
         assert forge.project_issues.list(project_id=project.id)[0].title == "New"
 
     await run_client(work)
+
+
+@pytest.mark.parametrize("profile", ["document", "gitlab-8.5"])
+async def test_administrates_a_project_under_either_profile(
+    serve: Serve, make: DataFactory, admin: tables.User, project: tables.Project, profile: str
+) -> None:
+    address, person, in_project = await serve(profile), await make.user("bob"), {"project_id": project.id}
+
+    def work() -> None:
+        forge = client(address, admin)
+        member = forge.project_members.create({"user_id": person.id, "access_level": 30}, **in_project)
+        member.access_level = 20
+        member.save()
+        assert forge.project_members.get(person.id, **in_project).access_level == 20
+        assert [each.username for each in forge.project_members.list(query="bo", **in_project)] == ["bob"]
+        member.delete()
+        forge.project_members.delete(person.id, **in_project)
+        assert forge.project_members.list(**in_project) == []
+
+        hook = forge.project_hooks.create({"url": "http://hooks.invalid/", "build_events": True, "token": "t"}, **in_project)
+        hook.push_events = False
+        hook.save()
+        (listed,) = forge.project_hooks.list(**in_project)
+        assert (listed.build_events, listed.push_events, listed.enable_ssl_verification) == (True, False, True)
+        hook.delete()
+        with pytest.raises(gitlab.GitlabGetError):
+            forge.project_hooks.get(hook.id, **in_project)
+
+        key = forge.project_keys.create({"title": "server", "key": ssh_key(7)}, **in_project)
+        assert [each.title for each in forge.project_keys.list(**in_project)] == ["server"]
+        key.delete()
+        assert forge.project_keys.list(**in_project) == []
+
+        values = {"title": "T", "file_name": "a.rb", "code": "puts 1", "visibility_level": 10}
+        snippet = forge.project_snippets.create(values, **in_project)
+        snippet.code = "puts 2"
+        snippet.save()
+        assert (snippet.content(), snippet.author.username) == (b"puts 2", admin.username)
+        snippet.delete()
+        assert forge.project_snippets.list(**in_project) == []
+
+    await run_client(work)

@@ -747,3 +747,31 @@ class TestConfig:
     def test_files_of_keys(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FORGEFRONT_SSH_HOST_KEYS", "/a/one, /a/two")
         assert Config.load(data=tmp_path).ssh_host_keys == (Path("/a/one"), Path("/a/two"))
+
+
+class TestDeployKeys:
+    async def test_fetch_from_their_projects_and_never_push(self, forge: SshServer, project: tables.Project, master: tables.User) -> None:
+        other = await forge.project(history={"commits": 4}, visibility=Visibility.PUBLIC)
+        key = KEYS["other"]
+        text, fingerprint = key.export_public_key().decode().strip(), key.get_fingerprint("md5").removeprefix("MD5:")
+        deploy_key = tables.DeployKey(project_id=project.id, title="d", key=f"{text} of d", fingerprint=fingerprint)
+        await forge.make.save(deploy_key)
+        forge.write_key("other", "other")
+
+        await forge.git("clone", forge.url(project, "other"), "copy")
+        await forge.git("fetch", "--all", folder=forge.folder / "copy")
+
+        refused = await forge.git("push", "origin", "HEAD:refs/heads/mine", folder=forge.folder / "copy", succeeds=False)
+        assert "A deploy key can fetch, but not push." in refused.err
+        # It opens no other project, not even a public one.
+        for method in ("clone", "ls-remote"):
+            missing = await forge.git(method, forge.url(other, "other"), succeeds=False)
+            assert "not found" in missing.err.lower()
+        assert f"Hi deploy key {deploy_key.id}!" in (await forge.ssh("other")).err
+        # Somebody's own key stays theirs.
+        await forge.git("push", forge.url(project, master), "HEAD:refs/heads/mine", folder=forge.folder / "copy")
+        async with forge.make.services.database.write_session() as session:
+            await session.delete(await session.get(tables.DeployKey, deploy_key.id))
+            await session.commit()
+        gone = await forge.git("fetch", "origin", folder=forge.folder / "copy", succeeds=False)
+        assert "Permission denied" in gone.err

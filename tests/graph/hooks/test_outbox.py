@@ -123,6 +123,17 @@ class TestUsersAndKeys:
         (missing,) = await forge.deliver_events(payloads.KeyDestroyed)
         assert missing == {**created, "event_name": "key_destroy"}
 
+        project = await make.project(owner=ada)
+        here = {"projectPath": str(project.id)}
+        await forge.run_mutation("addDeployKey", ada, **here, title="server", key=KEY)
+        # A key that the project has is not added again.
+        await forge.run_mutation("addDeployKey", ada, **here, title="again", key=KEY)
+        (created,) = await forge.deliver_events(payloads.DeployKeyCreated)
+        assert created["key"] == KEY
+        await forge.run_mutation("deleteDeployKey", ada, **here, databaseId=created["id"])
+        (missing,) = await forge.deliver_events(payloads.DeployKeyDestroyed)
+        assert missing == {**created, "event_name": "deploykey_destroy"}
+
     async def test_a_deleted_user_with_everything_owned(self, forge: OutboxScenario, make: DataFactory) -> None:
         bob = await make.user("bob")
         await make.project(owner=bob, path="first")

@@ -78,6 +78,12 @@ class TestSystemEvents:
         assert await event_body(payloads.KeyCreated, key) == {"event_name": "key_create", **body}
         assert await event_body(payloads.KeyDestroyed, key) == {"event_name": "key_destroy", **body}
 
+        project_key = tables.DeployKey(project_id=event_body.project.id, title="t", key="ssh-ed25519 BBBB", fingerprint="g", **WHEN)
+        await make.save(project_key)
+        body = {**EVENT_FIELDS, "id": project_key.id, "key": "ssh-ed25519 BBBB"}
+        assert await event_body(payloads.DeployKeyCreated, project_key) == {"event_name": "deploykey_create", **body}
+        assert await event_body(payloads.DeployKeyDestroyed, project_key) == {"event_name": "deploykey_destroy", **body}
+
     async def test_of_members(self, event_body: EventScenario, make: DataFactory) -> None:
         bob = await make.user("bob", name="Bob")
         who = {"user_id": bob.id, "user_username": "bob", "user_name": "Bob", "user_email": "bob@example.org"}

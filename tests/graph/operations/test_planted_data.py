@@ -69,6 +69,8 @@ FIELDS_BY_ARGUMENT = {
     "MergeRequest.note": ("databaseId", tables.Note), "Snippet.note": ("databaseId", tables.Note),
     "Project.label": ("databaseId", tables.Label), "User.sshKey": ("databaseId", tables.SshKey),
     "User.secondaryEmail": ("databaseId", tables.Email), "Group.member": ("userId", tables.User),
+    "Project.member": ("userId", tables.User), "Project.hook": ("databaseId", tables.Hook),
+    "Project.deployKey": ("databaseId", tables.DeployKey),
 }  # fmt: skip
 """Fields that name one thing by its number."""
 SECRET_FIELDS = {"Project.upload"}

@@ -254,9 +254,16 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
         "build_id": next(iter(project.values["build ids"]), None),
         "note_id": note,
     }
+    for name, values in (
+        ("user_id", project.values["member ids"]),
+        ("hook_id", project.values["project hook ids"]),
+        ("key_id", project.values["deploy key ids"]),
+    ):
+        if f":{name}" in path:
+            keys[name] = next(iter(values), None)
     if path.startswith("/groups"):
         keys["id"] = drawn.shared_values["groups"][0]
-    elif path.startswith("/user"):
+    elif path.startswith(("/user", "/keys")):
         owned = "key ids" if "/keys" in path else "email ids" if "/emails" in path else "user ids"
         keys["id"] = drawn.shared_values[owned][-1 - project_arguments]
     return keys

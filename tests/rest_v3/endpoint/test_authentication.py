@@ -7,6 +7,7 @@ import pytest
 
 from storage.tables import Visibility
 from tests.make import DataFactory, token_of
+from tests.rest_v3.support.further_calls import SERVED_CALLS
 from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
@@ -34,7 +35,7 @@ async def test_issues_require_authentication(api: Api, make: DataFactory, call: 
 async def test_every_call_rejects_a_missing_or_wrong_token(api: Api, make: DataFactory) -> None:
     admin = await make.admin()
     wrong = (None, "", "x", f"{token_of(admin)}x", token_of(admin).upper(), admin.username)
-    for documented in DOCUMENTED_CALLS:
+    for documented in (*DOCUMENTED_CALLS, *SERVED_CALLS):
         method, path = documented.call.split(" ")
         path = re.sub(r":\w+", "1", path)
         for token in wrong if documented.area == "users" else wrong[:3]:

@@ -135,7 +135,7 @@ class TestInterface:
         assert names[0] == names[1]
         assert len(set(names[0].values())) == len(names[0])
 
-    def test_generators_make_tens_of_models(self, served: Any) -> None:
+    def test_generators_make_fewer_models_than_calls(self, served: Any) -> None:
         """A schema with members or words of its own becomes a class wherever it stands; all of them stand among the components."""
 
         def own(part: Any) -> int:
@@ -147,7 +147,8 @@ class TestInterface:
             return counts + sum(map(own, part.values()))
 
         assert own(served["paths"]) == 0
-        assert own(served["components"]["schemas"]) <= len(served["components"]["schemas"]) < 100
+        calls = sum(map(len, served["paths"].values()))
+        assert own(served["components"]["schemas"]) <= len(served["components"]["schemas"]) < calls
 
     def test_everything_is_described(self, served: Any) -> None:
         for methods in served["paths"].values():

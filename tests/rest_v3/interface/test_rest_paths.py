@@ -9,10 +9,10 @@ from storage import tables
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask, app_of_profile
 
-ABSENT = {"Branch", "Delivery", "Pipeline", "ProjectMember", "Runner", "Tag", "Upload"}
+ABSENT = {"Branch", "Delivery", "Pipeline", "Runner", "Tag", "Upload"}
 """What v3 has no path of."""
-LISTS = {"CommitComment", "CommitStatus", "Label", "Snippet"}
-"""Of these v3 has a list alone: of a snippet its notes, of the others all those of the commit or the project."""
+LISTS = {"CommitComment", "CommitStatus", "Label"}
+"""Of these v3 has a list alone: all those of the commit or the project."""
 NODES = "query($ids: [ID!]!) { nodes(ids: $ids) { __typename restPath } }"
 
 
@@ -41,7 +41,8 @@ class TestAnswers:
         hook = tables.Hook(url="http://hooks.invalid/")
         group = await make.group()
         member = tables.GroupMember(group_id=group.id, user_id=viewer.id, access_level=tables.AccessLevel.OWNER)
-        await make.save(key, email, hook, member)
+        deploy_key = tables.DeployKey(project_id=project.id, title="K", key=ssh_key(2), fingerprint="g")
+        await make.save(key, email, hook, member, deploy_key)
         artifact = await make.artifact(build)
         things = {
             "User": viewer.id,
@@ -63,6 +64,8 @@ class TestAnswers:
             "Commit": f"{project.id}-{head}",
             "Artifact": artifact.id,
             "GroupMember": member.id,
+            "DeployKey": deploy_key.id,
+            "ProjectMember": (await make.member(project, await make.user(), tables.AccessLevel.GUEST)).id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])
         assert [node and node["__typename"] for node in data["nodes"]] == list(things)
@@ -86,7 +89,9 @@ class TestAnswers:
                 assert (name, answered.status_code) == (name, 200)
                 shown = answered.json()
                 assert isinstance(shown, list) is (name in LISTS)
-                if name in {"CommitStatus", "Label"}:
+                if name == "ProjectMember":
+                    assert shown["access_level"] == tables.AccessLevel.GUEST
+                elif name in {"CommitStatus", "Label"}:
                     assert len(shown) == 1
                 elif name not in LISTS:
                     assert shown["id"] == (head if name == "Commit" else things[name])

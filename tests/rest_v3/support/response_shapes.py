@@ -125,6 +125,20 @@ BUILD: Shape = {
     "user": "?User",
 }
 
+PROJECT_HOOK: Shape = {
+    "id": "integer",
+    "url": "text",
+    "created_at": "time",
+    "project_id": "integer",
+    "push_events": "boolean",
+    "issues_events": "boolean",
+    "merge_requests_events": "boolean",
+    "tag_push_events": "boolean",
+    "note_events": "boolean",
+    "build_events": "boolean",
+    "enable_ssl_verification": "boolean",
+}
+
 HOOK: Shape = {"id": "integer", "url": "text", "created_at": "time"}
 
 GROUP: Shape = {"id": "integer", "name": "text", "path": "text", "description": "?text"}
@@ -216,6 +230,29 @@ SHAPES: dict[str, Any] = {
         "updated_at": "time",
         "created_at": "time",
     },
+    "ProjectSnippet": {
+        "id": "integer",
+        "title": "text",
+        "file_name": "text",
+        "author": "Author",
+        "expires_at": "?time",
+        "updated_at": "time",
+        "created_at": "time",
+    },
+    "DeletedProjectSnippet": {
+        "id": "integer",
+        "title": "text",
+        "content": "text",
+        "file_name": "text",
+        "author_id": "integer",
+        "project_id": "integer",
+        "type": "ProjectSnippet|PersonalSnippet",
+        "visibility_level": "integer",
+        "expires_at": "?time",
+        "updated_at": "time",
+        "created_at": "time",
+    },
+    "MRNote": {"note": "text", "author": "Author"},
     "Upload": {"alt": "text", "url": "text", "is_image": "boolean", "markdown": "text"},
     "Commit": {**COMMIT_OF_MERGE_REQUEST, "allow_failure": "boolean"},
     "CommitOfMergeRequest": COMMIT_OF_MERGE_REQUEST,
@@ -284,6 +321,8 @@ SHAPES: dict[str, Any] = {
         "merge_requests_events": "boolean",
         "note_events": "boolean",
     },
+    "ProjectHook": PROJECT_HOOK,
+    "DeletedProjectHook": {**PROJECT_HOOK, "updated_at": "time", "service_id": "?integer"},
     "HookTest": {
         "project_id": "integer",
         "owner_email": "text",
@@ -295,6 +334,21 @@ SHAPES: dict[str, Any] = {
     "Group": GROUP,
     "GroupDetails": {**GROUP, "projects": ["ProjectOfGroup"]},
     "GroupMember": {**AUTHOR_WITH_EMAIL, "access_level": "integer"},
+    "ProjectMember": {**AUTHOR, "access_level": "integer"},
+    "RemovedProjectMember": {
+        "id": "integer",
+        "source_id": "integer",
+        "source_type": "Project|Namespace",
+        "user_id": "integer",
+        "access_level": "integer",
+        "notification_level": "integer",
+        "created_at": "time",
+        "updated_at": "time",
+        "created_by_id": "?integer",
+        "invite_email": "?text",
+        "invite_token": "?text",
+        "invite_accepted_at": "?time",
+    },
     "ProjectOfGroup": {
         "id": "integer",
         "description": "?text",
@@ -333,6 +387,18 @@ SHAPES: dict[str, Any] = {
         "updated_at": "time",
     },
     "SSHKey": {"id": "integer", "title": "text", "key": "text", "created_at": "time"},
+    "SSHKeyWithUser": {"id": "integer", "title": "text", "key": "text", "created_at": "time", "user": "UserInListForAdmin"},
+    "DeletedDeployKey": {
+        "id": "integer",
+        "title": "text",
+        "key": "text",
+        "fingerprint": "text",
+        "user_id": "?integer",
+        "type": "DeployKey|Key",
+        "public": "boolean",
+        "created_at": "time",
+        "updated_at": "time",
+    },
     "Email": {"id": "integer", "email": "text"},
     "ApplicationSettings": SETTINGS,
     "ApplicationSettings85": {**SETTINGS, "domain_whitelist": ["text"]},
@@ -392,6 +458,9 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
     if response.is_success and (row := app.find_route(method, path)) is not None and row.file_key is not None:
         assert response.headers["content-type"] == "application/octet-stream"
         return
+    if response.is_success and (row := app.find_route(method, path)) is not None and row.is_text:
+        assert response.headers["content-type"] == "text/plain; charset=utf-8"
+        return
     assert response.headers["content-type"].startswith("application/json"), response.headers["content-type"]
     body = response.json()
     if response.status_code >= 400:
@@ -403,10 +472,16 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
     if body is None:
         assert route.result_path is None or route.reshape is not None or any(_is_success(answer) for answer in route.errors.values())
         return
+    if isinstance(body, dict) and any(isinstance(each, dict) and each.keys() == body.keys() for each in _constant_bodies(route)):
+        return
     assert route.shape is not None, f"{route.call} names no shape"
     name = ADMIN_SHAPES.get(route.shape, route.shape) if admin else route.shape
     for entry in body if isinstance(body, list) and not isinstance(SHAPES[name], list) else [body]:
         check_shape(name, entry)
+
+
+def _constant_bodies(route: Any) -> list[Any]:
+    return [answer[1] for answer in route.errors.values() if isinstance(answer, tuple) and _is_success(answer)]
 
 
 def _is_success(answer: Any) -> bool:

@@ -1,0 +1,69 @@
+"""Hooks of projects, under both profiles."""
+
+from typing import Any
+
+from storage import tables
+from tests.make import DataFactory
+from tests.support.api_clients import Api
+from tests.support.statements import StatementRecorder
+
+NOT_FOUND = {"message": "404 Not found"}
+URL = "http://hooks.example/"
+
+
+class TestProjectHooks:
+    async def make_hook(self, make: DataFactory, project: tables.Project | None, **columns: Any) -> tables.Hook:
+        hook = tables.Hook(url=URL, project_id=project and project.id, **columns)
+        await make.save(hook)
+        return hook
+
+    async def test_are_of_one_project(self, any_api: Api, make: DataFactory, statements: StatementRecorder) -> None:
+        owner = await make.user()
+        project, other = await make.project(owner=owner), await make.project(owner=owner)
+        first, second = await self.make_hook(make, project, build_events=True), await self.make_hook(make, project)
+        theirs, system = await self.make_hook(make, other), await self.make_hook(make, None)
+        path = f"/projects/{project.id}/hooks"
+
+        with statements.record() as few:
+            page = await any_api.get(path, owner, per_page=1)
+        with statements.assert_at_most(len(few)):
+            every = await any_api.get(path, owner)
+
+        assert (page.headers["X-Total"], page.headers["X-Next-Page"]) == ("2", "2")
+        assert [(each["id"], each["build_events"], each["project_id"]) for each in every.json()] == [
+            (first.id, True, project.id),
+            (second.id, False, project.id),
+        ]
+        assert (await any_api.get(f"{path}/{first.id}", owner)).json() == every.json()[0]
+        for absent in (theirs.id, system.id, 4711, "ASDF"):
+            for method in ("GET", "PUT", "DELETE"):
+                missing = await any_api.request(method, f"{path}/{absent}", owner, params={"url": URL})
+                assert (missing.status_code, missing.json()) == (404, NOT_FOUND)
+        assert await make.count(tables.Hook) == 4
+
+    async def test_are_created_changed_and_deleted(self, any_api: Api, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        path = f"/projects/{project.id}/hooks"
+
+        created = await any_api.post(path, owner, url=URL, issues_events=True, push_events="false", token="t")
+
+        assert created.status_code == 201
+        switches = {key: value for key, value in created.json().items() if key.endswith("_events") and value}
+        assert (switches, created.json()["enable_ssl_verification"]) == ({"issues_events": True}, True)
+        assert (await any_api.post(path, owner, url=URL)).json()["push_events"] is True
+        one = f"{path}/{created.json()['id']}"
+        changed = await any_api.put(one, owner, url="http://hooks.example/2", issues_events=False, enable_ssl_verification=False)
+        assert (changed.status_code, changed.json()["url"]) == (200, "http://hooks.example/2")
+        assert (changed.json()["issues_events"], changed.json()["enable_ssl_verification"]) == (False, False)
+        for method, target in (("POST", path), ("PUT", one)):
+            for values, status, message in (
+                ({}, 400, '400 (Bad request) "url" not given'),
+                ({"url": "ftp://hooks.example/"}, 422, "Invalid url given"),
+                ({"url": "http://169.254.169.254/"}, 422, "Invalid url given"),
+            ):
+                refused = await any_api.request(method, target, owner, json=values)
+                assert (refused.status_code, refused.json()) == (status, {"message": message})
+        deleted = await any_api.delete(one, owner)
+        assert (deleted.status_code, deleted.json()["id"]) == (200, created.json()["id"])
+        assert (await any_api.delete(one, owner)).status_code == 404
+        assert await make.count(tables.Hook) == 1

@@ -1,0 +1,63 @@
+"""What hooks report of pushed objects."""
+
+from pathlib import Path
+
+import pytest
+
+from storage.git import pushed_objects
+from storage.git.pushed_objects import ChangedPaths, list_changed_paths, tag_message
+from storage.git.repository import DamagedRepository, Repository
+from tests.support.git_history import commit_files, git
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "bare.git"
+    git(tmp_path, "init", "-q", "--bare", str(folder))
+    return folder
+
+
+class TestChangedPaths:
+    def test_are_those_of_git_without_renames(self, path: Path) -> None:
+        before = {
+            "same": b"1", "changed": b"1", "mode": b"1", "gone": b"1", "a/b/c/old": b"1", "a/same": b"1", "file": b"1", "folder/x": b"1",
+            "sub": (0o160000, b"5" * 40), "Übung/é": b"1", b"\xff": b"1",
+        }  # fmt: skip
+        after = {
+            **{name: before[name] for name in ("same", "a/same")}, "changed": b"2", "mode": (0o100755, b"1"), "a/b/c/new": b"1",
+            "file/x": b"1", "folder": b"1", "sub": (0o160000, b"6" * 40), "Übung/é": b"2", b"\xff": b"2",
+        }  # fmt: skip
+        first = commit_files(path, before)  # type: ignore[arg-type]
+        second = commit_files(path, after, first)  # type: ignore[arg-type]
+        repository = Repository.open(path)
+
+        found = list_changed_paths(repository, second, first)
+
+        names = {"A": found.added, "M": found.modified, "D": found.removed}
+        rows = git(path, "-c", "core.quotePath=false", "diff-tree", "-r", "-z", "--no-renames", "--name-status", first, second)
+        fields = rows.strip("\0").split("\0")
+        for status, paths in names.items():
+            expected = sorted(name for kind, name in zip(fields[::2], fields[1::2], strict=True) if kind == status)
+            assert [name.replace("�", "?") for name in paths] == [name.replace("�", "?").replace("\udcff", "?") for name in expected]
+        assert list_changed_paths(repository, first, None).added[:3] == ["a/b/c/old", "a/same", "changed"]
+        assert list_changed_paths(repository, second, second) == ChangedPaths()
+
+    def test_are_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        commit = commit_files(path, {f"{n}/{n}": b"1" for n in range(10)})
+        repository = Repository.open(path)
+        monkeypatch.setattr(pushed_objects, "MAX_CHANGED_PATHS", 4)
+        assert len(list_changed_paths(repository, commit, None)) == 4
+        monkeypatch.setattr(pushed_objects, "MAX_COMPARED_TREES", 3)
+        assert len(list_changed_paths(repository, commit, None)) == 2
+        with pytest.raises(DamagedRepository):
+            list_changed_paths(repository, "1" * 40, None)
+
+
+def test_only_annotated_tags_have_a_message(path: Path) -> None:
+    commit = commit_files(path, {"a": b"1"})
+    git(path, "tag", "-a", "-m", "Version 1\n\nNotes", "v1", commit)
+    repository = Repository.open(path)
+
+    assert tag_message(repository, git(path, "rev-parse", "v1")) == "Version 1\n\nNotes"
+    assert tag_message(repository, commit) is None
+    assert tag_message(repository, "1" * 40) is None
