@@ -68,6 +68,10 @@ class Route:
     """The path of the maximum file size in the guard's data, such as `project.uploadLimit`. Required for a route with a file."""
     file_key: str | None = None
     """The key of the result that names the file to respond with. Errors remain `{"message": …}`."""
+    file_type: str = "application/octet-stream"
+    """The content type of the file. It must be one that browsers do not run."""
+    file_disposition: str = "attachment"
+    """The type of the header Content-Disposition. Browsers take one that they do not know as `attachment`."""
     shape: str | None = None
     """The name of the closed key set of the response, or of one entry if the response is a list."""
     section: str = ""

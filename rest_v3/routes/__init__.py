@@ -2,7 +2,7 @@
 
 from rest_v3.route import Route
 from rest_v3.routes.artifacts import ARTIFACTS
-from rest_v3.routes.builds import BUILD_ACTIONS, BUILDS
+from rest_v3.routes.builds import BUILD_ACTIONS, BUILDS, TRACES
 from rest_v3.routes.commits import COMMITS
 from rest_v3.routes.groups import GROUPS
 from rest_v3.routes.hooks import HOOKS
@@ -31,5 +31,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *TRACES)
 """Routes that are not in the document."""

@@ -14,6 +14,7 @@ GET /projects/:id/builds                                      401 404 403 200 20
 GET /projects/:id/repository/commits/:sha/builds              401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/builds/:build_id                            401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/builds/:build_id/artifacts                  401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/builds/:build_id/trace                      401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/builds/:build_id/cancel                    401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/retry                     401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/erase                     401 404 403 403 201 201 201 201 401 403

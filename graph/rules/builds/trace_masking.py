@@ -146,6 +146,11 @@ def decrypt_pending(context: Context, build: tables.Build) -> PendingTrace:
         return PendingTrace(MASK * int(size), int(size))
 
 
+def pending_bytes(build: tables.Build) -> int:
+    """The length of the end of the build's trace that is not stored yet."""
+    return int(build.sealed_trace_end.split(":", 2)[1]) if build.sealed_trace_end is not None else 0
+
+
 def encrypt_pending(context: Context, pending: PendingTrace) -> str | None:
     """Format pending bytes for `Build.sealed_trace_end`.
 

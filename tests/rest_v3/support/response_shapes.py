@@ -390,7 +390,7 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
         described = {endpoint.route.success_status, *collect_error_statuses(endpoint), *([206] if endpoint.route.file_key else [])}
         assert response.status_code in described, f"{endpoint.route.call}: {response.status_code} is not in the OpenAPI document"
     if response.is_success and (row := app.find_route(method, path)) is not None and row.file_key is not None:
-        assert response.headers["content-type"] == "application/octet-stream"
+        assert response.headers["content-type"] == row.file_type
         return
     assert response.headers["content-type"].startswith("application/json"), response.headers["content-type"]
     body = response.json()
