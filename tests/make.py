@@ -382,6 +382,13 @@ class DataFactory:
     def runner_token(self, runner: tables.Runner) -> str:
         return self._runner_tokens[runner.id]
 
+    async def variable(self, project: tables.Project, key: str | None = None, value: str = "secret value") -> tables.Variable:
+        sealed = self.services.cipher.encrypt(value)
+        name = key or f"KEY_{next(self._numbers)}"
+        variable = tables.Variable(project_id=project.id, key=name, sealed_value=sealed, size=len(value.encode()))
+        await self.save(variable)
+        return variable
+
     async def pending_build(self, project: tables.Project, *, tags: tuple[str, ...] = (), **columns: Any) -> tables.Build:
         """A build that runners may take, as a push makes them."""
         values = {"sha": "a" * 40, "ref": "master", "name": f"job{next(self._numbers)}", "commands": "true", **columns}

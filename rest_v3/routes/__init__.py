@@ -14,6 +14,7 @@ from rest_v3.routes.notes import NOTES
 from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
+from rest_v3.routes.variables import VARIABLES
 
 ROUTES: tuple[Route, ...] = (
     *BUILDS,
@@ -31,5 +32,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *TRACES)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *TRACES, *VARIABLES)
 """Routes that are not in the document."""

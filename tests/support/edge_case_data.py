@@ -98,7 +98,9 @@ class EdgeCaseWriter:
             for n in range(1 + much // 3)
         ]  # fmt: skip
         runner = tables.Runner(description=f"of {project.path}", token_digest=f"runner {key}", tags=["a", "b"] if much % 2 else [])
-        await save(*labels, *milestones, runner)
+        sealed = [self.make.services.cipher.encrypt(f"value {n}") for n in range(much // 3)]
+        variables = [tables.Variable(project_id=key, key=f"KEY_{n}", sealed_value=value, size=7) for n, value in enumerate(sealed)]
+        await save(*labels, *milestones, *variables, runner)
         issues = [self._issue(key, n, milestones) for n in range(much)]
         requests = [self._merge_request(key, n, milestones, source) for n in range(much - 1)]
         snippets = [

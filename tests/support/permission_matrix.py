@@ -18,6 +18,11 @@ GET /projects/:id/builds/:build_id/trace                      401 404 403 200 20
 POST /projects/:id/builds/:build_id/cancel                    401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/retry                     401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/erase                     401 404 403 403 201 201 201 201 401 403
+GET /projects/:id/variables                                   401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/variables/:key                              401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/variables                                  401 404 403 403 403 201 201 201 401 403
+PUT /projects/:id/variables/:key                              401 404 403 403 403 200 200 200 401 403
+DELETE /projects/:id/variables/:key                           401 404 403 403 403 200 200 200 401 403
 GET /issues                                                   401 200 200 200 200 200 200 200 401 200
 GET /projects/:id/issues                                      401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/issues/:issue_id                            401 404 200 200 200 200 200 200 401 200
@@ -163,6 +168,9 @@ createRunner         401  not_found forbidden forbidden forbidden ok        ok  
 updateRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
 deleteRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
 claimBuild           401  forbidden forbidden forbidden forbidden forbidden forbidden forbidden 401 forbidden
+createVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 resetRunnersToken    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 registerRunner       ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 unregisterRunner     ok   ok        ok        ok        ok        ok        ok        ok ok   ok

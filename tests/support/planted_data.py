@@ -56,6 +56,7 @@ READ_RIGHTS = {
     "build": ReadRight(AccessLevel.REPORTER, features=("builds_enabled",), switch="public_builds"),
     "upload": ReadRight(AccessLevel.MASTER, includes_public=False),
     "runner": ReadRight(AccessLevel.MASTER, includes_public=False),
+    "variable": ReadRight(AccessLevel.MASTER, includes_public=False, features=("builds_enabled",)),
 }
 SHARED_RIGHTS = {"proposed": ("code", "merge request")}
 """Values that several rights allow to read: who sees a merge request sees its commits and changes, as does anyone who may read code."""
@@ -140,6 +141,8 @@ class PlantedData:
                 await make.milestone(project)
             if hides("runner"):
                 await make.runner(project)
+            if hides("variable"):
+                await make.variable(project)
             if hides("project"):
                 await make.member(project, self.viewers["stranger"], AccessLevel.DEVELOPER)
                 statements.append(("UPDATE projects SET archived = NOT archived WHERE id = :id", project.id))
@@ -252,6 +255,7 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
     own = {"author": owner}
     head, topic = [await _commit_id(world, project, ref) for ref in ("master", "topic")]
     await make.runner(project, description=world.plant_for(project, "runner"))
+    await make.variable(project, "TOKEN", world.plant_for(project, "variable"))
     label = await make.label(project, world.plant_for(project, "label"), description=world.plant_for(project, "label", "description"))
     milestone = await make.milestone(
         project, title=world.plant_for(project, "milestone"), description=world.plant_for(project, "milestone", "text")

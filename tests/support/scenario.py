@@ -76,6 +76,8 @@ class Scenario:
                 return await make.snippet(project, author=self.somebody)
             case "label":
                 return await make.label(project)
+            case "variable":
+                return await make.variable(project)
             case "milestone":
                 return await make.milestone(project)
             case "doomed group":
@@ -158,11 +160,15 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             keys["merge_request_id"] = await world.create_target(name, role, call)
         elif ":issue_id" in path:
             keys["issue_id"] = await world.create_target("issue", role, call)
+        elif path.endswith("/:key"):
+            keys["key"] = (await world.create_target("variable", role, call)).key
         elif ":build_id" in path:
             keys["build_id"] = await world.create_target("build", role, call)
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if "/variables" in path:
+            parameters = {"key": f"NEW_{number}", "value": "V"}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
@@ -317,6 +323,10 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "description": "R"}
         case "updateRunner" | "deleteRunner":
             return {"databaseId": (await make.runner(project)).id}
+        case "createVariable":
+            return {"projectPath": path, "key": f"NEW_{number}", "value": "V"}
+        case "updateVariable" | "deleteVariable":
+            return {"projectPath": path, "key": (await make.variable(project)).key}
         case "claimBuild":
             return {"name": "R"}
         case "registerRunner":

@@ -7,6 +7,7 @@ from typing import Any
 from graph.context import Context
 from graph.events.payloads import full_path
 from graph.rules.builds import runners
+from graph.rules.builds.variables import given_variables
 from storage import tables
 from storage.tables import RunWhen
 
@@ -97,6 +98,7 @@ def _build_variables(context: Context, build: tables.Build, token: str, clone_ur
         *(EnvironmentVariable(key, value, True) for key, value in predefined.items()),
         *(EnvironmentVariable(key, value, False) for key, value in secret.items()),
         *(EnvironmentVariable(str(key), str(value), True) for key, value in configured.items()),
+        *(EnvironmentVariable(key, value, False) for key, value in given_variables(context, build)),
     ]
 
 

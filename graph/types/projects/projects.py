@@ -35,6 +35,7 @@ from graph.types.builds.flaky_builds import ProjectFlakyBuildFields
 from graph.types.builds.pipelines import ProjectPipelineFields
 from graph.types.builds.runner_registration import ProjectRunnerRegistrationFields
 from graph.types.builds.runners import ProjectRunnerFields
+from graph.types.builds.variables import ProjectVariableFields
 from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
@@ -72,6 +73,7 @@ class ProjectAbilities:
     post_statuses: bool = strawberry.field(description="Post commit statuses.")
     read_builds: bool = strawberry.field(description="See builds.")
     create_build: bool = strawberry.field(description="Create and update builds.")
+    admin_builds: bool = strawberry.field(description="Administer variables of builds.")
     create_issue: bool = strawberry.field(description="Create issues.")
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
     admin_labels: bool = strawberry.field(description="Create, update and delete labels.")
@@ -98,6 +100,7 @@ class Project(
     ProjectBuildStatsFields,
     ProjectFlakyBuildFields,
     ProjectRunnerFields,
+    ProjectVariableFields,
     ProjectArtifactFields,
     ProjectLabelFields,
     ProjectMilestoneFields,
@@ -216,6 +219,7 @@ class Project(
             post_statuses=await can(context, Action.WRITE_CHECKS, row),
             read_builds=await can(context, Action.READ_BUILD, row),
             create_build=await can(context, Action.CREATE_BUILD, row),
+            admin_builds=await can(context, Action.ADMIN_BUILD, row),
             create_issue=await can(context, Action.CREATE_ISSUE, row),
             triage_issues=await can(context, Action.TRIAGE_ISSUE, row),
             admin_labels=await can(context, Action.ADMIN_LABEL, row),

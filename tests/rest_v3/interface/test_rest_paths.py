@@ -63,6 +63,7 @@ class TestAnswers:
             "Commit": f"{project.id}-{head}",
             "Artifact": artifact.id,
             "GroupMember": member.id,
+            "Variable": (await make.variable(project, "TOKEN")).id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])
         assert [node and node["__typename"] for node in data["nodes"]] == list(things)
@@ -88,5 +89,7 @@ class TestAnswers:
                 assert isinstance(shown, list) is (name in LISTS)
                 if name in {"CommitStatus", "Label"}:
                     assert len(shown) == 1
+                elif name == "Variable":
+                    assert shown["key"] == "TOKEN"
                 elif name not in LISTS:
                     assert shown["id"] == (head if name == "Commit" else things[name])

@@ -216,6 +216,7 @@ SHAPES: dict[str, Any] = {
         "updated_at": "time",
         "created_at": "time",
     },
+    "Variable": {"key": "text", "value": "?text"},
     "Upload": {"alt": "text", "url": "text", "is_image": "boolean", "markdown": "text"},
     "Commit": {**COMMIT_OF_MERGE_REQUEST, "allow_failure": "boolean"},
     "CommitOfMergeRequest": COMMIT_OF_MERGE_REQUEST,
