@@ -389,6 +389,13 @@ class DataFactory:
         await self.save(variable)
         return variable
 
+    async def trigger(self, project: tables.Project) -> str:
+        """The token of a new trigger."""
+        token = f"{next(self._numbers):030x}"
+        sealed = self.services.cipher.encrypt(token)
+        await self.save(tables.Trigger(project_id=project.id, token_digest=digest_token(token), sealed_token=sealed))
+        return token
+
     async def pending_build(self, project: tables.Project, *, tags: tuple[str, ...] = (), **columns: Any) -> tables.Build:
         """A build that runners may take, as a push makes them."""
         values = {"sha": "a" * 40, "ref": "master", "name": f"job{next(self._numbers)}", "commands": "true", **columns}

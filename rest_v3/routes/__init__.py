@@ -12,6 +12,7 @@ from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
 from rest_v3.routes.settings import SETTINGS
+from rest_v3.routes.triggers import TRIGGERS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
 from rest_v3.routes.variables import VARIABLES
@@ -32,5 +33,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *TRACES, *VARIABLES)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *TRACES, *TRIGGERS, *VARIABLES)
 """Routes that are not in the document."""

@@ -13,6 +13,7 @@ from storage.tables.builds.commit_statuses import CheckStatus, CommitStatus
 from storage.tables.builds.pipelines import Pipeline
 from storage.tables.builds.registration_tokens import RegistrationToken
 from storage.tables.builds.runners import Runner, RunnerProject
+from storage.tables.builds.triggers import Trigger, TriggerRequest
 from storage.tables.builds.variables import Variable
 from storage.tables.counters import Counter, CounterKind
 from storage.tables.events.changes import Change, ChangeKind
@@ -97,6 +98,8 @@ __all__ = [
     "SshKey",
     "Token",
     "TracePart",
+    "Trigger",
+    "TriggerRequest",
     "Upload",
     "User",
     "UserState",

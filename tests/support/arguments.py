@@ -107,6 +107,7 @@ async def _project_arguments(database: Database, town: EdgeCaseData, project: ta
         "milestones": await of(tables.Milestone, "title"), "labels": await of(tables.Label, "title"), "label ids": await of(tables.Label,
         "id"),
         "variable keys": await of(tables.Variable, "key"),
+        "trigger tokens": [f"{key} {n}" for n in range(len(await of(tables.Trigger, "id")))],
         "snippet ids": await of(tables.Snippet, "id"), "build ids": await of(tables.Build, "id"), "note ids": await of(tables.Note, "id"),
         "issue notes": await notes("issue_id"), "merge request notes": await notes("merge_request_id"),
         "snippet notes": await notes("snippet_id"),

@@ -18,6 +18,11 @@ GET /projects/:id/builds/:build_id/trace                      401 404 403 200 20
 POST /projects/:id/builds/:build_id/cancel                    401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/retry                     401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/erase                     401 404 403 403 201 201 201 201 401 403
+POST /projects/:id/trigger/builds                             201 201 201 201 201 201 201 201 201 201
+GET /projects/:id/triggers                                    401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/triggers/:token                             401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/triggers                                   401 404 403 403 403 201 201 201 401 403
+DELETE /projects/:id/triggers/:token                          401 404 403 403 403 200 200 200 401 403
 GET /projects/:id/variables                                   401 404 403 403 403 200 200 200 401 403
 GET /projects/:id/variables/:key                              401 404 403 403 403 200 200 200 401 403
 POST /projects/:id/variables                                  401 404 403 403 403 201 201 201 401 403
@@ -168,6 +173,9 @@ createRunner         401  not_found forbidden forbidden forbidden ok        ok  
 updateRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
 deleteRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
 claimBuild           401  forbidden forbidden forbidden forbidden forbidden forbidden forbidden 401 forbidden
+createTrigger        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteTrigger        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+triggerBuilds        ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 createVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 updateVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 deleteVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden

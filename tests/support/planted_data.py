@@ -56,6 +56,7 @@ READ_RIGHTS = {
     "build": ReadRight(AccessLevel.REPORTER, features=("builds_enabled",), switch="public_builds"),
     "upload": ReadRight(AccessLevel.MASTER, includes_public=False),
     "runner": ReadRight(AccessLevel.MASTER, includes_public=False),
+    "trigger": ReadRight(AccessLevel.MASTER, includes_public=False, features=("builds_enabled",)),
     "variable": ReadRight(AccessLevel.MASTER, includes_public=False, features=("builds_enabled",)),
 }
 SHARED_RIGHTS = {"proposed": ("code", "merge request")}
@@ -141,6 +142,8 @@ class PlantedData:
                 await make.milestone(project)
             if hides("runner"):
                 await make.runner(project)
+            if hides("trigger"):
+                await make.trigger(project)
             if hides("variable"):
                 await make.variable(project)
             if hides("project"):
@@ -256,6 +259,8 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
     head, topic = [await _commit_id(world, project, ref) for ref in ("master", "topic")]
     await make.runner(project, description=world.plant_for(project, "runner"))
     await make.variable(project, "TOKEN", world.plant_for(project, "variable"))
+    planted_token = make.services.cipher.encrypt(world.plant_for(project, "trigger"))
+    await make.save(tables.Trigger(project_id=key, token_digest=f"planted in {key}", sealed_token=planted_token))
     label = await make.label(project, world.plant_for(project, "label"), description=world.plant_for(project, "label", "description"))
     milestone = await make.milestone(
         project, title=world.plant_for(project, "milestone"), description=world.plant_for(project, "milestone", "text")

@@ -61,7 +61,7 @@ ARGUMENT_SOURCES = {
     "Project.mergeRequest.databaseId": "merge request ids", "Project.milestone.iid": "milestone iids",
     "Project.milestone.title": "milestones",
     "Project.milestone.databaseId": "milestone ids", "Project.label.name": "labels", "Project.label.databaseId": "label ids",
-    "Project.variable.key": "variable keys",
+    "Project.variable.key": "variable keys", "Project.trigger.token": "trigger tokens",
     "Project.snippet.databaseId": "snippet ids", "Project.build.databaseId": "build ids", "Project.artifact.buildId": "artifact builds",
     "Project.upload.secret": "upload secrets", "Project.upload.name": "upload names", "Project.commit.rev": "revs",
     "Project.commits.ref": "branches",

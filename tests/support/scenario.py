@@ -50,6 +50,11 @@ class Scenario:
             project.id, lambda repository: commit_text_files(repository, name, {f"{name}.txt": name})
         )
 
+    async def create_ci_file(self, project: tables.Project) -> None:
+        """The branch `ci`, whose file has a job."""
+        text = {".gitlab-ci.yml": "job:\n  script: make\n"}
+        await self.make.services.repositories.read(project.id, lambda repository: commit_text_files(repository, "ci", text))
+
     async def create_target(self, name: str, role: str, call: str) -> Any:
         """A new object for this call, so that no call sees the effects of another."""
         make, project = self.make, self.project(role)
@@ -78,6 +83,8 @@ class Scenario:
                 return await make.label(project)
             case "variable":
                 return await make.variable(project)
+            case "trigger":
+                return await make.trigger(project)
             case "milestone":
                 return await make.milestone(project)
             case "doomed group":
@@ -160,6 +167,8 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             keys["merge_request_id"] = await world.create_target(name, role, call)
         elif ":issue_id" in path:
             keys["issue_id"] = await world.create_target("issue", role, call)
+        elif "/trigger" in path and method + path[-9:] != "POST/triggers":
+            keys["token"] = await world.create_target("trigger", role, call)
         elif path.endswith("/:key"):
             keys["key"] = (await world.create_target("variable", role, call)).key
         elif ":build_id" in path:
@@ -167,6 +176,9 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if path.endswith("/trigger/builds"):
+            await world.create_ci_file(world.project(role))
+            parameters = {"token": keys["token"], "ref": "ci", "variables": {"K": "V"}}
         if "/variables" in path:
             parameters = {"key": f"NEW_{number}", "value": "V"}
         if path.endswith("/merge_requests") and method == "POST":
@@ -323,6 +335,13 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "description": "R"}
         case "updateRunner" | "deleteRunner":
             return {"databaseId": (await make.runner(project)).id}
+        case "createTrigger":
+            return {"projectPath": path}
+        case "deleteTrigger":
+            return {"projectPath": path, "token": await make.trigger(project)}
+        case "triggerBuilds":
+            await world.create_ci_file(project)
+            return {"projectPath": path, "token": await make.trigger(project), "ref": "ci"}
         case "createVariable":
             return {"projectPath": path, "key": f"NEW_{number}", "value": "V"}
         case "updateVariable" | "deleteVariable":

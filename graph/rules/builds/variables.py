@@ -18,7 +18,7 @@ from graph.rules import validation
 from storage import tables
 from storage.secrets import UndecryptableToken
 from storage.tables.base import lock
-from storage.tables.builds import variables
+from storage.tables.builds import triggers, variables
 
 KEY_PATTERN = re.compile("[A-Za-z0-9_]+", re.ASCII)
 MAX_VARIABLES = 100
@@ -38,10 +38,14 @@ def validate_key(value: str) -> str:
     return key
 
 
-def validate_value(value: str) -> str:
+def is_key(value: str) -> bool:
+    return KEY_PATTERN.fullmatch(value) is not None and len(value) <= validation.MAX_NAME_LENGTH
+
+
+def validate_value(value: str, field: str = "value") -> str:
     """Any string of at most MAX_VALUE_BYTES in UTF-8. Raises Invalid."""
-    if len(validation.validate_string("value", value).encode()) > MAX_VALUE_BYTES:
-        raise Invalid("value", f"is too long (maximum is {MAX_VALUE_BYTES} bytes)")
+    if len(validation.validate_string(field, value).encode()) > MAX_VALUE_BYTES:
+        raise Invalid(field, f"is too long (maximum is {MAX_VALUE_BYTES} bytes)")
     return value
 
 
@@ -127,21 +131,32 @@ def _decrypt(context: Context, sealed_value: str, key: str) -> str | None:
 
 
 async def give_variables(context: Context, build: tables.Build) -> None:
-    """Store a copy of the variables with a build that a runner claims; those without a value are left out."""
+    """Store a copy of the variables with a build that a runner claims: those of its project, then those of the trigger's request.
+
+    Those without a value are left out.
+    """
     given = [
         (key, value)
         for key, sealed in await context.tuples(variables.sealed_values(build.project_id))
         if (value := _decrypt(context, sealed, key)) is not None
     ]
+    if build.pipeline_id is not None:
+        for (sealed,) in await context.tuples(triggers.request_of_pipeline(build.pipeline_id)):
+            given += load_pairs(context, sealed)
     build.sealed_variables = context.services.cipher.encrypt(orjson.dumps(given).decode()) if given else None
 
 
 def given_variables(context: Context, build: tables.Build) -> list[tuple[str, str]]:
     """(key, value) of the secret variables that the running build was given, in the order in which the last one of a name applies."""
-    if build.sealed_variables is None:
+    return load_pairs(context, build.sealed_variables)
+
+
+def load_pairs(context: Context, sealed: str | None) -> list[tuple[str, str]]:
+    """Decrypt (key, value) of variables; none if the key is lost."""
+    if not sealed:
         return []
     try:
-        return [(key, value) for key, value in orjson.loads(context.services.cipher.decrypt(build.sealed_variables))]
+        return [(key, value) for key, value in orjson.loads(context.services.cipher.decrypt(sealed))]
     except UndecryptableToken:
-        log.error("variables of a build cannot be decrypted", build_id=build.id)
+        log.error("variables of a build cannot be decrypted")
         return []

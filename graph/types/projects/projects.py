@@ -35,6 +35,7 @@ from graph.types.builds.flaky_builds import ProjectFlakyBuildFields
 from graph.types.builds.pipelines import ProjectPipelineFields
 from graph.types.builds.runner_registration import ProjectRunnerRegistrationFields
 from graph.types.builds.runners import ProjectRunnerFields
+from graph.types.builds.triggers import ProjectTriggerFields
 from graph.types.builds.variables import ProjectVariableFields
 from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
@@ -73,7 +74,7 @@ class ProjectAbilities:
     post_statuses: bool = strawberry.field(description="Post commit statuses.")
     read_builds: bool = strawberry.field(description="See builds.")
     create_build: bool = strawberry.field(description="Create and update builds.")
-    admin_builds: bool = strawberry.field(description="Administer variables of builds.")
+    admin_builds: bool = strawberry.field(description="Administer variables and triggers of builds.")
     create_issue: bool = strawberry.field(description="Create issues.")
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
     admin_labels: bool = strawberry.field(description="Create, update and delete labels.")
@@ -101,6 +102,7 @@ class Project(
     ProjectFlakyBuildFields,
     ProjectRunnerFields,
     ProjectVariableFields,
+    ProjectTriggerFields,
     ProjectArtifactFields,
     ProjectLabelFields,
     ProjectMilestoneFields,

@@ -57,6 +57,7 @@ ARGUMENT_LITERALS = {
     "Project.mergeRequest": "(iid: 1)",
     "Project.milestone": "(iid: 1)",
     "Project.tree": "(recursive: true)",
+    "Project.trigger": '(token: "absent")',
     "Project.variable": '(key: "TOKEN")',
     "Group.buildStats": "(groupBy: [PROJECT, NAME, STAGE, REF, AUTHOR])",
     "Query.projects": "(filter: {archived: null})",

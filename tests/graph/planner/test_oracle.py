@@ -254,6 +254,7 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
         "build_id": next(iter(project.values["build ids"]), None),
         "note_id": note,
         "key": next(iter(project.values["variable keys"]), None),
+        "token": next((token.replace(" ", "%20") for token in project.values["trigger tokens"]), None),
     }
     if path.startswith("/groups"):
         keys["id"] = drawn.shared_values["groups"][0]

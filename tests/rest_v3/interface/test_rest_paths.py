@@ -11,8 +11,8 @@ from tests.support.api_clients import Api, Ask, app_of_profile
 
 ABSENT = {"Branch", "Delivery", "Pipeline", "ProjectMember", "Runner", "Tag", "Upload"}
 """What v3 has no path of."""
-LISTS = {"CommitComment", "CommitStatus", "Label", "Snippet"}
-"""Of these v3 has a list alone: of a snippet its notes, of the others all those of the commit or the project."""
+LISTS = {"CommitComment", "CommitStatus", "Label", "Snippet", "Trigger"}
+"""Of these the path is a list: of a snippet its notes, of the others all those of the commit or the project."""
 NODES = "query($ids: [ID!]!) { nodes(ids: $ids) { __typename restPath } }"
 
 
@@ -41,7 +41,8 @@ class TestAnswers:
         hook = tables.Hook(url="http://hooks.invalid/")
         group = await make.group()
         member = tables.GroupMember(group_id=group.id, user_id=viewer.id, access_level=tables.AccessLevel.OWNER)
-        await make.save(key, email, hook, member)
+        trigger = tables.Trigger(project_id=project.id, token_digest="d", sealed_token="")
+        await make.save(key, email, hook, member, trigger)
         artifact = await make.artifact(build)
         things = {
             "User": viewer.id,
@@ -63,6 +64,7 @@ class TestAnswers:
             "Commit": f"{project.id}-{head}",
             "Artifact": artifact.id,
             "GroupMember": member.id,
+            "Trigger": trigger.id,
             "Variable": (await make.variable(project, "TOKEN")).id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])

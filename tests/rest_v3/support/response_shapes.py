@@ -216,6 +216,8 @@ SHAPES: dict[str, Any] = {
         "updated_at": "time",
         "created_at": "time",
     },
+    "Trigger": {"token": "?text", "created_at": "time", "updated_at": "time", "deleted_at": "?time", "last_used": "?time"},
+    "TriggerRequest": {"id": "integer", "variables": "any"},
     "Variable": {"key": "text", "value": "?text"},
     "Upload": {"alt": "text", "url": "text", "is_image": "boolean", "markdown": "text"},
     "Commit": {**COMMIT_OF_MERGE_REQUEST, "allow_failure": "boolean"},
