@@ -104,6 +104,7 @@ async def forget_sealed_tokens(database: Database) -> None:
     async with database.write_session() as session:
         await session.execute(update(tables.Token).values(sealed=""))
         await session.execute(update(tables.Variable).values(sealed_value="", size=0))
+        await session.execute(update(tables.Runner).values(sealed_token=None))
         await session.execute(update(tables.Trigger).values(sealed_token=""))
         await session.execute(update(tables.TriggerRequest).values(sealed_variables=None))
         await session.execute(update(tables.Build).where(col(tables.Build.sealed_variables).is_not(None)).values(sealed_variables=None))

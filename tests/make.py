@@ -372,7 +372,8 @@ class DataFactory:
     async def runner(self, *projects: tables.Project, **columns: Any) -> tables.Runner:
         """One that serves these projects, or every project where none is given. It calls with `runner_token`."""
         token = f"fr-{next(self._numbers):020}"
-        values = {"description": f"Runner {token}", "token_digest": digest_token(token), "shared": not projects, **columns}
+        sealed = self.services.cipher.encrypt(token)
+        values = {"description": token, "token_digest": digest_token(token), "sealed_token": sealed, "shared": not projects, **columns}
         runner = tables.Runner(**values)
         await self.save(runner)
         await self.save(*(tables.RunnerProject(runner_id=runner.id, project_id=project.id) for project in projects))

@@ -11,6 +11,7 @@ from rest_v3.routes.labels import LABELS
 from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
+from rest_v3.routes.runners import RUNNERS
 from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.triggers import TRIGGERS
 from rest_v3.routes.uploads import UPLOADS
@@ -33,5 +34,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *TRACES, *TRIGGERS, *VARIABLES)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *TRACES, *RUNNERS, *TRIGGERS, *VARIABLES)
 """Routes that are not in the document."""

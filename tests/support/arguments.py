@@ -68,6 +68,7 @@ async def collect_arguments(town: EdgeCaseData, graph: Graph, *, cursors: bool =
         "user ids": [key for key, _ in users],
         "usernames": [name for _, name in users],
         "hook ids": [key for (key,) in await _read(database, tables.Hook, "id")],
+        "runner ids": [key for (key,) in await _read(database, tables.Runner, "id")],
         "key ids": [key for (key,) in await _read(database, tables.SshKey, "id")],
         "email ids": [key for (key,) in await _read(database, tables.Email, "id")],
         "nodes": [each for name in ids for each in ids[name][:6]],

@@ -54,6 +54,7 @@ SINGLE_ARGUMENT_FIELDS = {"Project.issue", "Project.mergeRequest", "Project.labe
 ARGUMENT_SOURCES = {
     "Query.project.path": "paths", "Query.group.path": "groups", "Query.user.databaseId": "user ids", "Query.user.username": "usernames",
     "Query.sshKeys.userId": "user ids", "Query.emails.userId": "user ids", "Query.hook.databaseId": "hook ids",
+    "Query.runner.databaseId": "runner ids",
     "Query.ciConfig.projectPath": "paths",
     "Query.node.id": "nodes", "Query.nodes.ids": "nodes", "Group.member.userId": "user ids", "User.sshKey.databaseId": "key ids",
     "User.secondaryEmail.databaseId": "email ids", "UserFilter.username": "usernames",

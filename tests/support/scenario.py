@@ -83,6 +83,10 @@ class Scenario:
                 return await make.label(project)
             case "variable":
                 return await make.variable(project)
+            case "runner":
+                # One that the masters of the project administer elsewhere, and that is to be assigned or taken away.
+                other = await make.project(group=self.group_of(role), visibility=Visibility(project.visibility_level))
+                return (await make.runner(other, *([] if call.startswith(("POST", "assign")) else [project]))).id
             case "trigger":
                 return await make.trigger(project)
             case "milestone":
@@ -169,6 +173,8 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             keys["issue_id"] = await world.create_target("issue", role, call)
         elif "/trigger" in path and method + path[-9:] != "POST/triggers":
             keys["token"] = await world.create_target("trigger", role, call)
+        elif "/runners" in path and method != "GET":
+            keys["runner_id"] = await world.create_target("runner", role, call)
         elif path.endswith("/:key"):
             keys["key"] = (await world.create_target("variable", role, call)).key
         elif ":build_id" in path:
@@ -179,6 +185,8 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         if path.endswith("/trigger/builds"):
             await world.create_ci_file(world.project(role))
             parameters = {"token": keys["token"], "ref": "ci", "variables": {"K": "V"}}
+        if path.endswith("/runners") and method == "POST":
+            parameters = {"runner_id": keys["runner_id"]}
         if "/variables" in path:
             parameters = {"key": f"NEW_{number}", "value": "V"}
         if path.endswith("/merge_requests") and method == "POST":
@@ -188,6 +196,9 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             parameters = {"state": "success", "name": f"new{number}"}
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.create_target("label", role, call)).title
+    elif path.startswith("/runners"):
+        keys["id"] = (await world.make.runner(world.project(role))).id
+        parameters = {"description": f"R{number}"} if method == "PUT" else {}
     elif path.startswith("/groups"):
         group = await world.create_target("doomed group", role, call) if call == "DELETE /groups/:id" else world.group_of(role)
         keys["id"] = group.id
@@ -335,6 +346,8 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "description": "R"}
         case "updateRunner" | "deleteRunner":
             return {"databaseId": (await make.runner(project)).id}
+        case "assignRunner" | "unassignRunner":
+            return {"projectPath": path, "runnerId": await world.create_target("runner", role, name)}
         case "createTrigger":
             return {"projectPath": path}
         case "deleteTrigger":

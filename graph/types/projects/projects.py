@@ -73,6 +73,7 @@ class ProjectAbilities:
     push_code: bool = strawberry.field(description="Push to new branches and to branches that are not protected.")
     post_statuses: bool = strawberry.field(description="Post commit statuses.")
     read_builds: bool = strawberry.field(description="See builds.")
+    admin_runners: bool = strawberry.field(description="Administer runners of the project.")
     create_build: bool = strawberry.field(description="Create and update builds.")
     admin_builds: bool = strawberry.field(description="Administer variables and triggers of builds.")
     create_issue: bool = strawberry.field(description="Create issues.")
@@ -220,6 +221,7 @@ class Project(
             push_code=await can(context, Action.PUSH_CODE, row),
             post_statuses=await can(context, Action.WRITE_CHECKS, row),
             read_builds=await can(context, Action.READ_BUILD, row),
+            admin_runners=await can(context, Action.ADMIN_RUNNER, row),
             create_build=await can(context, Action.CREATE_BUILD, row),
             admin_builds=await can(context, Action.ADMIN_BUILD, row),
             create_issue=await can(context, Action.CREATE_ISSUE, row),

@@ -65,5 +65,7 @@ def upgrade() -> None:
         batch_op.create_index("ix_pipelines_project_id_sha_ref", key, unique=False)
         batch_op.create_index("uq_pipelines_pushed", key, unique=True, sqlite_where=is_pushed, postgresql_where=is_pushed)
         batch_op.create_index(batch_op.f("ix_pipelines_trigger_request_id"), ["trigger_request_id"], unique=False)
+    with op.batch_alter_table("runners", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("sealed_token", sa.Text(), nullable=True))
     with op.batch_alter_table("builds", schema=None) as batch_op:
         batch_op.add_column(sa.Column("sealed_variables", sa.Text(), nullable=True))

@@ -74,7 +74,21 @@ FIELDS_BY_ARGUMENT = {
 """Fields that name one thing by its number."""
 SECRET_FIELDS = {"Project.upload"}
 """Fields that take what only those know who may read."""
-ROOTS = ("users", "viewer", "groups", "projects", "issues", "settings", "instance", "frontPage", "hooks", "runners", "sshKeys", "emails")
+ROOTS = (
+    "users",
+    "viewer",
+    "groups",
+    "projects",
+    "issues",
+    "settings",
+    "instance",
+    "frontPage",
+    "hooks",
+    "runners",
+    "availableRunners",
+    "sshKeys",
+    "emails",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -258,6 +258,8 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
     }
     if path.startswith("/groups"):
         keys["id"] = drawn.shared_values["groups"][0]
+    elif path.startswith("/runners"):
+        keys["id"] = drawn.shared_values["runner ids"][project_arguments]
     elif path.startswith("/user"):
         owned = "key ids" if "/keys" in path else "email ids" if "/emails" in path else "user ids"
         keys["id"] = drawn.shared_values[owned][-1 - project_arguments]

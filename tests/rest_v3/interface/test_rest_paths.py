@@ -9,7 +9,7 @@ from storage import tables
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask, app_of_profile
 
-ABSENT = {"Branch", "Delivery", "Pipeline", "ProjectMember", "Runner", "Tag", "Upload"}
+ABSENT = {"Branch", "Delivery", "Pipeline", "ProjectMember", "Tag", "Upload"}
 """What v3 has no path of."""
 LISTS = {"CommitComment", "CommitStatus", "Label", "Snippet", "Trigger"}
 """Of these the path is a list: of a snippet its notes, of the others all those of the commit or the project."""
@@ -64,6 +64,7 @@ class TestAnswers:
             "Commit": f"{project.id}-{head}",
             "Artifact": artifact.id,
             "GroupMember": member.id,
+            "Runner": (await make.runner(project)).id,
             "Trigger": trigger.id,
             "Variable": (await make.variable(project, "TOKEN")).id,
         }
