@@ -62,6 +62,8 @@ class Route:
     """Whether the route is open to callers without a credential."""
     no_store: bool = False
     """Whether the response contains a secret that no cache may store."""
+    has_secret_path: bool = False
+    """Whether the path contains a secret, so that the access log shows the route instead."""
     rejection_status: int | None = None
     """The status with which the route refuses every caller whom its operation, usually `Viewer`, authorizes."""
     upload_limit_path: str | None = None

@@ -42,6 +42,7 @@ TRIGGERS = (
     Route(
         call="GET /projects/:id/triggers/:token",
         params=TRIGGER,
+        has_secret_path=True,
         operation="ProjectTrigger",
         result_path="project.trigger",
         reshape=NEVER_DELETED,
@@ -65,6 +66,7 @@ TRIGGERS = (
     Route(
         call="DELETE /projects/:id/triggers/:token",
         params=TRIGGER,
+        has_secret_path=True,
         operation="DeleteTrigger",
         result_path="deleteTrigger.trigger",
         reshape=NEVER_DELETED,

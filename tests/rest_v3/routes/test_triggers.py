@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import select
 
@@ -10,8 +11,8 @@ from graph.operations.execution import Graph
 from storage import integrity, tables
 from storage.tables import Visibility
 from tests.graph.builds.test_build_claims import RunnerCalls
-from tests.make import DataFactory
-from tests.support.api_clients import Api, Ask
+from tests.make import EXTERNAL_URL, DataFactory
+from tests.support.api_clients import Api, Ask, _mount_app
 from tests.support.merge_requests import commit_text_files
 from tests.support.statements import StatementRecorder
 
@@ -65,6 +66,21 @@ class TestTriggers:
             for method in ("GET", "DELETE"):
                 missing = await any_api.request(method, where, owner)
                 assert (missing.status_code, missing.json()) == (404, {"message": "404 Trigger Not Found"})
+
+    async def test_tokens_in_paths_are_not_logged(self, api: Api, make: DataFactory, project: tables.Project) -> None:
+        mounted, states = _mount_app(api.app), []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            scope["state"] = {}
+            states.append(scope["state"])
+            await mounted(scope, receive, send)
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=EXTERNAL_URL) as client:
+            for method, path in (("GET", "triggers/x"), ("DELETE", "triggers/x"), ("GET", "triggers")):
+                await client.request(method, f"/api/v3/projects/{project.id}/{path}")
+
+        assert [state.get("secret_path") for state in states] == [True, True, None]
+        assert states[0]["route"] == "/api/v3/projects/:id/triggers/:token"
 
     async def test_have_a_limit_and_lose_their_tokens_with_the_key(
         self, api: Api, make: DataFactory, owner: tables.User, services: Services, statements: StatementRecorder
