@@ -22,6 +22,8 @@ from graph.types.builds.runner_jobs import BuildClaimMutations
 from graph.types.builds.runner_registration import RunnerRegistrationMutations
 from graph.types.builds.runners import RunnerMutations, RunnerQueries
 from graph.types.builds.traces import TraceMutations
+from graph.types.builds.triggers import TriggerMutations
+from graph.types.builds.variables import VariableMutations
 from graph.types.git.branch_subscriptions import BranchSubscriptions
 from graph.types.git.branches import BranchMutations
 from graph.types.git.commit_comments import CommitCommentMutations
@@ -88,6 +90,8 @@ class Mutation(
     BuildClaimMutations,
     JobMutations,
     RunnerMutations,
+    VariableMutations,
+    TriggerMutations,
     TraceMutations,
     ArtifactMutations,
     HookMutations,

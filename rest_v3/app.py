@@ -132,6 +132,8 @@ class RestApp:
         state = scope.setdefault("state", {})
         # For metrics: the route, since the number of paths is unbounded.
         state["route"] = self.base + handler.path
+        if handler.route.has_secret_path:
+            state["secret_path"] = True
         query = scope.get("query_string", b"")
         response = await handler.handle(RestRequest(method, values, segments, query, headers, receive, request_id, state))
         if response is not None and not isinstance(response, FileResponse):

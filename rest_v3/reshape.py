@@ -183,6 +183,24 @@ class ConstantKeys:
 add_keys = ConstantKeys
 
 
+class PairsAsObject:
+    """Makes an object of a list of `{key, value}` under one key."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        pairs = value[self.key]
+        return {**value, self.key: {pair["key"]: pair["value"] for pair in pairs} if pairs is not None else None}
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        described = {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
+        return {**schema, "properties": {**schema["properties"], self.key: described}}
+
+
+pairs_as_object = PairsAsObject
+
+
 class MergedChild:
     """Merges the object under one key into its parent."""
 

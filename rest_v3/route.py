@@ -71,6 +71,8 @@ class Route:
     """Whether the route is open to callers without a credential."""
     no_store: bool = False
     """Whether the response contains a secret that no cache may store."""
+    has_secret_path: bool = False
+    """Whether the path contains a secret, so that the access log shows the route instead."""
     rejection_status: int | None = None
     """The status with which the route refuses every caller whom its operation, usually `Viewer`, authorizes."""
     upload_limit_path: str | None = None
@@ -79,6 +81,10 @@ class Route:
     """The key of the result that names the file to respond with. Errors remain `{"message": …}`."""
     is_text: bool = False
     """Whether the result is a string that is sent as plain text instead of JSON. Errors remain `{"message": …}`."""
+    file_type: str = "application/octet-stream"
+    """The content type of the file. It must be one that browsers do not run."""
+    file_disposition: str = "attachment"
+    """The type of the header Content-Disposition. Browsers take one that they do not know as `attachment`."""
     shape: str | None = None
     """The name of the closed key set of the response, or of one entry if the response is a list."""
     section: str = ""

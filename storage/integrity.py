@@ -97,9 +97,17 @@ async def any_sealed_token(database: Database) -> str | None:
 
 
 async def forget_sealed_tokens(database: Database) -> None:
-    """Deletes the encrypted tokens, whose key is lost. They still sign in, by their digests, but cannot be shown any more."""
+    """Deletes encrypted tokens and values of variables, whose key is lost.
+
+    Tokens still sign in, by their digests, but cannot be shown any more. Builds receive no variable without a value.
+    """
     async with database.write_session() as session:
         await session.execute(update(tables.Token).values(sealed=""))
+        await session.execute(update(tables.Variable).values(sealed_value="", size=0))
+        await session.execute(update(tables.Runner).values(sealed_token=None))
+        await session.execute(update(tables.Trigger).values(sealed_token=""))
+        await session.execute(update(tables.TriggerRequest).values(sealed_variables=None))
+        await session.execute(update(tables.Build).where(col(tables.Build.sealed_variables).is_not(None)).values(sealed_variables=None))
         await session.commit()
 
 

@@ -372,7 +372,8 @@ class DataFactory:
     async def runner(self, *projects: tables.Project, **columns: Any) -> tables.Runner:
         """One that serves these projects, or every project where none is given. It calls with `runner_token`."""
         token = f"fr-{next(self._numbers):020}"
-        values = {"description": f"Runner {token}", "token_digest": digest_token(token), "shared": not projects, **columns}
+        sealed = self.services.cipher.encrypt(token)
+        values = {"description": token, "token_digest": digest_token(token), "sealed_token": sealed, "shared": not projects, **columns}
         runner = tables.Runner(**values)
         await self.save(runner)
         await self.save(*(tables.RunnerProject(runner_id=runner.id, project_id=project.id) for project in projects))
@@ -381,6 +382,20 @@ class DataFactory:
 
     def runner_token(self, runner: tables.Runner) -> str:
         return self._runner_tokens[runner.id]
+
+    async def variable(self, project: tables.Project, key: str | None = None, value: str = "secret value") -> tables.Variable:
+        sealed = self.services.cipher.encrypt(value)
+        name = key or f"KEY_{next(self._numbers)}"
+        variable = tables.Variable(project_id=project.id, key=name, sealed_value=sealed, size=len(value.encode()))
+        await self.save(variable)
+        return variable
+
+    async def trigger(self, project: tables.Project) -> str:
+        """The token of a new trigger."""
+        token = f"{next(self._numbers):030x}"
+        sealed = self.services.cipher.encrypt(token)
+        await self.save(tables.Trigger(project_id=project.id, token_digest=digest_token(token), sealed_token=sealed))
+        return token
 
     async def pending_build(self, project: tables.Project, *, tags: tuple[str, ...] = (), **columns: Any) -> tables.Build:
         """A build that runners may take, as a push makes them."""

@@ -19,7 +19,10 @@ class TraceBuffer:
 
     def __init__(self, secrets: Iterable[str], *, offset: int = 0, limit: int) -> None:
         masked_values = {secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH}
+        # Programs print the lines of a value with other line ends, or one of them alone.
+        lines = {line.strip() for secret in masked_values for line in secret.splitlines()}
         masked_values |= {base64.b64encode(f"gitlab-ci-token:{secret}".encode()).decode() for secret in masked_values}
+        masked_values |= {line for line in lines if len(line) >= MIN_SECRET_LENGTH}
         # The longer first, since one may contain another.
         self._secrets = sorted(masked_values, key=len, reverse=True)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -85,8 +88,15 @@ class TraceBuffer:
 
     def _partial_secret_length(self, text: str) -> int:
         """The number of characters at the end that may be the start of a secret."""
-        for length in range(min(len(text), max(map(len, self._secrets), default=1) - 1), 0, -1):
-            end = text[-length:]
-            if any(secret.startswith(end) for secret in self._secrets):
-                return length
-        return 0
+        return max((_overlap_length(text, secret) for secret in self._secrets), default=0)
+
+
+def _overlap_length(text: str, secret: str) -> int:
+    """The length of the longest end of the text that is the start of the secret, but not all of it."""
+    head = secret[:MIN_SECRET_LENGTH]
+    start = text.find(head, max(0, len(text) - len(secret) + 1))
+    while start >= 0:
+        if secret.startswith(text[start:]):
+            return len(text) - start
+        start = text.find(head, start + 1)
+    return next((length for length in range(len(head) - 1, 0, -1) if text.endswith(head[:length])), 0)

@@ -85,6 +85,13 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "IssueState": {"OPENED": "The issue is open.", "CLOSED": "The issue is closed."},
     "IssueStateEvent": {"CLOSE": "Close it.", "REOPEN": "Reopen it."},
+    "RunnerScope": {
+        "ACTIVE": "Builds are assigned to it.",
+        "PAUSED": "No builds are assigned to it.",
+        "ONLINE": "It called in the last five minutes.",
+        "SPECIFIC": "It serves some projects.",
+        "SHARED": "It serves all projects.",
+    },
     "JobWhen": {
         "ON_SUCCESS": "Run the job when all earlier stages succeeded.",
         "ON_FAILURE": "Run the job when an earlier stage failed.",

@@ -52,6 +52,7 @@ class Action(StrEnum):
     READ_BUILD = "build:read"
     CREATE_BUILD = "build:create"
     UPDATE_BUILD = "build:update"
+    ADMIN_BUILD = "build:admin"
     ADMIN_RUNNER = "runner:admin"
     READ_MERGE_REQUEST = "merge_request:read"
     CREATE_MERGE_REQUEST = "merge_request:create"
@@ -138,6 +139,7 @@ RULES: dict[Action, PolicyRule] = {
     ),
     Action.CREATE_BUILD: PolicyRule(AccessLevel.DEVELOPER, feature="builds_enabled"),
     Action.UPDATE_BUILD: PolicyRule(AccessLevel.DEVELOPER, feature="builds_enabled"),
+    Action.ADMIN_BUILD: PolicyRule(AccessLevel.MASTER, feature="builds_enabled"),
     Action.ADMIN_RUNNER: PolicyRule(AccessLevel.MASTER),
     Action.READ_MERGE_REQUEST: PolicyRule(AccessLevel.GUEST, includes_non_members=True, feature="merge_requests_enabled"),
     Action.CREATE_MERGE_REQUEST: PolicyRule(AccessLevel.DEVELOPER, feature="merge_requests_enabled", requires_unarchived=True),

@@ -118,7 +118,8 @@ NOT_IN_SNAPSHOT: Mapping[type, Mapping[str, str]] = {
     tables.Build: {
         _FIXED: "id project_id pipeline_id sha ref tag name stage stage_index allow_failure run_when user_id commands options tags",
         _TOUCHED: "updated_at",
-        "changes only with the status": "attempt current_id created_at started_at finished_at runner_id token_digest sealed_token",
+        "changes only with the status": "attempt current_id created_at started_at finished_at runner_id token_digest sealed_token"
+        " sealed_variables",
         "for the queue of runners": "queue lease_until",
         "grows while the build runs; clients read what was appended": "trace_size sealed_trace_end",
         "`buildChanged` reports the status, not details": "coverage description target_url erased_at erased_by_id",

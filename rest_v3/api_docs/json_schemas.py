@@ -30,6 +30,7 @@ SCALAR_SCHEMAS: Mapping[str, Schema] = {
 """JSON schemas of the graph's scalars; any other scalar is a string."""
 
 PARAMETER_SCHEMAS: Mapping[str, Schema] = {
+    "pairs": {"type": "object", "additionalProperties": {"type": "string"}},
     "integer": {"type": "integer", "minimum": -MAX_INT - 1, "maximum": MAX_INT},
     "integers": {"type": "array", "items": {"type": "integer", "minimum": -MAX_INT - 1, "maximum": MAX_INT}},
     "boolean": {"type": "boolean"},

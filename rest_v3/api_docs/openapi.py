@@ -40,7 +40,7 @@ READING_PAGE_CSP = (
 )
 """Content security policy of the page: only its own files and the document load, nothing inline."""
 
-BINARY_CONTENT: Schema = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+BINARY_SCHEMA: Schema = {"schema": {"type": "string", "format": "binary"}}
 """The content of a response that is a file."""
 
 COMMON_CODES = frozenset(("FORBIDDEN", "LIMIT_EXCEEDED", "UNAVAILABLE", "INTERNAL"))
@@ -270,14 +270,12 @@ def _build_responses(endpoint: Endpoint, components: ComponentRegistry, answer: 
     schema = components.replace_with_references(
         add_constant_bodies(answer, endpoint), f"{route.operation_id[:1].upper()}{route.operation_id[1:]}Answer"
     )
-    responses[str(route.success_status)] = {
-        "description": "Done." if route.method != "GET" else "Found.",
-        "content": BINARY_CONTENT
-        if route.file_key is not None
-        else {"text/plain" if route.is_text else "application/json": {"schema": schema}},
-    }
+    content = {"text/plain" if route.is_text else "application/json": {"schema": schema}}
     if route.file_key is not None:
-        responses["206"] = {"description": "The requested range.", "content": BINARY_CONTENT}
+        content = {route.file_type.partition(";")[0]: BINARY_SCHEMA}
+    responses[str(route.success_status)] = {"description": "Done." if route.method != "GET" else "Found.", "content": content}
+    if route.file_key is not None:
+        responses["206"] = {"description": "The requested range.", "content": content}
     if endpoint.is_paginated and not route.is_unpaged:
         names = [name for name in HEADERS if route.has_total or "Total" not in name]
         responses[str(route.success_status)]["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}

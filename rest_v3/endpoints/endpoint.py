@@ -212,7 +212,7 @@ class Endpoint:
                 value = parameter.variable_value(sent)
             except InvalidValueError as error:
                 errors[parameter.name] = [str(error)]
-                message = message or parameter.invalid_message
+                message = message or error.whole_message or parameter.invalid_message
                 continue
             if value is not NOT_SENT:
                 variables[parameter.name] = self._serializers[parameter.name](value)

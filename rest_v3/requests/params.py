@@ -25,6 +25,7 @@ from rest_v3.requests.values import (
     read_file,
     read_integer,
     read_names,
+    read_pairs,
     read_strict_boolean,
     read_string,
     read_word,
@@ -51,7 +52,7 @@ class RouteParameter:
 
     name: str
     kind: str
-    """One of integer, text, boolean, names, integers, choice, choices, date, file. OpenAPI's types follow from it."""
+    """One of integer, text, boolean, names, integers, choice, choices, date, pairs, file. OpenAPI's types follow from it."""
     read: Reader
     is_required: bool = False
     aliases: tuple[str, ...] = ()
@@ -280,6 +281,15 @@ def choices(
         allowed_words=tuple(meanings),
         description=description,
     )
+
+
+def pairs(name: str, *, description: str = "") -> RouteParameter:
+    """An object of strings: `variables[KEY]=value`, or a JSON object. The variable is a list of `{key, value}`."""
+
+    def read(raw: Value) -> Value:
+        return read_pairs(name, raw)
+
+    return RouteParameter(name=name, kind="pairs", read=read, description=description)
 
 
 def file(name: str, *, description: str = "") -> RouteParameter:

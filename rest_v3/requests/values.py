@@ -16,7 +16,14 @@ V = TypeVar("V")
 
 
 class InvalidValueError(ValueError):
-    """An invalid value; its message is what the response says about the parameter."""
+    """An invalid value; its message is what the response says about the parameter.
+
+    `whole_message` is the whole message of the response, where v3 had its own.
+    """
+
+    def __init__(self, message: str, whole_message: str | None = None) -> None:
+        super().__init__(message)
+        self.whole_message = whole_message
 
 
 MAX_LIST_LENGTH = 1_000
@@ -131,6 +138,15 @@ def read_word(raw: Value, meanings: Mapping[str, Value]) -> Value:
     if word is None or word not in meanings:
         raise InvalidValueError("is not included in the list")
     return meanings[word]
+
+
+def read_pairs(name: str, raw: Value) -> list[dict[str, str]]:
+    """The entries of an object of strings, as `{"key": …, "value": …}`."""
+    if not isinstance(raw, Mapping):
+        raise InvalidValueError("is invalid", f"{name} needs to be a hash")
+    if not all(isinstance(value, str) for value in raw.values()):
+        raise InvalidValueError("is invalid", f"{name} needs to be a map of key-valued strings")
+    return check_list_length([{"key": read_string(key), "value": read_string(value)} for key, value in raw.items()])
 
 
 def to_list(raw: Value, *, commas: bool = False) -> list[Value]:

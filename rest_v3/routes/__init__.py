@@ -2,7 +2,7 @@
 
 from rest_v3.route import Route
 from rest_v3.routes.artifacts import ARTIFACTS
-from rest_v3.routes.builds import BUILD_ACTIONS, BUILDS
+from rest_v3.routes.builds import BUILD_ACTIONS, BUILDS, TRACES
 from rest_v3.routes.commits import COMMITS
 from rest_v3.routes.deploy_keys import DEPLOY_KEYS
 from rest_v3.routes.groups import GROUPS
@@ -14,10 +14,13 @@ from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import COMMENTS, NOTES
 from rest_v3.routes.project_hooks import PROJECT_HOOKS
+from rest_v3.routes.runners import RUNNERS
 from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.snippets import SNIPPETS
+from rest_v3.routes.triggers import TRIGGERS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import KEY_WITH_USER, SESSION, USERS
+from rest_v3.routes.variables import VARIABLES
 
 ROUTES: tuple[Route, ...] = (
     *BUILDS,
@@ -45,5 +48,9 @@ EXTRA_ROUTES: tuple[Route, ...] = (
     *PROJECT_HOOKS,
     *DEPLOY_KEYS,
     KEY_WITH_USER,
+    *TRACES,
+    *RUNNERS,
+    *TRIGGERS,
+    *VARIABLES,
 )
 """Routes that are not in the document."""

@@ -1,4 +1,4 @@
-"""The section Builds of the interface document, except for the route that responds with a file."""
+"""The section Builds of the interface document, except for the route that responds with an artifact, and traces."""
 
 from rest_v3.requests.params import choices, integer, text
 from rest_v3.route import Route
@@ -78,5 +78,20 @@ BUILD_ACTIONS = (
         shape="ErasedBuild",
         section="Builds",
         summary="Erase the trace and the artifacts of a finished build",
+    ),
+)
+
+TRACES = (
+    Route(
+        call="GET /projects/:id/builds/:build_id/trace",
+        params=BUILD,
+        operation="BuildTrace",
+        result_path="project.build",
+        file_key="stream",
+        file_type="text/plain; charset=utf-8",
+        file_disposition="infile",
+        not_found_noun="",
+        section="Builds",
+        summary="Download what a build printed; empty if there is nothing",
     ),
 )

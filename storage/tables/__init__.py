@@ -13,6 +13,8 @@ from storage.tables.builds.commit_statuses import CheckStatus, CommitStatus
 from storage.tables.builds.pipelines import Pipeline
 from storage.tables.builds.registration_tokens import RegistrationToken
 from storage.tables.builds.runners import Runner, RunnerProject
+from storage.tables.builds.triggers import Trigger, TriggerRequest
+from storage.tables.builds.variables import Variable
 from storage.tables.counters import Counter, CounterKind
 from storage.tables.events.changes import Change, ChangeKind
 from storage.tables.events.deliveries import Delivery, DeliveryState
@@ -98,9 +100,12 @@ __all__ = [
     "SshKey",
     "Token",
     "TracePart",
+    "Trigger",
+    "TriggerRequest",
     "Upload",
     "User",
     "UserState",
+    "Variable",
     "Visibility",
     "all_rows",
     "any_row",

@@ -14,6 +14,7 @@ from sqlalchemy import select, text
 
 from storage import tables
 from storage.database.engine import Database
+from storage.secrets import digest_token
 from storage.tables import (
     AccessLevel,
     CheckStatus,
@@ -98,7 +99,16 @@ class EdgeCaseWriter:
             for n in range(1 + much // 3)
         ]  # fmt: skip
         runner = tables.Runner(description=f"of {project.path}", token_digest=f"runner {key}", tags=["a", "b"] if much % 2 else [])
-        await save(*labels, *milestones, runner)
+        sealed = [self.make.services.cipher.encrypt(f"value {n}") for n in range(much // 3)]
+        variables = [tables.Variable(project_id=key, key=f"KEY_{n}", sealed_value=value, size=7) for n, value in enumerate(sealed)]
+        triggers = [
+            tables.Trigger(
+                project_id=key, token_digest=digest_token(f"{key} {n}"), sealed_token=self.make.services.cipher.encrypt(f"{key} {n}"),
+                last_used_at=NOW if n else None,
+            )
+            for n in range(much // 3)
+        ]  # fmt: skip
+        await save(*labels, *milestones, *variables, *triggers, runner)
         issues = [self._issue(key, n, milestones) for n in range(much)]
         requests = [self._merge_request(key, n, milestones, source) for n in range(much - 1)]
         snippets = [

@@ -14,9 +14,28 @@ GET /projects/:id/builds                                      401 404 403 200 20
 GET /projects/:id/repository/commits/:sha/builds              401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/builds/:build_id                            401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/builds/:build_id/artifacts                  401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/builds/:build_id/trace                      401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/builds/:build_id/cancel                    401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/retry                     401 404 403 403 201 201 201 201 401 403
 POST /projects/:id/builds/:build_id/erase                     401 404 403 403 201 201 201 201 401 403
+GET /runners                                                  401 200 200 200 200 200 200 200 401 200
+GET /runners/all                                              401 403 403 403 403 403 403 200 401 403
+GET /runners/:id                                              401 403 403 403 403 200 200 200 401 403
+PUT /runners/:id                                              401 403 403 403 403 200 200 200 401 403
+DELETE /runners/:id                                           401 403 403 403 403 200 200 200 401 403
+GET /projects/:id/runners                                     401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/runners                                    401 404 403 403 403 201 201 201 401 403
+DELETE /projects/:id/runners/:runner_id                       401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/trigger/builds                             201 201 201 201 201 201 201 201 201 201
+GET /projects/:id/triggers                                    401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/triggers/:token                             401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/triggers                                   401 404 403 403 403 201 201 201 401 403
+DELETE /projects/:id/triggers/:token                          401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/variables                                   401 404 403 403 403 200 200 200 401 403
+GET /projects/:id/variables/:key                              401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/variables                                  401 404 403 403 403 201 201 201 401 403
+PUT /projects/:id/variables/:key                              401 404 403 403 403 200 200 200 401 403
+DELETE /projects/:id/variables/:key                           401 404 403 403 403 200 200 200 401 403
 GET /issues                                                   401 200 200 200 200 200 200 200 401 200
 GET /projects/:id/issues                                      401 404 200 200 200 200 200 200 401 200
 GET /projects/:id/issues/:issue_id                            401 404 200 200 200 200 200 200 401 200
@@ -182,9 +201,17 @@ createArtifactUpload 401  not_found forbidden forbidden ok        ok        ok  
 createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 updateSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 createRunner         401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
-updateRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
-deleteRunner         401  not_found not_found not_found not_found ok        ok        ok 401  not_found
+updateRunner         401  forbidden forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteRunner         401  forbidden forbidden forbidden forbidden ok        ok        ok 401  forbidden
+assignRunner         401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+unassignRunner       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 claimBuild           401  forbidden forbidden forbidden forbidden forbidden forbidden forbidden 401 forbidden
+createTrigger        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteTrigger        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+triggerBuilds        ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+createVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+updateVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteVariable       401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 resetRunnersToken    401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 registerRunner       ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 unregisterRunner     ok   ok        ok        ok        ok        ok        ok        ok ok   ok

@@ -58,6 +58,8 @@ READ_RIGHTS = {
     "runner": ReadRight(AccessLevel.MASTER, includes_public=False),
     "hook": ReadRight(AccessLevel.MASTER, includes_public=False),
     "deploy key": ReadRight(AccessLevel.MASTER, includes_public=False),
+    "trigger": ReadRight(AccessLevel.MASTER, includes_public=False, features=("builds_enabled",)),
+    "variable": ReadRight(AccessLevel.MASTER, includes_public=False, features=("builds_enabled",)),
 }
 SHARED_RIGHTS = {"proposed": ("code", "merge request")}
 """Values that several rights allow to read: who sees a merge request sees its commits and changes, as does anyone who may read code."""
@@ -146,6 +148,10 @@ class PlantedData:
                 await make.save(tables.Hook(project_id=project.id, url="https://hooks.invalid/"))
             if hides("deploy key"):
                 await make.save(tables.DeployKey(project_id=project.id, title="hidden", key=ssh_key(3), fingerprint="h"))
+            if hides("trigger"):
+                await make.trigger(project)
+            if hides("variable"):
+                await make.variable(project)
             if hides("project"):
                 await make.member(project, self.viewers["stranger"], AccessLevel.DEVELOPER)
                 statements.append(("UPDATE projects SET archived = NOT archived WHERE id = :id", project.id))
@@ -265,6 +271,9 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
     delivery = tables.Delivery(event_id=event.id, hook_id=hook.id, webhook_id="w", event_name=event.name, created_at=NOW)
     delivery.error = world.plant_for(project, "hook", "delivery")
     await make.save(delivery)
+    await make.variable(project, "TOKEN", world.plant_for(project, "variable"))
+    planted_token = make.services.cipher.encrypt(world.plant_for(project, "trigger"))
+    await make.save(tables.Trigger(project_id=key, token_digest=f"planted in {key}", sealed_token=planted_token))
     label = await make.label(project, world.plant_for(project, "label"), description=world.plant_for(project, "label", "description"))
     milestone = await make.milestone(
         project, title=world.plant_for(project, "milestone"), description=world.plant_for(project, "milestone", "text")

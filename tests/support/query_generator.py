@@ -55,6 +55,7 @@ SINGLE_ARGUMENT_FIELDS = {"Project.issue", "Project.mergeRequest", "Project.labe
 ARGUMENT_SOURCES = {
     "Query.project.path": "paths", "Query.group.path": "groups", "Query.user.databaseId": "user ids", "Query.user.username": "usernames",
     "Query.sshKeys.userId": "user ids", "Query.emails.userId": "user ids", "Query.hook.databaseId": "hook ids",
+    "Query.runner.databaseId": "runner ids",
     "Query.ciConfig.projectPath": "paths",
     "Query.node.id": "nodes", "Query.nodes.ids": "nodes", "Group.member.userId": "user ids", "User.sshKey.databaseId": "key ids",
     "User.secondaryEmail.databaseId": "email ids", "UserFilter.username": "usernames",
@@ -64,6 +65,7 @@ ARGUMENT_SOURCES = {
     "Project.milestone.databaseId": "milestone ids", "Project.label.name": "labels", "Project.label.databaseId": "label ids",
     "Project.hook.databaseId": "project hook ids", "Project.deployKey.databaseId": "deploy key ids", "Project.member.userId": "member ids",
     "Query.sshKey.databaseId": "key ids", "ProjectMemberFilter.username": "usernames",
+    "Project.variable.key": "variable keys", "Project.trigger.token": "trigger tokens",
     "Project.snippet.databaseId": "snippet ids", "Project.build.databaseId": "build ids", "Project.artifact.buildId": "artifact builds",
     "Project.upload.secret": "upload secrets", "Project.upload.name": "upload names", "Project.commit.rev": "revs",
     "Project.commits.ref": "branches",

@@ -50,6 +50,11 @@ class Scenario:
             project.id, lambda repository: commit_text_files(repository, name, {f"{name}.txt": name})
         )
 
+    async def create_ci_file(self, project: tables.Project) -> None:
+        """The branch `ci`, whose file has a job."""
+        text = {".gitlab-ci.yml": "job:\n  script: make\n"}
+        await self.make.services.repositories.read(project.id, lambda repository: commit_text_files(repository, "ci", text))
+
     async def create_target(self, name: str, role: str, call: str) -> Any:
         """A new object for this call, so that no call sees the effects of another."""
         make, project = self.make, self.project(role)
@@ -76,6 +81,14 @@ class Scenario:
                 return await make.snippet(project, author=self.somebody)
             case "label":
                 return await make.label(project)
+            case "variable":
+                return await make.variable(project)
+            case "runner":
+                # One that the masters of the project administer elsewhere, and that is to be assigned or taken away.
+                other = await make.project(group=self.group_of(role), visibility=Visibility(project.visibility_level))
+                return (await make.runner(other, *([] if call.startswith(("POST", "assign")) else [project]))).id
+            case "trigger":
+                return await make.trigger(project)
             case "milestone":
                 return await make.milestone(project)
             case "doomed group":
@@ -167,6 +180,12 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             keys["merge_request_id"] = await world.create_target(name, role, call)
         elif ":issue_id" in path:
             keys["issue_id"] = await world.create_target("issue", role, call)
+        elif "/trigger" in path and method + path[-9:] != "POST/triggers":
+            keys["token"] = await world.create_target("trigger", role, call)
+        elif "/runners" in path and method != "GET":
+            keys["runner_id"] = await world.create_target("runner", role, call)
+        elif path.endswith("/:key"):
+            keys["key"] = (await world.create_target("variable", role, call)).key
         elif ":build_id" in path:
             keys["build_id"] = await world.create_target("build", role, call)
         elif ":milestone_id" in path:
@@ -174,6 +193,13 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
         if "/snippets" in path:
             parameters |= {"file_name": "a.rb", "code": "C", "visibility_level": 0}
+        if path.endswith("/trigger/builds"):
+            await world.create_ci_file(world.project(role))
+            parameters = {"token": keys["token"], "ref": "ci", "variables": {"K": "V"}}
+        if path.endswith("/runners") and method == "POST":
+            parameters = {"runner_id": keys["runner_id"]}
+        if "/variables" in path:
+            parameters = {"key": f"NEW_{number}", "value": "V"}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
@@ -193,6 +219,9 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
                 await world.make.member(world.project(role), member, AccessLevel.GUEST)
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.create_target("label", role, call)).title
+    elif path.startswith("/runners"):
+        keys["id"] = (await world.make.runner(world.project(role))).id
+        parameters = {"description": f"R{number}"} if method == "PUT" else {}
     elif path.startswith("/groups"):
         group = await world.create_target("doomed group", role, call) if call == "DELETE /groups/:id" else world.group_of(role)
         keys["id"] = group.id
@@ -349,6 +378,19 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "description": "R"}
         case "updateRunner" | "deleteRunner":
             return {"databaseId": (await make.runner(project)).id}
+        case "assignRunner" | "unassignRunner":
+            return {"projectPath": path, "runnerId": await world.create_target("runner", role, name)}
+        case "createTrigger":
+            return {"projectPath": path}
+        case "deleteTrigger":
+            return {"projectPath": path, "token": await make.trigger(project)}
+        case "triggerBuilds":
+            await world.create_ci_file(project)
+            return {"projectPath": path, "token": await make.trigger(project), "ref": "ci"}
+        case "createVariable":
+            return {"projectPath": path, "key": f"NEW_{number}", "value": "V"}
+        case "updateVariable" | "deleteVariable":
+            return {"projectPath": path, "key": (await make.variable(project)).key}
         case "claimBuild":
             return {"name": "R"}
         case "registerRunner":

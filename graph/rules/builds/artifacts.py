@@ -112,7 +112,7 @@ async def create_upload_target(context: Context, build: tables.Build, filename: 
     runner_identity = context.runner_identity_or_none
     user_id, digest = (0, build.token_digest or "") if runner_identity is not None else (context.viewer.id, "")
     # The name is visible to everyone who may see the build, so secrets in it are masked.
-    masker = trace_masking.create_masker(context, build)
+    masker = await trace_masking.create_masker(context, build)
     name = masker.mask(sanitize_filename(masker.mask(filename)))
     upload_grant = UploadGrant(build.id, build.attempt, current.id if current else 0, user_id, digest, name, expires_at.timestamp())
     return UploadTarget(f"{context.services.external_url}{UPLOAD_PATH}{_encrypt_grant(context, upload_grant)}", max_bytes, expires_at)

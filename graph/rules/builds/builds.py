@@ -30,7 +30,9 @@ from storage.tables.merge_requests import merge_requests
 NOT_RETRYABLE = "Build is not retryable"
 NOT_ERASABLE = "Build is not erasable!"
 
-UNCOPIED_COLUMNS = frozenset(("id", "current_id", "queue", "token_digest", "sealed_token", "sealed_trace_end", "lease_until"))
+UNCOPIED_COLUMNS = frozenset(
+    ("id", "current_id", "queue", "token_digest", "sealed_token", "sealed_trace_end", "sealed_variables", "lease_until")
+)
 """Columns that are not copied to the row of the finished attempt when a retry begins."""
 
 
@@ -66,6 +68,7 @@ async def change_status(
         row.finished_at = at or context.now()
         row.lease_until = None
         await trace_masking.flush_pending(context, row)
+        row.sealed_variables = None
     await handle_status_change(context, row, before)
     return row
 

@@ -1,27 +1,44 @@
 """Administration of runners: creation, changes, deletion, and who may do it."""
 
 from collections.abc import Collection, Mapping
+from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from graph.context import Context
-from graph.errors import Forbidden, Invalid, NotFound
+from graph.errors import Forbidden, Invalid, NotFound, Taken
 from graph.rules import lookup, validation
 from graph.rules.builds import builds, runner_tokens
 from graph.rules.builds.runners import LOST_MESSAGE, return_to_queue
 from graph.rules.policy import Action, can, filter_visible_projects, require
 from storage import tables
-from storage.secrets import digest_token
+from storage.secrets import UndecryptableToken, digest_token
 from storage.tables import CheckStatus
 from storage.tables.builds import runners
 
+ONLINE_TIME = timedelta(minutes=5)
+"""How long after its last call a runner counts as online."""
+SERVED_PROJECTS_LOADER = "projects of runners"
+"""Key of the loader in `Context.loaders`."""
+NO_ACCESS = "No access granted"
 MAX_TAGS = 50
 MAX_PROJECTS = 100
+
+
+class RunnerScope(StrEnum):
+    """Kinds of runners to list."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ONLINE = "online"
+    SPECIFIC = "specific"
+    SHARED = "shared"
 
 
 async def create_runner(
     context: Context, description: str, *, tags: Collection[str], run_untagged: bool, active: bool, project: tables.Project | None
 ) -> tuple[tables.Runner, str]:
-    """Create a runner; returns it and its token, which cannot be shown again.
+    """Create a runner; returns it and its token.
 
     Without a project it serves all projects. Raises Invalid, Required.
     """
@@ -31,6 +48,7 @@ async def create_runner(
         tables.Runner(
             description=validate_description(description),
             token_digest=digest_token(token),
+            sealed_token=context.services.cipher.encrypt(token),
             active=active,
             shared=project is None,
             tags=validate_tags(tags),
@@ -66,7 +84,13 @@ async def update_runner(context: Context, runner: tables.Runner, values: Mapping
 
 
 async def delete_runner(context: Context, runner: tables.Runner) -> tables.Runner:
-    """Delete a runner; its running builds are returned to their queues."""
+    """Delete a runner; its running builds are returned to their queues.
+
+    Raises Forbidden if it serves several projects and the viewer is no administrator.
+    """
+    viewer = context.viewer_or_none
+    if viewer is not None and not viewer.admin and len(await load_served_projects(context, runner)) > 1:
+        raise Forbidden("Runner associated with more than one project")
     for build_id in [key for (key,) in await context.tuples(runners.running_on(runner.id))]:
         build = await builds.lock_build(context, build_id)
         if build.status is CheckStatus.RUNNING:
@@ -103,6 +127,8 @@ def require_usable(runner: tables.Runner) -> None:
 async def lock_administered_runner(context: Context, runner_id: int) -> tables.Runner:
     """The locked runner, which the viewer may change. Raises NotFound, Forbidden.
 
+    That a runner exists is no secret, since ids are counted.
+
     Administrators may change every runner; masters of all projects that a runner serves may change it.
     """
     runner = await context.first(runners.for_update(runner_id))
@@ -111,15 +137,97 @@ async def lock_administered_runner(context: Context, runner_id: int) -> tables.R
     if context.viewer.admin:
         return runner
     if runner.shared:
-        # Shared runners are visible to everyone who sees their builds, so this reveals nothing.
-        raise Forbidden
+        raise Forbidden("Runner is shared")
     served = await load_served_projects(context, runner)
     administered = [project for project in served if await can(context, Action.ADMIN_RUNNER, project)]
     if not administered:
-        raise NotFound("Runner")
+        raise Forbidden(NO_ACCESS)
     if len(administered) < len(served):
         raise Forbidden("The runner also serves projects that you do not administer.")
     return runner
+
+
+async def get_runner(context: Context, runner_id: int) -> tables.Runner:
+    """A runner: a shared one for everybody, another one for administrators and masters of a project that it serves.
+
+    Raises NotFound, Forbidden.
+    """
+    runner = await context.rows_by_id(tables.Runner).get(runner_id)
+    if runner is None:
+        raise NotFound("Runner")
+    if not runner.shared and not context.viewer.admin:
+        await _require_access(context, runner)
+    return runner
+
+
+async def _require_access(context: Context, runner: tables.Runner) -> None:
+    """Raises Forbidden unless the viewer is a master of a project that the runner serves."""
+    if not any([await can(context, Action.ADMIN_RUNNER, project) for project in await load_served_projects(context, runner)]):
+        raise Forbidden(NO_ACCESS)
+
+
+async def assign_runner(context: Context, project: tables.Project, runner_id: int) -> tables.Runner:
+    """Let a runner serve a project too, for masters of a project that it serves already.
+
+    Raises NotFound, Forbidden for a shared one, Taken if it serves the project already.
+    """
+    runner = await context.first(runners.for_update(runner_id))
+    if runner is None:
+        raise NotFound("Runner")
+    if runner.shared:
+        raise Forbidden("Runner is shared")
+    if not context.viewer.admin:
+        await _require_access(context, runner)
+    served = [project_id for _, project_id in await context.tuples(runners.projects_of([runner.id]))]
+    if project.id in served:
+        raise Taken("runnerId")
+    if len(served) >= MAX_PROJECTS:
+        raise Invalid("runnerId", f"serves {MAX_PROJECTS} projects already")
+    context.session.add(tables.RunnerProject(runner_id=runner.id, project_id=project.id))
+    await context.session.flush()
+    context.loaders.pop(SERVED_PROJECTS_LOADER, None)
+    context.after_commit.append(context.services.runner_queue.notify)
+    return runner
+
+
+async def unassign_runner(context: Context, project: tables.Project, runner_id: int) -> tables.Runner:
+    """Take a runner away from a project; builds that it runs go on. Raises NotFound, Forbidden for its last project."""
+    runner = await context.first(runners.for_update(runner_id))
+    served = [project_id for _, project_id in await context.tuples(runners.projects_of([runner_id]))] if runner is not None else []
+    if runner is None or project.id not in served:
+        raise NotFound("Runner")
+    if len(served) == 1:
+        raise Forbidden("Only one project associated with the runner. Please remove the runner instead")
+    await context.session.execute(runners.delete_project(runner.id, project.id))
+    return runner
+
+
+async def load_token(context: Context, runner: tables.Runner) -> str | None:
+    """The token of a runner, for administrators and those who are masters of all projects that it serves; else None.
+
+    None too for one that was created before its token was stored, and if the key is lost.
+    """
+    if not context.viewer.admin:
+        served = await load_served_projects(context, runner)
+        if not served or not all([await can(context, Action.ADMIN_RUNNER, project) for project in served]):
+            return None
+    try:
+        return context.services.cipher.decrypt(runner.sealed_token) if runner.sealed_token else None
+    except UndecryptableToken:
+        return None
+
+
+def scope_conditions(context: Context, scope: RunnerScope | None) -> list[Any]:
+    """SQL conditions on `Runner` for a scope."""
+    runner: Any = tables.Runner
+    return {
+        None: [],
+        RunnerScope.ACTIVE: [runner.active.is_(True)],
+        RunnerScope.PAUSED: [runner.active.is_(False)],
+        RunnerScope.ONLINE: [runners.has_contacted_since(context.now() - ONLINE_TIME)],
+        RunnerScope.SPECIFIC: [runner.shared.is_(False)],
+        RunnerScope.SHARED: [runner.shared.is_(True)],
+    }[scope]
 
 
 async def runner_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
@@ -137,9 +245,21 @@ async def runner_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
 
 async def load_served_projects(context: Context, runner: tables.Runner) -> list[tables.Project]:
     """The projects that a runner serves; none for a shared runner."""
-    ids = [project_id for _, project_id in await context.tuples(runners.projects_of([runner.id]))]
+    ids = await served_project_loader(context).get(runner.id) or []
     rows = await context.rows_by_id(tables.Project).get_many(ids)
     return [row for row in rows.values() if row is not None]
+
+
+def served_project_loader(context: Context) -> Any:
+    """The loader of the ids of projects that a runner serves, by the runner's id."""
+
+    async def fetch(ids: list[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for runner_id, project_id in await context.tuples(runners.projects_of(ids)):
+            found.setdefault(runner_id, []).append(project_id)
+        return found
+
+    return context.loader(SERVED_PROJECTS_LOADER, fetch)
 
 
 async def set_served_projects(context: Context, runner: tables.Runner, paths: list[str]) -> None:
@@ -159,3 +279,4 @@ async def set_served_projects(context: Context, runner: tables.Runner, paths: li
     await context.session.execute(runners.delete_projects(runner.id))
     context.session.add_all([tables.RunnerProject(runner_id=runner.id, project_id=key) for key in sorted(project_ids)])
     await context.session.flush()
+    context.loaders.pop(SERVED_PROJECTS_LOADER, None)

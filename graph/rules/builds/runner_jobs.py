@@ -7,6 +7,7 @@ from typing import Any
 from graph.context import Context
 from graph.events.payloads import full_path
 from graph.rules.builds import runners
+from graph.rules.builds.variables import given_variables
 from storage import tables
 from storage.tables import RunWhen
 
@@ -65,7 +66,7 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
         build=build,
         token=token,
         repository_url=clone_url,
-        variables=_build_variables(context, build, token, clone_url),
+        variables=_build_variables(context, build, token, clone_url, is_triggered=await _is_triggered(context, build)),
         after_script=[line for line in options.get("after_script") or [] if isinstance(line, str)],
         artifacts=_parse_artifact_patterns(options.get("artifacts")),
         image=image if isinstance(image, str) else None,
@@ -74,7 +75,13 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
     )
 
 
-def _build_variables(context: Context, build: tables.Build, token: str, clone_url: str) -> list[EnvironmentVariable]:
+async def _is_triggered(context: Context, build: tables.Build) -> bool:
+    """Whether a trigger had the build made, not a push."""
+    pipeline = await context.rows_by_id(tables.Pipeline).get(build.pipeline_id) if build.pipeline_id is not None else None
+    return pipeline is not None and pipeline.trigger_request_id is not None
+
+
+def _build_variables(context: Context, build: tables.Build, token: str, clone_url: str, *, is_triggered: bool) -> list[EnvironmentVariable]:
     scheme, _, address = clone_url.partition("://")
     predefined = {
         "CI": "true",
@@ -90,6 +97,7 @@ def _build_variables(context: Context, build: tables.Build, token: str, clone_ur
         "CI_BUILD_NAME": build.name,
         "CI_BUILD_STAGE": build.stage,
         **({"CI_BUILD_TAG": build.ref} if build.tag else {}),
+        **({"CI_BUILD_TRIGGERED": "true"} if is_triggered else {}),
     }
     secret = {"CI_BUILD_TOKEN": token, "CI_BUILD_REPO": f"{scheme}://{BUILD_TOKEN_USERNAME}:{token}@{address}"}
     configured = build.options.get("variables") or {}
@@ -97,6 +105,7 @@ def _build_variables(context: Context, build: tables.Build, token: str, clone_ur
         *(EnvironmentVariable(key, value, True) for key, value in predefined.items()),
         *(EnvironmentVariable(key, value, False) for key, value in secret.items()),
         *(EnvironmentVariable(str(key), str(value), True) for key, value in configured.items()),
+        *(EnvironmentVariable(key, value, False) for key, value in given_variables(context, build)),
     ]
 
 

@@ -18,7 +18,7 @@ from graph.errors import Forbidden, NotAllowed, NotFound
 from graph.operations.disconnects import watch_disconnect
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules import validation
-from graph.rules.builds import builds, runner_tokens, traces
+from graph.rules.builds import builds, runner_tokens, traces, variables
 from graph.rules.builds.stored_objects import erase_objects_of_builds
 from graph.rules.ci.coverage import parse_coverage
 from graph.rules.snapshots import BuildSnapshot
@@ -142,6 +142,7 @@ async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.B
         claimed.runner_id, claimed.token_digest = runner.id, digest_token(token)
         claimed.sealed_token = context.services.cipher.encrypt(token)
         claimed.lease_until = context.now() + timedelta(seconds=context.services.build_lease)
+        await variables.give_variables(context, claimed)
         await context.session.flush()
         runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
         return claimed, token
@@ -263,7 +264,8 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     await traces.append_trace(context, build, message, 0)
     before = BuildSnapshot.of(build)
     build.status = CheckStatus.PENDING
-    build.started_at = build.runner_id = build.token_digest = build.sealed_token = build.lease_until = None
+    build.started_at = build.runner_id = build.token_digest = build.lease_until = None
+    build.sealed_token = build.sealed_variables = None
     project = await context.rows_by_id(tables.Project).get(build.project_id)
     build.queue = queue_name(build.tags) if has_builds(project) else None
     await builds.handle_status_change(context, build, before)

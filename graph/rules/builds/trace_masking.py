@@ -1,10 +1,12 @@
 """Masks secrets in traces, before any part of a trace is stored.
 
-A build's secrets are replaced by asterisks. A mask is as long as the secret, so offsets match what the runner sent. A trace arrives in
+A build's secrets are replaced by asterisks: its token, that of the caller, and the values of the secret variables that it was given; of a
+value with several lines each line too. A mask is as long as the secret, so offsets match what the runner sent. A trace arrives in
 pieces, and a secret may be split among any number of them: the end of a piece that may be the beginning of a secret is stored encrypted
 with the build until the next piece arrives or the build finishes.
 """
 
+import asyncio
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import structlog
 
 from graph.context import Context
 from graph.rules.builds.stored_objects import erase_on_rollback
+from graph.rules.builds.variables import given_variables
 from storage import tables
 from storage.objects.object_store import new_key
 from storage.secrets import UndecryptableToken
@@ -21,8 +24,12 @@ from storage.secrets import UndecryptableToken
 MASK = b"*"
 MIN_SECRET_LENGTH = 8
 """Characters. Masking shorter values would garble the trace, and the masks would reveal the values."""
+MAX_INLINE_WORK = 2**24
+"""Bytes to search, times the strings to search for, above which a thread does it."""
 MIN_PARTIAL_LENGTH = 4
 """Bytes. The beginning of a secret at the end of a trace is masked from this length on."""
+
+PERCENT_ENCODED = [chr(byte) if byte < 128 and chr(byte).isalnum() else f"%{byte:02X}" for byte in range(256)]
 
 log = structlog.get_logger("graph")
 
@@ -42,7 +49,8 @@ class SecretMasker:
     """Finds secrets in plain form, percent-encoded, and inside base64, as in `Authorization: Basic`."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._needles = sorted({needle for secret in secrets for needle in _encodings(secret)}, key=len, reverse=True)
+        needles = {needle for secret in secrets for needle in (*_encodings(secret), *_lines(secret))}
+        self._needles = sorted(needles, key=len, reverse=True)
         self._max_needle_length = len(self._needles[0]) if self._needles else 0
 
     def mask(self, text: str) -> str:
@@ -73,20 +81,48 @@ class SecretMasker:
         covered = max(end for start, end in spans if start <= cut)
         return bytes(masked[:cut]), PendingTrace(buffer[cut:], max(0, covered - cut))
 
+    async def feed_piece(self, pending: PendingTrace, data: bytes, *, final: bool = False) -> tuple[bytes, PendingTrace]:
+        """As `feed`, in a thread if it takes long."""
+        if (len(pending.data) + len(data)) * len(self._needles) <= MAX_INLINE_WORK:
+            return self.feed(pending, data, final=final)
+        return await asyncio.to_thread(self.feed, pending, data, final=final)
+
     def _spans(self, buffer: bytes) -> Iterable[tuple[int, int]]:
+        """The bytes to mask; overlapping occurrences of a secret are one span."""
         for needle in self._needles:
             start = buffer.find(needle)
             while start >= 0:
-                yield start, start + len(needle)
-                start = buffer.find(needle, start + 1)
+                end = start + len(needle)
+                following = buffer.find(needle, start + 1)
+                while start < following <= end:
+                    end = following + len(needle)
+                    following = buffer.find(needle, following + 1)
+                yield start, end
+                start = following
 
     def _partial_match_length(self, buffer: bytes) -> int:
         """Length of the longest suffix of the bytes that is the beginning of a secret."""
-        for length in range(min(len(buffer), self._max_needle_length - 1), 0, -1):
-            end = buffer[-length:]
-            if any(needle.startswith(end) for needle in self._needles if len(needle) > length):
-                return length
-        return 0
+        return max((_overlap_length(buffer, needle) for needle in self._needles), default=0)
+
+
+def _overlap_length(buffer: bytes, needle: bytes) -> int:
+    """Length of the longest suffix of the buffer that is a proper prefix of the needle.
+
+    >>> _overlap_length(b"xabcabcd", b"abcdefgh"), _overlap_length(b"xabcdefg", b"abcdefghi"), _overlap_length(b"x", b"abcdefgh")
+    (4, 7, 0)
+    """
+    head = needle[:MIN_SECRET_LENGTH]
+    start = buffer.find(head, max(0, len(buffer) - len(needle) + 1))
+    while start >= 0:
+        if needle.startswith(buffer[start:]):
+            return len(buffer) - start
+        start = buffer.find(head, start + 1)
+    return next((length for length in range(len(head) - 1, 0, -1) if buffer.endswith(head[:length])), 0)
+
+
+def _lines(secret: str) -> set[bytes]:
+    """The lines of a secret with several, since programs print them with other line ends, or one alone."""
+    return {line.strip().encode() for line in secret.splitlines() if len(line.strip()) >= MIN_SECRET_LENGTH}
 
 
 def _encodings(secret: str) -> set[bytes]:
@@ -95,7 +131,7 @@ def _encodings(secret: str) -> set[bytes]:
         return set()
     data = secret.encode()
     # Encoders differ in which characters they escape, and in the case of hexadecimal digits.
-    quoted = [quote(secret, safe=""), "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}" for byte in data)]
+    quoted = [quote(secret, safe=""), "".join(map(PERCENT_ENCODED.__getitem__, data))]
     found = {data, *(form.encode() for form in quoted), *(_lower_escapes(form).encode() for form in quoted)}
     for alphabet in (None, b"-_"):
         found |= {_inside_of_base64(data, before, alphabet) for before in range(3)}
@@ -119,8 +155,8 @@ def _inside_of_base64(data: bytes, before: int, alphabet: bytes | None) -> bytes
     return digits[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
 
 
-def create_masker(context: Context, build: tables.Build) -> SecretMasker:
-    """The masker of the build's token and the caller's credential for a build's trace.
+async def create_masker(context: Context, build: tables.Build) -> SecretMasker:
+    """The masker of the build's token, its secret variables and the caller's credential for a build's trace.
 
     The caller is usually the runner.
     """
@@ -130,7 +166,10 @@ def create_masker(context: Context, build: tables.Build) -> SecretMasker:
             secrets.add(context.services.cipher.decrypt(build.sealed_token))
         except UndecryptableToken:
             log.error("build token cannot be decrypted", build_id=build.id)
-    return SecretMasker(secrets)
+    variables = given_variables(context, build)
+    if not variables:
+        return SecretMasker(secrets)
+    return await asyncio.to_thread(SecretMasker, secrets.union(value for _, value in variables))
 
 
 def decrypt_pending(context: Context, build: tables.Build) -> PendingTrace:
@@ -144,6 +183,11 @@ def decrypt_pending(context: Context, build: tables.Build) -> PendingTrace:
         # Asterisks of the same length keep the offsets correct.
         log.error("pending trace cannot be decrypted", build_id=build.id)
         return PendingTrace(MASK * int(size), int(size))
+
+
+def pending_bytes(build: tables.Build) -> int:
+    """The length of the end of the build's trace that is not stored yet."""
+    return int(build.sealed_trace_end.split(":", 2)[1]) if build.sealed_trace_end is not None else 0
 
 
 def encrypt_pending(context: Context, pending: PendingTrace) -> str | None:
@@ -161,7 +205,7 @@ async def flush_pending(context: Context, build: tables.Build) -> None:
     if build.sealed_trace_end is None:
         return
     pending = decrypt_pending(context, build)
-    data, _ = create_masker(context, build).feed(pending, b"", final=True)
+    data, _ = await (await create_masker(context, build)).feed_piece(pending, b"", final=True)
     key = new_key()
     erase_on_rollback(context, key)
     await context.services.objects.put_bytes(key, data)

@@ -104,7 +104,8 @@ async def _write_part(context: Context, build: tables.Build, data: bytes, offset
         notice = f"\n[The trace is longer than {max_bytes} bytes; the rest was discarded.]\n".encode()
     before = trace_masking.decrypt_pending(context, build)
     final = bool(notice) or build.status in FINISHED
-    stored, pending = trace_masking.create_masker(context, build).feed(before, new_data, final=final)
+    masker = await trace_masking.create_masker(context, build)
+    stored, pending = await masker.feed_piece(before, new_data, final=final)
     stored += notice
     start = build.trace_size - len(before.data)
     if not stored:

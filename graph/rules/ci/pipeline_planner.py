@@ -83,6 +83,27 @@ async def plan_updates(
         return {}
 
 
+async def plan_ref(repositories: Repositories, project_id: int, ref: str, oid: str, path: str) -> PipelinePlan | None:
+    """The plan of a branch or tag, by its complete name, that is at this object, as if it was pushed now; None if it has no jobs.
+
+    `path` is the full path of the project. A message that requests no pipeline is ignored.
+    """
+    update = RefCommand(ref, None, oid)
+    if not _is_built(update):
+        return None
+
+    def work(repository: Repository) -> PipelinePlan | None:
+        found = [(each, replace(plan, skipped=False), file) for each, plan, file in _read_files(repository, [update])]
+        plan = _plan_files(project_id, path, found).get(update)
+        return plan if plan is not None and plan.jobs else None
+
+    try:
+        return await repositories.read(project_id, work)
+    except (NotARepository, GitCommandError) as error:
+        log.error("pipeline could not be planned", project_id=project_id, error=str(error))
+        return None
+
+
 def _is_built(update: RefCommand) -> bool:
     name = _ref_name(update)
     storable = not any(letter == "\ufffd" or "\ud800" <= letter <= "\udfff" for letter in name)

@@ -57,21 +57,43 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
         plans.pop(tuple(known), None)
     if not plans:
         return
-    moment, user = context.now(), context.viewer_or_none
+    user = context.viewer_or_none
+    await _insert_pipelines(context, project.id, list(plans.values()), user.id if user else None, None)
+    await commit_checks.handle_checks_changed(context, project.id, *plans)
+
+
+async def create_triggered_pipeline(context: Context, project: tables.Project, plan: PipelinePlan, trigger_request_id: int) -> bool:
+    """Create a pipeline for a request of a trigger, also if the commit was built before; False if no job would start.
+
+    Call it in a transaction that has locked the project.
+    """
+    if not _next_jobs(plan.jobs, []):
+        return False
+    await _insert_pipelines(context, project.id, [plan], None, trigger_request_id)
+    await commit_checks.handle_checks_changed(context, project.id, (plan.sha, plan.ref))
+    return True
+
+
+async def _insert_pipelines(
+    context: Context, project_id: int, plans: Sequence[PipelinePlan], user_id: int | None, trigger_request_id: int | None
+) -> None:
+    """Insert pipelines and the builds of their first stages."""
+    moment = context.now()
     rows: list[dict[str, Any]] = [
         {
-            "project_id": project.id,
+            "project_id": project_id,
             "sha": plan.sha,
             "ref": plan.ref,
             "tag": plan.tag,
             "before_sha": plan.before,
-            "user_id": user.id if user else None,
+            "user_id": user_id,
             "jobs": list(plan.jobs) or None,
             "error": plan.error,
             "skipped": plan.skipped,
+            "trigger_request_id": trigger_request_id,
             "created_at": moment,
         }
-        for plan in plans.values()
+        for plan in plans
     ]
     # Without sorting by parameter order, which would take one statement per row on SQLite.
     statement = insert(tables.Pipeline).returning(col(tables.Pipeline.sha), col(tables.Pipeline.ref), col(tables.Pipeline.id))
@@ -85,7 +107,6 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
         ],
     )
     await _record_errors(context, [row for row in rows if row["error"] is not None])
-    await commit_checks.handle_checks_changed(context, project.id, *plans)
 
 
 async def advance_pipeline(context: Context, build: tables.Build) -> None:

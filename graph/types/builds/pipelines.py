@@ -9,7 +9,7 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, entity, to_many, to_one
+from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
 from graph.fields.scalars import GitOid
 from graph.rules import lookup
 from graph.rules.ci import pipeline_views
@@ -65,7 +65,7 @@ class Pipeline(Node):
     before_sha: GitOid | None = column(description="Previous commit of the ref; null if it did not exist.")
     error: str | None = column(description="Errors in the file, one per line; null if it is valid.")
     skipped: bool = column(description="Whether the commit message skips CI with `[ci skip]`.")
-    created_at: datetime = column(description="When the push was recorded.")
+    created_at: datetime = column(description="When the push was recorded, or the trigger was used.")
     user: User | None = to_one(
         tables.Pipeline.user_id, description="User who pushed; null if the branch changed without a push, or the account was deleted."
     )
@@ -79,6 +79,11 @@ class Pipeline(Node):
         action=Action.READ_BUILD,
         description="Builds, latest attempt of each, oldest first.",
     )
+
+    @computed(tables.Pipeline.trigger_request_id, description="Whether a trigger had the builds made, not a push.")
+    def triggered(self) -> bool:
+        row: Any = self
+        return row.trigger_request_id is not None
 
     @strawberry.field(description="The commit; null if it cannot be read.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.git.commits")] | None:
@@ -119,7 +124,7 @@ class CommitPipelineFields:
         key_attribute="key",
         order_by=NEWEST_FIRST,
         action=Action.READ_BUILD,
-        description="Pipelines of the commit, one for each branch and tag it was pushed to, newest first.",
+        description="Pipelines of the commit, one for each branch and tag it was pushed to and for each use of a trigger, newest first.",
     )
 
 

@@ -111,7 +111,7 @@ class RegisterRunnerInput:
     returns=Runner,
     anonymous=True,
     entity_description="The created runner.",
-    second_field=("token", str, "Authentication token of the runner. It is returned only once."),
+    second_field=("token", str, "Authentication token of the runner."),
     description="Registers a runner with a registration token; no other credential is required.",
 )
 async def register_runner(info: Info, input: RegisterRunnerInput) -> tuple[tables.Runner, str]:

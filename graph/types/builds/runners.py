@@ -4,11 +4,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
+from sqlalchemy import or_
 from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order
-from graph.fields.declarations import Node, column, connection_field, entity, make_window
+from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.builds import runner_administration
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from graph.types.projects.projects import Project
 
 OLDEST_FIRST = Order(tables.Runner.id)
+RunnerScope = strawberry.enum(runner_administration.RunnerScope, name="RunnerScope", description="Kinds of runners.")
+SCOPE_ARGUMENT = (Annotated[RunnerScope | None, strawberry.argument(description="Only runners of this kind.")], None)
 
 
 @entity(
@@ -49,35 +52,48 @@ class Runner(Node):
     async def projects(self, info: Info) -> list[Annotated["Project", strawberry.lazy("graph.types.projects.projects")]]:
         context: Context = info.context
         row: Any = self
-
-        async def fetch(ids: list[int]) -> dict[int, list[int]]:
-            found: dict[int, list[int]] = {}
-            for runner_id, project_id in await context.tuples(statements.projects_of(ids)):
-                found.setdefault(runner_id, []).append(project_id)
-            return found
-
-        ids = await context.loader("projects of runners", fetch).get(row.id) or []
+        ids = await runner_administration.served_project_loader(context).get(row.id) or []
         visible_ids = await filter_visible_projects(context, ids)
         rows = await context.rows_by_id(tables.Project).get_many(ids)
         return [rows[key] for key in ids if key in visible_ids]  # type: ignore[misc]
 
+    @computed(tables.Runner.id, description="Path of the resource in the v3 API.")
+    def rest_path(self) -> str:
+        row: Any = self
+        return f"/api/v3/runners/{row.id}"
+
+    @computed(
+        tables.Runner.id,
+        tables.Runner.sealed_token,
+        description="Authentication token; null unless the viewer is a master of all projects of the runner, or an administrator. Null too"
+        " for a runner that was created before its token was stored.",
+    )
+    async def token(self, info: Info) -> str | None:
+        return await runner_administration.load_token(info.context, self)  # type: ignore[arg-type]
+
 
 async def _resolve_project_runners(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
     await require(info.context, Action.ADMIN_RUNNER, root)
-    return (
-        await KeysetListing(tables.Runner, OLDEST_FIRST)
-        .where(statements.is_assigned_to(root.id))
-        .page(info.context, make_window(arguments))
-    )
+    serves = statements.is_assigned_to(root.id)
+    if arguments.pop("include_shared"):
+        serves = or_(serves, col(tables.Runner.shared))
+    return await _page(info.context, arguments, serves)
+
+
+async def _resolve_available_runners(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
+    return await _page(info.context, arguments, statements.is_available_to(info.context.viewer.id))
+
+
+async def _page(context: Context, arguments: dict[str, Any], *conditions: Any) -> ConnectionPage:
+    """A page of the runners that meet the conditions and are in the argument `scope`."""
+    scope = runner_administration.scope_conditions(context, arguments.pop("scope"))
+    return await KeysetListing(tables.Runner, OLDEST_FIRST).where(*conditions, *scope).page(context, make_window(arguments))
 
 
 async def _resolve_runners(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
     await require(info.context, Action.ADMIN_RUNNERS)
     shared = arguments.pop("shared")
-    listing = KeysetListing(tables.Runner, OLDEST_FIRST)
-    if shared is not None:
-        listing = listing.where(col(tables.Runner.shared).is_(shared))
-    return await listing.page(info.context, make_window(arguments))
+    return await _page(info.context, arguments, *([col(tables.Runner.shared).is_(shared)] if shared is not None else []))
 
 
 @strawberry.type
@@ -85,7 +101,12 @@ class ProjectRunnerFields:
     """Fields of a project about its runners."""
 
     runners: Connection[Runner] = connection_field(
-        _resolve_project_runners, description="Runners of the project except shared ones, oldest first. Requires the master role."
+        _resolve_project_runners,
+        extra_arguments={
+            "scope": SCOPE_ARGUMENT,
+            "include_shared": (Annotated[bool, strawberry.argument(description="Whether to include shared runners.")], False),
+        },
+        description="Runners of the project, oldest first. Requires the master role.",
     )
 
 
@@ -97,10 +118,22 @@ class RunnerQueries:
             "shared": (
                 Annotated[bool | None, strawberry.argument(description="Only shared runners, or only others; null matches both.")],
                 None,
-            )
+            ),
+            "scope": SCOPE_ARGUMENT,
         },
         description="All runners, oldest first. Administrators only.",
     )
+    available_runners: Connection[Runner] = connection_field(
+        _resolve_available_runners,
+        extra_arguments={"scope": SCOPE_ARGUMENT},
+        description="Runners of the projects in which the viewer is a master, without shared ones, oldest first.",
+    )
+
+    @strawberry.field(description="Runner. One that is not shared requires the master role in a project of the runner.")
+    async def runner(
+        self, info: Info, database_id: Annotated[int, strawberry.argument(description="v3 ID of the runner.")]
+    ) -> Runner | None:
+        return await runner_administration.get_runner(info.context, database_id)  # type: ignore[return-value]
 
 
 @strawberry.input(description="Input of `createRunner`.")
@@ -144,7 +177,7 @@ async def _find_project(context: Context, input: CreateRunnerInput) -> tables.Pr
     entity="runner",
     returns=Runner,
     entity_description="The created runner.",
-    second_field=("token", str, "Authentication token of the runner. It is returned only once."),
+    second_field=("token", str, "Authentication token of the runner."),
     description="Creates a runner. Requires the master role in the project; shared runners require an administrator.",
 )
 async def create_runner(info: Info, input: CreateRunnerInput) -> tuple[tables.Runner, str]:
@@ -183,8 +216,45 @@ async def delete_runner(info: Info, input: RunnerInput) -> tables.Runner:
     return await runner_administration.delete_runner(info.context, runner)
 
 
+@strawberry.input(description="Names a runner and a project that it serves, or is to serve.")
+class RunnerProjectInput:
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+    runner_id: int = strawberry.field(description="v3 ID of the runner.")
+
+
+async def _find_served_project(context: Context, input: RunnerProjectInput) -> tables.Project:
+    """The project that an input names, if the viewer may administer its runners. Raises NotFound, Forbidden."""
+    project = await lookup.get_project(context, input.project_path)
+    await require(context, Action.ADMIN_RUNNER, project)
+    return project
+
+
+@mutation(
+    entity="runner",
+    returns=Runner,
+    entity_description="The runner.",
+    description="Lets a runner serve a project too. Requires the master role in the project and in another one of the runner.",
+)
+async def assign_runner(info: Info, input: RunnerProjectInput) -> tables.Runner:
+    project = await _find_served_project(info.context, input)
+    return await runner_administration.assign_runner(info.context, project, input.runner_id)
+
+
+@mutation(
+    entity="runner",
+    returns=Runner,
+    entity_description="The runner.",
+    description="Takes a runner away from a project, unless it is its only one. Requires the master role in the project.",
+)
+async def unassign_runner(info: Info, input: RunnerProjectInput) -> tables.Runner:
+    project = await _find_served_project(info.context, input)
+    return await runner_administration.unassign_runner(info.context, project, input.runner_id)
+
+
 @strawberry.type
 class RunnerMutations:
+    assign_runner = assign_runner
+    unassign_runner = unassign_runner
     create_runner = create_runner
     update_runner = update_runner
     delete_runner = delete_runner

@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Context, Info
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
-from graph.rules.builds import artifacts, traces
+from graph.rules.builds import artifacts, trace_files, traces
 from graph.rules.policy import Action
 from graph.types.inputs import ProjectResourceInput, find_in_project
 from storage import tables
@@ -40,6 +40,12 @@ class BuildTraceFields:
         if build.erased_at is not None:
             return None
         return BuildTrace(lines=await traces.read_tail(info.context, build, last), total_bytes=BigInt(build.trace_size))
+
+    @strawberry.field(
+        description="Internal reference to the whole output, empty if there is none; valid within one operation and grants no access."
+    )
+    def trace_stream(self, info: Info) -> str:
+        return trace_files.offer_trace(info.context, self)  # type: ignore[arg-type]
 
 
 async def find_writable_build(context: Context, input: ProjectResourceInput) -> tables.Build:

@@ -34,6 +34,8 @@ from graph.types.builds.flaky_builds import ProjectFlakyBuildFields
 from graph.types.builds.pipelines import ProjectPipelineFields
 from graph.types.builds.runner_registration import ProjectRunnerRegistrationFields
 from graph.types.builds.runners import ProjectRunnerFields
+from graph.types.builds.triggers import ProjectTriggerFields
+from graph.types.builds.variables import ProjectVariableFields
 from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
@@ -74,7 +76,9 @@ class ProjectAbilities:
     push_code: bool = strawberry.field(description="Push to new branches and to branches that are not protected.")
     post_statuses: bool = strawberry.field(description="Post commit statuses.")
     read_builds: bool = strawberry.field(description="See builds.")
+    admin_runners: bool = strawberry.field(description="Administer runners of the project.")
     create_build: bool = strawberry.field(description="Create and update builds.")
+    admin_builds: bool = strawberry.field(description="Administer variables and triggers of builds.")
     create_issue: bool = strawberry.field(description="Create issues.")
     triage_issues: bool = strawberry.field(description="Assign and label issues.")
     admin_labels: bool = strawberry.field(description="Create, update and delete labels.")
@@ -101,6 +105,8 @@ class Project(
     ProjectBuildStatsFields,
     ProjectFlakyBuildFields,
     ProjectRunnerFields,
+    ProjectVariableFields,
+    ProjectTriggerFields,
     ProjectArtifactFields,
     ProjectLabelFields,
     ProjectMilestoneFields,
@@ -217,7 +223,9 @@ class Project(
             push_code=await can(context, Action.PUSH_CODE, row),
             post_statuses=await can(context, Action.WRITE_CHECKS, row),
             read_builds=await can(context, Action.READ_BUILD, row),
+            admin_runners=await can(context, Action.ADMIN_RUNNER, row),
             create_build=await can(context, Action.CREATE_BUILD, row),
+            admin_builds=await can(context, Action.ADMIN_BUILD, row),
             create_issue=await can(context, Action.CREATE_ISSUE, row),
             triage_issues=await can(context, Action.TRIAGE_ISSUE, row),
             admin_labels=await can(context, Action.ADMIN_LABEL, row),

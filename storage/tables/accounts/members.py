@@ -254,9 +254,13 @@ def visible_projects(user_id: int) -> ColumnElement[bool]:
 
 def shared_or_at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
     """The condition on `Project` that it is internal or public, or that the user has at least this level in it."""
+    return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), at_level(user_id, min_level))
+
+
+def at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
+    """The condition on `Project` that the user has at least this level in it."""
     level = int(min_level)
     return or_(
-        col(Project.visibility_level) >= int(Visibility.INTERNAL),
         exists().where(
             col(ProjectMember.project_id) == col(Project.id),
             col(ProjectMember.user_id) == user_id,

@@ -69,6 +69,13 @@ def parts_of_trace(build_id: int) -> Select[TracePart]:
     return select(TracePart).where(col(TracePart.build_id) == build_id).order_by(col(TracePart.start))
 
 
+def part_at(build_id: int, offset: int) -> Select[TracePart]:
+    """The last part of a trace that starts at or before the offset."""
+    part = TracePart
+    statement: Select[TracePart] = select(part).where(col(part.build_id) == build_id, col(part.start) <= offset)
+    return statement.order_by(col(part.start).desc()).limit(1)
+
+
 def traces_to_join(before: datetime, limit: int) -> Select[int]:
     """Ids of builds that finished before this time and whose traces have several parts."""
     several = select(col(TracePart.build_id)).where(col(TracePart.start) > 0).distinct().subquery()

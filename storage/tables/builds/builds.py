@@ -38,6 +38,7 @@ class Build(Row, table=True):
     systems. While a runner runs the build, `token_digest` is the SHA-256 of the build's token, and at `lease_until` its lease expires.
     `sealed_token` is the encrypted token, which is needed to mask it in the trace. `sealed_trace_end` is the end of the trace that may be
     the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` includes it, the stored parts do not.
+    `sealed_variables` are the encrypted secret variables that the runner received, while it runs the build.
     `trace_size` is in bytes. `coverage` is in per cent.
     """
 
@@ -83,6 +84,7 @@ class Build(Row, table=True):
     lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
     trace_size: int = Field(default=0, sa_type=BigInteger)
     sealed_trace_end: str | None = long_text(optional=True)
+    sealed_variables: str | None = long_text(optional=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     started_at: datetime | None = Field(default=None, sa_type=Timestamp)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, Select, UniqueConstraint, select
+from sqlalchemy import JSON, Index, Select, select, text
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -12,16 +12,21 @@ from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.builds.builds import Build, is_current
 from storage.tables.builds.commit_statuses import CheckStatus
 
+_PUSHED = text("trigger_request_id IS NULL")
+
 
 class Pipeline(Row, table=True):
-    """A pipeline, at most one per commit and ref. `jobs` are the jobs of the commit's CI file, ordered by stage; null if there are none.
+    """A pipeline: of pushes at most one per commit and ref, and one of each request of a trigger.
+
+    `jobs` are the jobs of the commit's CI file, ordered by stage; null if there are none.
 
     `error` is the reason why the file is invalid; `skipped`: the commit's message requests no builds.
     """
 
     __tablename__ = "pipelines"
     __table_args__: Any = (
-        UniqueConstraint("project_id", "sha", "ref"),
+        Index("uq_pipelines_pushed", "project_id", "sha", "ref", unique=True, sqlite_where=_PUSHED, postgresql_where=_PUSHED),
+        Index("ix_pipelines_project_id_sha_ref", "project_id", "sha", "ref"),
         Index("ix_pipelines_project_id_id", "project_id", "id"),
         {"sqlite_autoincrement": True},
     )
@@ -35,6 +40,7 @@ class Pipeline(Row, table=True):
     jobs: list[dict[str, Any]] | None = Field(default=None, sa_type=JSON)
     error: str | None = long_text(optional=True)
     skipped: bool = False
+    trigger_request_id: int | None = foreign_key("trigger_requests.id", optional=True, index=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
@@ -45,8 +51,11 @@ def for_update(pipeline_id: int) -> Select[Pipeline]:
 
 
 def refs_of_commits(project_id: int, shas: Collection[str]) -> Select[str, str]:
-    """(sha, ref) of the pipelines of these commits."""
-    return select(col(Pipeline.sha), col(Pipeline.ref)).where(col(Pipeline.project_id) == project_id, col(Pipeline.sha).in_(shas))
+    """(sha, ref) of the pipelines that pushes of these commits created."""
+    is_pushed = col(Pipeline.trigger_request_id).is_(None)
+    return select(col(Pipeline.sha), col(Pipeline.ref)).where(
+        col(Pipeline.project_id) == project_id, col(Pipeline.sha).in_(shas), is_pushed
+    )
 
 
 def builds_of(pipeline_ids: Collection[int]) -> Select[Build]:

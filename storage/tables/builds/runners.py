@@ -8,15 +8,18 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
 from storage.database.engine import Timestamp
-from storage.tables.base import TimestampedRow, foreign_key
+from storage.tables.accounts import members
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
+from storage.tables.projects.projects import Project
 
 
 class Runner(TimestampedRow, table=True):
     """A runner. `shared` ones serve all projects, others those in `runner_projects`. All tags of a build must be in `tags`.
 
-    `token_digest` is the SHA-256 of the runner's token; `contacted_at` is updated at most once a minute.
+    `token_digest` is the SHA-256 of the runner's token, `sealed_token` the encrypted token, if it is known.
+    `contacted_at` is updated at most once a minute.
     """
 
     __tablename__ = "runners"
@@ -24,6 +27,7 @@ class Runner(TimestampedRow, table=True):
 
     description: str = Field(max_length=255)
     token_digest: str = Field(max_length=64, unique=True)
+    sealed_token: str | None = long_text(optional=True)
     active: bool = True
     shared: bool = False
     tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
@@ -55,6 +59,22 @@ def by_digest(digest: str) -> Select[Runner]:
 def is_assigned_to(project_id: int) -> Any:
     """The condition on runners that they are assigned to this project."""
     return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id) == project_id))
+
+
+def is_available_to(user_id: int) -> Any:
+    """The condition on runners that they serve a project in which the user is at least a master. Shared runners are not included."""
+    project_ids = select(col(Project.id)).where(members.at_level(user_id, members.AccessLevel.MASTER))
+    return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id).in_(project_ids)))
+
+
+def has_contacted_since(moment: datetime) -> Any:
+    """The condition on runners that they called after this time."""
+    return col(Runner.contacted_at) > moment
+
+
+def delete_project(runner_id: int, project_id: int) -> Any:
+    """The statement that takes a runner away from a project."""
+    return delete(RunnerProject).where(col(RunnerProject.runner_id) == runner_id, col(RunnerProject.project_id) == project_id)
 
 
 def projects_of(runner_ids: list[int]) -> Select[int, int]:

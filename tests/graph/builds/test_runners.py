@@ -104,7 +104,8 @@ class TestUpdateRunner:
         runner = await make.runner(mine, await make.project())
 
         assert await ask.codes(UPDATE, owner, input={"databaseId": runner.id, "active": False}) == ["FORBIDDEN"]
-        assert await ask.codes(UPDATE, await make.user(), input={"databaseId": runner.id, "active": False}) == ["NOT_FOUND"]
+        assert await ask.codes(UPDATE, await make.user(), input={"databaseId": runner.id, "active": False}) == ["FORBIDDEN"]
+        assert await ask.codes(UPDATE, owner, input={"databaseId": 999999}) == ["NOT_FOUND"]
         assert await ask.codes(UPDATE, owner, input={"databaseId": (await make.runner()).id}) == ["FORBIDDEN"]
 
     async def test_a_shared_one_gets_no_projects(self, ask: Ask, make: DataFactory) -> None:

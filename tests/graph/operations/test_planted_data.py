@@ -58,6 +58,8 @@ ARGUMENT_LITERALS = {
     "Project.mergeRequest": "(iid: 1)",
     "Project.milestone": "(iid: 1)",
     "Project.tree": "(recursive: true)",
+    "Project.trigger": '(token: "absent")',
+    "Project.variable": '(key: "TOKEN")',
     "Group.buildStats": "(groupBy: [PROJECT, NAME, STAGE, REF, AUTHOR])",
     "Query.projects": "(filter: {archived: null})",
     "Group.projects": "(filter: {archived: null})",
@@ -75,7 +77,21 @@ FIELDS_BY_ARGUMENT = {
 """Fields that name one thing by its number."""
 SECRET_FIELDS = {"Project.upload"}
 """Fields that take what only those know who may read."""
-ROOTS = ("users", "viewer", "groups", "projects", "issues", "settings", "instance", "frontPage", "hooks", "runners", "sshKeys", "emails")
+ROOTS = (
+    "users",
+    "viewer",
+    "groups",
+    "projects",
+    "issues",
+    "settings",
+    "instance",
+    "frontPage",
+    "hooks",
+    "runners",
+    "availableRunners",
+    "sshKeys",
+    "emails",
+)
 
 
 @pytest.fixture(autouse=True)

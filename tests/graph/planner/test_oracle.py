@@ -253,6 +253,8 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
         "milestone_id": next(iter(project.values["milestone ids"]), None),
         "build_id": next(iter(project.values["build ids"]), None),
         "note_id": note,
+        "key": next(iter(project.values["variable keys"]), None),
+        "token": next((token.replace(" ", "%20") for token in project.values["trigger tokens"]), None),
     }
     for name, values in (
         ("user_id", project.values["member ids"]),
@@ -263,6 +265,8 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
             keys[name] = next(iter(values), None)
     if path.startswith("/groups"):
         keys["id"] = drawn.shared_values["groups"][0]
+    elif path.startswith("/runners"):
+        keys["id"] = drawn.shared_values["runner ids"][project_arguments]
     elif path.startswith(("/user", "/keys")):
         owned = "key ids" if "/keys" in path else "email ids" if "/emails" in path else "user ids"
         keys["id"] = drawn.shared_values[owned][-1 - project_arguments]

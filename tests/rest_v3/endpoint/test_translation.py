@@ -35,8 +35,10 @@ def value_of(parameter: RouteParameter) -> str:
 def readable(route: Route) -> tuple[str, str, str]:
     """A lawful call of a row with all its parameters: method, path, body."""
     values = {parameter.name: value_of(parameter) for parameter in route.params if parameter.kind != "file"}
+    kinds = {parameter.name: parameter.kind for parameter in route.params}
     if route.call == "PUT /application/settings":
         values = {"home_page_url": "http://forge.example"}
+    values = {f"{name}[K]" if kinds[name] == "pairs" else name: value for name, value in values.items()}
     path = "/".join(values.pop(part[1:]) if part.startswith(":") else part for part in route.path.split("/"))
     sent = "&".join(f"{name}={value}" for name, value in values.items())
     return (route.method, f"{path}?{sent}", "") if route.method == "GET" else (route.method, path, sent)

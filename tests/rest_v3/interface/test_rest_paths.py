@@ -9,9 +9,9 @@ from storage import tables
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask, app_of_profile
 
-ABSENT = {"Branch", "Delivery", "Pipeline", "Runner", "Tag", "Upload"}
+ABSENT = {"Branch", "Delivery", "Pipeline", "Tag", "Upload"}
 """What v3 has no path of."""
-LISTS = {"CommitComment", "CommitStatus", "Label"}
+LISTS = {"CommitComment", "CommitStatus", "Label", "Trigger"}
 """Of these v3 has a list alone: all those of the commit or the project."""
 NODES = "query($ids: [ID!]!) { nodes(ids: $ids) { __typename restPath } }"
 
@@ -42,7 +42,8 @@ class TestAnswers:
         group = await make.group()
         member = tables.GroupMember(group_id=group.id, user_id=viewer.id, access_level=tables.AccessLevel.OWNER)
         deploy_key = tables.DeployKey(project_id=project.id, title="K", key=ssh_key(2), fingerprint="g")
-        await make.save(key, email, hook, member, deploy_key)
+        trigger = tables.Trigger(project_id=project.id, token_digest="d", sealed_token="")
+        await make.save(key, email, hook, member, deploy_key, trigger)
         artifact = await make.artifact(build)
         things = {
             "User": viewer.id,
@@ -66,6 +67,9 @@ class TestAnswers:
             "GroupMember": member.id,
             "DeployKey": deploy_key.id,
             "ProjectMember": (await make.member(project, await make.user(), tables.AccessLevel.GUEST)).id,
+            "Runner": (await make.runner(project)).id,
+            "Trigger": trigger.id,
+            "Variable": (await make.variable(project, "TOKEN")).id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])
         assert [node and node["__typename"] for node in data["nodes"]] == list(things)
@@ -93,5 +97,7 @@ class TestAnswers:
                     assert shown["access_level"] == tables.AccessLevel.GUEST
                 elif name in {"CommitStatus", "Label"}:
                     assert len(shown) == 1
+                elif name == "Variable":
+                    assert shown["key"] == "TOKEN"
                 elif name not in LISTS:
                     assert shown["id"] == (head if name == "Commit" else things[name])

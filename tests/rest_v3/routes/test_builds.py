@@ -1,16 +1,21 @@
 """The section Builds of the interface document, except artifacts."""
 
 import shutil
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from graph.context import Services
+from graph.rules.builds import traces
+from graph.rules.builds.trace_files import StoredTrace
 from storage import tables
+from storage.database.engine import now
 from storage.tables import AccessLevel, CheckStatus, Visibility
-from tests.make import EXTERNAL_URL, DataFactory
+from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
-from tests.support.api_clients import Api
+from tests.support.api_clients import Api, Ask
 from tests.support.statements import StatementRecorder
 
 STATUSES = ("pending", "running", "failed", "success", "canceled")
@@ -268,3 +273,87 @@ class TestChanges:
             assert (await api.get(path, owner)).json()["artifacts_file"] is None
             again = await api.post(f"{path}/erase", owner)
             assert (again.status_code, again.json()) == refused
+
+
+class TestTrace:
+    """GET /projects/:id/builds/:build_id/trace"""
+
+    async def test_is_streamed_as_text(
+        self, api: Api, ask: Ask, make: DataFactory, services: Services, owner: tables.User, project: tables.Project, head: str
+    ) -> None:
+        build = await make.build(project, head, status=CheckStatus.SUCCESS, finished_at=now() - timedelta(hours=1))
+        path = f"/projects/{project.id}/builds/{build.id}/trace"
+        empty = await api.get(path, owner)
+        assert (empty.status_code, empty.content) == (200, b"")
+        await make.trace(build, "one\n", "<b>two</b>\n", "três\n")
+        printed = "one\n<b>two</b>\ntrês\n".encode()
+
+        async def parts() -> int:
+            return await make.count(tables.TracePart)
+
+        for count in (3, 1):
+            whole = await api.get(path, owner)
+            assert (whole.status_code, whole.content, await parts()) == (200, printed, count)
+            assert whole.headers["content-type"] == "text/plain; charset=utf-8"
+            assert whole.headers["content-disposition"] == f'infile; filename="{build.id}.log"'
+            assert {"x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox"}.items() <= dict(
+                whole.headers
+            ).items()
+            part = await api.request("GET", path, owner, headers={"Range": "bytes=2-9"})
+            assert (part.status_code, part.content) == (206, printed[2:10])
+            head_only = await api.request("HEAD", path, owner)
+            assert (head_only.content, head_only.headers["content-length"]) == (b"", str(len(printed)))
+            await traces.join_traces(services)
+        await ask.data("mutation ($input: BuildInput!) { eraseBuild(input: $input) { userErrors { code } } }", owner, input=of_build(build))
+        assert (await api.get(path, owner)).content == b""
+        for other in ("999999", "1x"):
+            missing = await api.get(f"/projects/{project.id}/builds/{other}/trace", owner)
+            assert (missing.status_code, missing.json()) == (404, {"message": "404 Not Found"})
+
+    async def test_parts_that_are_joined_meanwhile_do_not_end_it(
+        self, make: DataFactory, services: Services, project: tables.Project, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        build = await make.build(project, head, status=CheckStatus.SUCCESS, finished_at=now() - timedelta(hours=1))
+        await make.trace(build, *(f"{number}\n" for number in range(5)))
+        file = StoredTrace(services, build.id, "x.log", build.trace_size)
+        outdated, find_part = await parts_of(services), StoredTrace._find_part
+        found: list[int] = []
+
+        async def find_outdated_part(trace: StoredTrace, offset: int) -> tables.TracePart:
+            """The parts are joined between the lookup of the part and its opening."""
+            found.append(offset)
+            return outdated[1] if len(found) == 1 else await find_part(trace, offset)
+
+        async with file.open(1, 8) as chunks:
+            read = await anext(aiter(chunks))
+            await traces.join_traces(services)
+            monkeypatch.setattr(StoredTrace, "_find_part", find_outdated_part)
+            async for chunk in chunks:
+                read += chunk
+
+        assert (read, found) == (b"\n1\n2\n3\n4", [2, 2])
+        for row in await parts_of(services):
+            await services.objects.delete(row.key)
+        with pytest.raises(FileNotFoundError):
+            async with file.open(0, 4):
+                raise AssertionError("the object is missing")
+
+    async def test_leaves_out_what_may_be_the_beginning_of_a_secret(
+        self, api: Api, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, head: str
+    ) -> None:
+        build = await make.build(project, head, status=CheckStatus.RUNNING)
+        append = "mutation ($input: AppendBuildTraceInput!) { appendBuildTrace(input: $input) { userErrors { code } } }"
+        beginning = token_of(owner)[:-1]
+
+        await ask.data(append, owner, input={**of_build(build), "text": f"a{beginning}", "offset": 0})
+
+        assert (await api.get(f"/projects/{project.id}/builds/{build.id}/trace", owner)).content == b"a"
+
+
+def of_build(build: tables.Build) -> dict[str, Any]:
+    return {"projectPath": str(build.project_id), "databaseId": build.id}
+
+
+async def parts_of(services: Services) -> list[tables.TracePart]:
+    async with services.database.read_session() as session:
+        return [row for (row,) in await session.read(select(tables.TracePart))]

@@ -15,16 +15,12 @@ FURTHER_ROUTES = Path(__file__).parent / "further_routes.tsv"
 GROUPS_TO_COME = frozenset(
     (
         "branches",
-        "builds",
         "files",
         "group",
         "namespaces",
         "projects",
         "repositories",
-        "runners",
         "tags",
-        "triggers",
-        "variables",
     )
 )
 """Groups of the file that are not served yet."""

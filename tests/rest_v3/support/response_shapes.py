@@ -194,6 +194,19 @@ SHAPES: dict[str, Any] = {
     "Texts": ["text"],
     "ArtifactsFile": {"filename": "text", "size": "integer"},
     "Runner": {"id": "integer", "description": "?text", "active": "boolean", "is_shared": "boolean", "name": "?text"},
+    "RunnerProject": {
+        "id": "integer",
+        **dict.fromkeys(("name", "name_with_namespace", "path", "path_with_namespace"), "text"),
+    },
+    "RunnerDetails": {
+        "id": "integer",
+        "active": "boolean",
+        "is_shared": "boolean",
+        "tag_list": ["text"],
+        "contacted_at": "?time",
+        "projects": ["RunnerProject"],
+        **dict.fromkeys(("description", "name", "version", "revision", "platform", "architecture", "token"), "?text"),
+    },
     "UserInList": USER_IN_LIST,
     "UserInListForAdmin": {**USER_FOR_ADMIN, "current_sign_in_at": "?time", "two_factor_enabled": "boolean"},
     "User": USER,
@@ -253,6 +266,9 @@ SHAPES: dict[str, Any] = {
         "created_at": "time",
     },
     "MRNote": {"note": "text", "author": "Author"},
+    "Trigger": {"token": "?text", "created_at": "time", "updated_at": "time", "deleted_at": "?time", "last_used": "?time"},
+    "TriggerRequest": {"id": "integer", "variables": "any"},
+    "Variable": {"key": "text", "value": "?text"},
     "Upload": {"alt": "text", "url": "text", "is_image": "boolean", "markdown": "text"},
     "Commit": {**COMMIT_OF_MERGE_REQUEST, "allow_failure": "boolean"},
     "CommitOfMergeRequest": COMMIT_OF_MERGE_REQUEST,
@@ -456,7 +472,7 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
         described = {endpoint.route.success_status, *collect_error_statuses(endpoint), *([206] if endpoint.route.file_key else [])}
         assert response.status_code in described, f"{endpoint.route.call}: {response.status_code} is not in the OpenAPI document"
     if response.is_success and (row := app.find_route(method, path)) is not None and row.file_key is not None:
-        assert response.headers["content-type"] == "application/octet-stream"
+        assert response.headers["content-type"] == row.file_type
         return
     if response.is_success and (row := app.find_route(method, path)) is not None and row.is_text:
         assert response.headers["content-type"] == "text/plain; charset=utf-8"

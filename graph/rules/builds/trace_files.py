@@ -1,0 +1,72 @@
+"""Traces as files: the parts of a trace are read one after the other, with memory that does not depend on its size."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from graph.context import Context, Services
+from graph.rules.builds import trace_masking
+from storage import tables
+from storage.objects.object_store import ObjectNotFound
+from storage.tables.builds import artifacts
+from storage.tables.builds.artifacts import TracePart
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrace:
+    """A served file with the trace of a build."""
+
+    services: Services
+    build_id: int
+    name: str
+    size: int
+
+    @asynccontextmanager
+    async def open(self, start: int, size: int) -> AsyncIterator[AsyncIterator[bytes]]:
+        """As `ServedFile.open`."""
+        async with aclosing(self._read(start, size)) as chunks:
+            first = await anext(chunks, None)
+
+            async def all_chunks() -> AsyncIterator[bytes]:
+                if first is not None:
+                    yield first
+                    async for chunk in chunks:
+                        yield chunk
+
+            yield all_chunks()
+
+    async def _read(self, offset: int, size: int) -> AsyncGenerator[bytes, None]:
+        """Yields `size` bytes from the offset on. Raises ObjectNotFound."""
+        end, missing_key = offset + size, None
+        while offset < end:
+            part = await self._find_part(offset)
+            try:
+                async with self.services.objects.open(part.key, offset - part.start, min(part.start + part.size, end) - offset) as chunks:
+                    async for chunk in chunks:
+                        offset += len(chunk)
+                        yield chunk
+            except ObjectNotFound:
+                # The parts may have been joined meanwhile: the bytes are the same, in another object.
+                if part.key == missing_key:
+                    raise
+                missing_key = part.key
+
+    async def _find_part(self, offset: int) -> TracePart:
+        """The part that contains the byte at the offset. Raises ObjectNotFound if the trace was erased."""
+        async with self.services.database.read_session() as session:
+            rows = await session.read(artifacts.part_at(self.build_id, offset))
+        if not rows or rows[0][0].start + rows[0][0].size <= offset:
+            raise ObjectNotFound(f"trace of build {self.build_id}")
+        found: TracePart = rows[0][0]
+        return found
+
+
+def offer_trace(context: Context, build: tables.Build) -> str:
+    """Register the trace for download; returns the handle under which the endpoint finds its bytes.
+
+    The end that may be the beginning of a secret is not part of the file.
+    """
+    handle = f"trace {build.id}"
+    size = build.trace_size - trace_masking.pending_bytes(build)
+    context.files[handle] = StoredTrace(context.services, build.id, f"{build.id}.log", size)
+    return handle
