@@ -8,7 +8,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -138,12 +138,15 @@ class GitAccess:
         services = self._services
         if len({update.ref for update in updates}) < len(updates):
             return ["A push can update each ref only once."] * len(updates)
-        # Objects are on the disk before the row that refers to them.
-        await asyncio.to_thread(sync_packs, grant.path)
-        prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
+        # Objects are on the disk before the row that refers to them. Meanwhile they can be read.
+        syncing = asyncio.create_task(asyncio.to_thread(sync_packs, grant.path))
+        try:
+            prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
+        finally:
+            await syncing
         async with refs.move_lock(services, grant.project_id), session_for(services.database, writing=True) as session:
+            locked = await ref_updates.lock_projects(Context(services, session, None, request_id), grant.project_id, prepared)
             context = await self._make_context(session, grant, request_id)
-            locked = await ref_updates.lock_projects(context, grant.project_id, prepared)
             if is_retry and await _are_made(context, grant.project_id, updates):
                 # The connection was lost during the commit.
                 return [None] * len(updates)
@@ -171,10 +174,11 @@ class GitAccess:
         )
 
     async def _make_context(self, session: DatabaseSession, grant: RepositoryGrant, request_id: str) -> Context:
-        viewer = await session.get(tables.User, grant.viewer_id)
+        context = Context(self._services, session, None, request_id)
+        viewer = await context.rows_by_id(tables.User).get(grant.viewer_id) if grant.viewer_id is not None else None
         if viewer is None or viewer.state is not tables.UserState.ACTIVE:
             raise Unauthenticated
-        return Context(self._services, session, viewer, request_id)
+        return replace(context, viewer_or_none=viewer)
 
     async def _authorize(self, path: str, credential: str | PublicKey | None, request_id: str, action: Action) -> RepositoryGrant:
         async with session_for(self._services.database, writing=False) as session:

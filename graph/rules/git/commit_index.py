@@ -9,7 +9,7 @@ An imported repository is indexed after the project was created; a start complet
 
 import contextlib
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic
@@ -278,14 +278,9 @@ class _CommitIndexer:
     ) -> RefUpdate:
         total, newest, mentions, characters = 0, list[GitCommit](), list[GitCommit](), 0
         repositories = self._services.repositories
-        chunks: Generator[list[GitCommit]]
-        if (chain := await self._read_chain(tips, known)) is not None:
-            chunks = (chunk for chunk in [chain])
-        else:
-            chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
         expected: int | None = None
-        try:
-            while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
+        async with contextlib.aclosing(self._read_chunks(tips, known)) as chunks:
+            async for chunk in chunks:
                 total += len(chunk)
                 newest += chunk[: MAX_LISTED_COMMITS - len(newest)]
                 for commit in chunk if mentioning else ():
@@ -307,12 +302,22 @@ class _CommitIndexer:
                         )
                     if expected is not None:
                         self._report_progress(total, expected)
-        finally:
-            with contextlib.suppress(ValueError):  # a canceled thread still runs it and closes it at its end
-                chunks.close()
         if expected is not None:
             log.info("commits indexed", project_id=self._project_id, done=total)
         return RefUpdate(_NO_UPDATE, total, tuple(newest), tuple(mentions))
+
+    async def _read_chunks(self, tips: Collection[str], known: Collection[str]) -> AsyncGenerator[list[GitCommit]]:
+        if (chain := await self._read_chain(tips, known)) is not None:
+            yield chain
+            return
+        repositories = self._services.repositories
+        chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
+        try:
+            while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
+                yield chunk
+        finally:
+            with contextlib.suppress(ValueError):  # a canceled thread still runs it and closes it at its end
+                chunks.close()
 
     async def _read_chain(self, tips: Collection[str], known: Collection[str]) -> list[GitCommit] | None:
         """The new commits if they are a short chain without merges, which is what most pushes add; otherwise None."""

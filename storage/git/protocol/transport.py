@@ -30,7 +30,8 @@ HOOKS_FOLDER = Path(__file__).parent / "hooks"
 MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
 PUSH_NICENESS = 5
-"""Lower priority than the server itself and its fetches."""
+SHORT_PUSH_SECONDS = 1.0
+"""After this time a push has a lower priority than the server itself and its fetches. Most pushes take a tenth of it."""
 _STDERR_SECONDS = 1.0
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
@@ -242,7 +243,6 @@ class Transport:
                 {**environment, **(hook.environment if hook is not None else {})},
                 buffer_bytes=BLOCK_BYTES,
                 process_limits=self._push_limits if is_push else self._fetch_limits,
-                niceness=PUSH_NICENESS if is_push else 0,
                 descriptors=hook.descriptors if hook is not None else (),
             )
         except BaseException:
@@ -252,6 +252,7 @@ class Transport:
         finally:
             if hook is not None:
                 hook.close_inherited()
+        lowering = asyncio.get_running_loop().call_later(SHORT_PUSH_SECONDS, process.lower_priority, PUSH_NICENESS) if is_push else None
         hook_task = asyncio.create_task(hook.serve()) if hook is not None else None
         feed = InputFeed(process, incoming, is_push=is_push)
         feed_task = asyncio.create_task(feed.run())
@@ -285,6 +286,8 @@ class Transport:
                 raise
             raise TransportTimeout(f"{service} took more than {self._seconds:.0f} s") from error
         finally:
+            if lowering is not None:
+                lowering.cancel()
             feed_task.cancel()
             await asyncio.shield(terminate(process, is_push=is_push))
             others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task) if task is not None]
