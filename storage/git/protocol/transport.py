@@ -27,6 +27,8 @@ SendBlock = Callable[[bytes], Awaitable[None]]
 """Sends a block to the client; returns when the next block can be sent."""
 
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
+CHECKED_HOOKS_FOLDER = HOOKS_FOLDER / "checked"
+"""The hooks of a push whose pack was examined before git has it: without `pre-receive`, which starts four processes."""
 MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
 PUSH_NICENESS = 5
@@ -46,7 +48,6 @@ _UPLOAD_PACK_SETTINGS = (
     "uploadpack.advertiseBundleURIs=false",
 )
 _RECEIVE_PACK_SETTINGS = (
-    f"core.hooksPath={HOOKS_FOLDER}",
     "receive.fsckObjects=true",
     # Old histories have these defects, and git tools accept them.
     "receive.fsck.badTimezone=ignore",
@@ -133,7 +134,7 @@ class Transport:
         fetch_limits: ProcessLimits | None = None,
         push_limits: ProcessLimits | None = None,
     ) -> None:
-        for name in ("pre-receive", "proc-receive"):
+        for name in ("pre-receive", "proc-receive", "checked/proc-receive"):
             if not os.access(HOOKS_FOLDER / name, os.R_OK | os.X_OK):
                 raise PermissionError(f"{HOOKS_FOLDER / name} must exist and be executable")
         self.fetching = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
@@ -198,7 +199,7 @@ class Transport:
 
         try:
             if stateless:
-                await push.read_commands()
+                await push.check_small_pack(MAX_DELTA_BYTES)
             async with self.pushing.slot():
                 await self._run_service(
                     GitService.RECEIVE,
@@ -207,7 +208,7 @@ class Transport:
                     gate.blocks(),
                     send,
                     "",
-                    push=push.folder,
+                    push=push,
                     gate=gate,
                     move=move_last,
                 )
@@ -224,7 +225,7 @@ class Transport:
         outgoing: SendBlock,
         protocol: str,
         *,
-        push: Path | None = None,
+        push: Push | None = None,
         gate: PushGate | None = None,
         move: RefMover | None = None,
     ) -> None:
@@ -232,14 +233,14 @@ class Transport:
         if _PROTOCOL.fullmatch(protocol):
             environment["GIT_PROTOCOL"] = protocol
         if push is not None:
-            environment["FORGEFRONT_PUSH"] = str(push)
+            environment["FORGEFRONT_PUSH"] = str(push.folder)
             environment["FORGEFRONT_LARGEST_OBJECT"] = str(self._max_object_bytes)
             environment["FORGEFRONT_LARGEST_DELTA"] = str(MAX_DELTA_BYTES)
         is_push = service is GitService.RECEIVE
         hook = ProcReceive(move) if move is not None else None
         try:
             process = await async_process.start(
-                self._arguments(service, path, mode),
+                self._arguments(service, path, mode, CHECKED_HOOKS_FOLDER if push is not None and push.is_checked else HOOKS_FOLDER),
                 {**environment, **(hook.environment if hook is not None else {})},
                 buffer_bytes=BLOCK_BYTES,
                 process_limits=self._push_limits if is_push else self._fetch_limits,
@@ -315,8 +316,9 @@ class Transport:
             " or ask the administrator of this service to raise the limit."
         )
 
-    def _arguments(self, service: GitService, path: Path, mode: tuple[str, ...]) -> list[str]:
-        settings = (*_SAFE_DIRECTORY, *(_RECEIVE_PACK_SETTINGS if service is GitService.RECEIVE else _UPLOAD_PACK_SETTINGS), *self._limits)
+    def _arguments(self, service: GitService, path: Path, mode: tuple[str, ...], hooks: Path) -> list[str]:
+        own = (f"core.hooksPath={hooks}", *_RECEIVE_PACK_SETTINGS) if service is GitService.RECEIVE else _UPLOAD_PACK_SETTINGS
+        settings = (*_SAFE_DIRECTORY, *own, *self._limits)
         configured = git_command.command(path, *(part for setting in settings for part in ("-c", setting)))
         return [*configured, service.removeprefix("git-"), *mode, str(path.absolute())]
 
