@@ -144,12 +144,12 @@ class GitHttpEndpoint:
             return await self._access.move_refs(grant, updates, request_id, atomic=atomic)
 
         async with self._access.open(grant) as path:
-            await self._transport.receive_pack(path, incoming, response.write, authorize, move)
             try:
+                await self._transport.receive_pack(path, incoming, response.write, authorize, move)
+                await self._access.show_moves(grant)
                 await response.end()
             finally:
-                # After the answer: a fetch that comes before writes the refs itself.
-                await self._access.show_moves(grant)
+                await self._access.finish_push(grant)
 
     async def _authorize(self, scope: Scope, project: str, service: GitService) -> RepositoryGrant:
         authorize = self._access.authorize_fetch if service is GitService.UPLOAD else self._access.authorize_push

@@ -123,8 +123,8 @@ def _known_versions(context: Context, project_ids: Iterable[int]) -> dict[int, i
     return {row.id: row.refs_version for row in rows if row is not None}
 
 
-def forget(context: Context, project_id: int) -> None:
-    """Make the operation read the refs of a project again, after it has changed them."""
+def forget(context: Context) -> None:
+    """Make the operation read refs again, after it has changed some."""
     for name in [name for name in context.loaders if name == "refs" or (isinstance(name, tuple) and name[0] == "refs")]:
         del context.loaders[name]
 
@@ -188,6 +188,7 @@ async def require_movable(context: Context, project_id: int, updates: Sequence[R
 async def write_moves(context: Context, project: tables.Project, updates: Sequence[RefCommand]) -> None:
     """Move refs by compare-and-swap and increase the version. The caller has locked the project. Raises RefConflict."""
     peeled = await _peel_tags(context, project.id, updates)
+    project.refs_version = refs.next_version(project.refs_version, context.now())
     for update in updates:
         if update.old is None:
             continue
@@ -200,9 +201,8 @@ async def write_moves(context: Context, project: tables.Project, updates: Sequen
             raise RefConflict(update, "The ref has moved in the meantime. Fetch it and retry.")
     created = [(update.ref, update.new, peeled.get(update.new)) for update in updates if update.old is None and update.new is not None]
     await insert(context, project.id, created)
-    project.refs_version = refs.next_version(project.refs_version, context.now())
     await context.session.flush()
-    forget(context, project.id)
+    forget(context)
 
 
 async def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]]) -> None:

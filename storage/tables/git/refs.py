@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.engine import metadata
 from storage.database.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key
 from storage.tables.git.branches import Branch
@@ -96,7 +97,7 @@ def _begins_with(folder: str) -> Any:
 
 def insert_refs() -> Insert:
     """The INSERT of new refs, executed with the rows. A ref that exists already violates a constraint."""
-    return insert(GitRef)
+    return insert(metadata.tables[GitRef.__tablename__])
 
 
 def put(dialect: str, row: Mapping[str, Any]) -> Any:
