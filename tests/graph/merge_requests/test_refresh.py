@@ -548,7 +548,8 @@ class TestCost:
                 await forge.record_push(RefCommand("refs/heads/master", old, new))
             assert {(await forge.reload(row)).state for row in incoming} == {MergeRequestState.MERGED}
             costs.append((len(pushed), len(merged)))
-        assert costs[1] == costs[2]
+        # A cache may expire in between; six more merge requests would cost more than that.
+        assert all(many <= few + 2 for few, many in zip(costs[1], costs[2], strict=True))
 
     async def test_a_push_of_very_many_branches_marks_all(self, forge: RefreshScenario) -> None:
         row = await forge.create_merge_request("topic")
