@@ -7,7 +7,7 @@ conversation that may take minutes. The rules are those of `graph/rules`.
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from graph.operations.execution import authenticate
 from graph.operations.transaction import commit, run_after_commit, session_for
 from graph.rules import lookup
 from graph.rules.builds import runner_tokens
-from graph.rules.git import ref_updates, refs
+from graph.rules.git import ref_reservations, ref_updates, refs
 from graph.rules.policy import Action, can, can_anybody
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
@@ -103,6 +103,10 @@ class GitAccess:
             context = await self._make_context(session, grant, request_id)
             project = await lookup.get_project(context, str(grant.project_id))
             return await ref_updates.authorize_updates(context, project, updates)
+
+    def reserve(self, grant: RepositoryGrant, updates: list[RefCommand]) -> AbstractAsyncContextManager[None]:
+        """Lets merges wait for a push that has arrived, so that they do not overtake it while it is processed."""
+        return ref_reservations.reserve(self._services, grant.project_id, updates)
 
     async def move_refs(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str, *, atomic: bool) -> list[str | None]:
         """Moves the refs of a push, whose objects are in the repository, with all effects; all or none if `atomic`.

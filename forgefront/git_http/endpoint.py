@@ -7,6 +7,7 @@ import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator
+from functools import partial
 from urllib.parse import parse_qs
 
 import structlog
@@ -145,7 +146,8 @@ class GitHttpEndpoint:
 
         async with self._access.open(grant) as path:
             try:
-                await self._transport.receive_pack(path, incoming, response.write, authorize, move)
+                reserve = partial(self._access.reserve, grant)
+                await self._transport.receive_pack(path, incoming, response.write, authorize, move, reserve=reserve)
                 await self._access.show_moves(grant)
                 await response.end()
             finally:

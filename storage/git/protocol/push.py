@@ -87,6 +87,11 @@ class Push:
         self.is_checked = False
         self.folder = Path(tempfile.mkdtemp(prefix="forgefront-push-"))
 
+    @property
+    def allowed_commands(self) -> list[RefCommand]:
+        """Those that were not rejected, after they were authorized."""
+        return [command for command, each in zip(self._commands, self._decisions or (), strict=False) if each.rule is not PushRule.REJECT]
+
     async def check_small_pack(self, max_object_bytes: int) -> None:
         """Reads and authorizes the commands, and the pack if it is small. `is_checked` then says that `pre-receive` has nothing to do.
 

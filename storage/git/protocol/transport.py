@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,9 @@ from storage.git.subprocesses.limits import ProcessLimits
 
 SendBlock = Callable[[bytes], Awaitable[None]]
 """Sends a block to the client; returns when the next block can be sent."""
+
+RefReserver = Callable[[list[RefCommand]], AbstractAsyncContextManager[None]]
+"""Keeps others from moving these refs for the time of the context, as far as it is known to succeed."""
 
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
 CHECKED_HOOKS_FOLDER = HOOKS_FOLDER / "checked"
@@ -174,9 +178,12 @@ class Transport:
         authorize: PushAuthorizer,
         move: RefMover,
         *,
+        reserve: RefReserver | None = None,
         stateless: bool = True,
     ) -> None:
         """Receives a push, whose refs `move` moves. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
+
+        `reserve` is entered when a small push over HTTP has arrived, until its end.
 
         If `incoming` fails, no ref has moved. If `outgoing` fails, the push is finished without further output to the client.
         """
@@ -200,7 +207,8 @@ class Transport:
         try:
             if stateless:
                 await push.check_small_pack(MAX_DELTA_BYTES)
-            async with self.pushing.slot():
+            reservation = reserve(push.allowed_commands) if reserve is not None and push.is_checked else contextlib.nullcontext()
+            async with self.pushing.slot(), reservation:
                 await self._run_service(
                     GitService.RECEIVE,
                     path,
