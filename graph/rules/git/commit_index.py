@@ -7,6 +7,7 @@
 An imported repository is indexed after the project was created; a start completes what a crash interrupted (`index_unfinished`).
 """
 
+import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
@@ -87,15 +88,22 @@ async def index_updates(
         # An interrupted import. Otherwise commits of its other branches would count as new.
         await index_imported(services, project_id)
         known, project = await _load_heads_and_project(services, project_id)
+    # Beside the walk, because both wait for threads most of the time.
+    (found, deferred), plans = await asyncio.gather(
+        _index(services, project_id, project, known, updates),
+        pipeline_planner.plan_updates(services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)),
+    )
+    return [replace(found[update], plan=plans.get(update)) for update in updates], deferred
+
+
+async def _index(
+    services: Services, project_id: int, project: tables.Project, known: dict[str, str], updates: Sequence[RefCommand]
+) -> tuple[dict[RefCommand, RefUpdate], tuple[GitCommit, ...]]:
     async with services.index_semaphore:
         names = {*known, *(update.ref.removeprefix(BRANCHES) for update in updates if _is_branch(update))}
         default = project.default_branch or choose_default_branch(project.unborn_branch or refs.DEFAULT_HEAD, names)
         writer = _CommitWriter(services, project_id, MAX_DEFERRED_COMMITS)
-        ref_updates = await _CommitIndexer(services, project_id, known, default, writer).index_updates(updates)
-    plans = await pipeline_planner.plan_updates(
-        services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)
-    )
-    return [replace(ref_updates[update], plan=plans.get(update)) for update in updates], tuple(writer.deferred)
+        return await _CommitIndexer(services, project_id, known, default, writer).index_updates(updates), tuple(writer.deferred)
 
 
 async def write_heads(context: Context, project_id: int, updates: Sequence[RefCommand]) -> None:
