@@ -7,8 +7,8 @@ conversation that may take minutes. The rules are those of `graph/rules`.
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -17,14 +17,14 @@ from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.events.payloads import full_path
 from graph.operations.execution import authenticate
-from graph.operations.transaction import commit_and_notify, session_for
+from graph.operations.transaction import commit, run_after_commit, session_for
 from graph.rules import lookup
 from graph.rules.builds import runner_tokens
-from graph.rules.git import ref_updates, refs
+from graph.rules.git import ref_reservations, ref_updates, refs
 from graph.rules.policy import Action, can, can_anybody
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
-from storage.git import merge
+from storage.git import commit_walk, merge
 from storage.git.pack_transfer import PacksUnavailable
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.repository import Repository, sync_packs
@@ -38,12 +38,24 @@ log = structlog.get_logger("graph")
 
 
 @dataclass(frozen=True, slots=True)
+class PushedMoves:
+    """Moves of a push that are committed: the context of their transaction, and the projection of their refs."""
+
+    context: Context
+    projection: "asyncio.Task[None]"
+
+
+@dataclass(frozen=True, slots=True)
 class RepositoryGrant:
-    """Grants a caller access to the repository at `path`; `viewer_id` is None for an anonymous caller."""
+    """Grants a caller access to the repository at `path`; `viewer_id` is None for an anonymous caller.
+
+    `moves` are those that `finish_push` has to finish.
+    """
 
     project_id: int
     path: Path
     viewer_id: int | None
+    moves: list[PushedMoves] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,10 @@ class GitAccess:
             project = await lookup.get_project(context, str(grant.project_id))
             return await ref_updates.authorize_updates(context, project, updates)
 
+    def reserve(self, grant: RepositoryGrant, updates: list[RefCommand]) -> AbstractAsyncContextManager[None]:
+        """Lets merges wait for a push that has arrived, so that they do not overtake it while it is processed."""
+        return ref_reservations.reserve(self._services, grant.project_id, updates)
+
     async def move_refs(self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str, *, atomic: bool) -> list[str | None]:
         """Moves the refs of a push, whose objects are in the repository, with all effects; all or none if `atomic`.
 
@@ -136,11 +152,23 @@ class GitAccess:
             raise _unreadable(grant.project_id, error) from error
 
     async def show_moves(self, grant: RepositoryGrant) -> None:
+        """Waits until git's files show the refs that a push has moved. It was begun with the moves, while git ended the push."""
+        await asyncio.gather(*(each.projection for each in grant.moves))
+
+    async def finish_push(self, grant: RepositoryGrant) -> None:
+        """Runs what follows from the moves of a push but is no part of its answer: background jobs would compete with that."""
+        try:
+            await self.show_moves(grant)
+        finally:
+            while grant.moves:
+                await run_after_commit(grant.moves.pop(0).context)
+
+    async def _project_refs(self, project: tables.Project) -> None:
         """Makes git's files show the refs that a push has moved, so that the next fetch need not. A failure is logged."""
         try:
-            await refs.project_refs(self._services, grant.project_id)
+            await refs.project_refs_of(self._services, project)
         except Exception as error:
-            log.warning("refs could not be projected", project_id=grant.project_id, error=str(error) or type(error).__name__)
+            log.warning("refs could not be projected", project_id=project.id, error=str(error) or type(error).__name__)
 
     async def _move_refs(
         self, grant: RepositoryGrant, updates: list[RefCommand], request_id: str, *, atomic: bool, is_retry: bool
@@ -148,12 +176,15 @@ class GitAccess:
         services = self._services
         if len({update.ref for update in updates}) < len(updates):
             return ["A push can update each ref only once."] * len(updates)
-        # Objects are on the disk before the row that refers to them.
-        await asyncio.to_thread(sync_packs, grant.path)
-        prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
+        # Objects are on the disk before the row that refers to them. Meanwhile they can be read.
+        syncing = asyncio.create_task(asyncio.to_thread(sync_packs, grant.path))
+        try:
+            prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
+        finally:
+            await syncing
         async with refs.move_lock(services, grant.project_id), session_for(services.database, writing=True) as session:
+            locked = await ref_updates.lock_projects(Context(services, session, None, request_id), grant.project_id, prepared)
             context = await self._make_context(session, grant, request_id)
-            locked = await ref_updates.lock_projects(context, grant.project_id, prepared)
             if is_retry and await _are_made(context, grant.project_id, updates):
                 # The connection was lost during the commit.
                 return [None] * len(updates)
@@ -165,7 +196,8 @@ class GitAccess:
             accepted = [update for update in updates if update not in refused]
             if accepted and not (refused and atomic):
                 await ref_updates.apply_updates(context, locked, prepared.only(accepted))
-                await commit_and_notify(context)
+                await commit(context)
+                grant.moves.append(PushedMoves(context, asyncio.create_task(self._project_refs(locked))))
         return _report(updates, refused, atomic=atomic)
 
     async def _find_forced(self, grant: RepositoryGrant, updates: list[RefCommand]) -> set[RefCommand]:
@@ -174,17 +206,23 @@ class GitAccess:
             return set()
 
         def is_forced(repository: Repository, update: RefCommand) -> bool:
-            return not (update.old and update.new and merge.is_ancestor(repository, update.old, update.new))
+            if not (update.old and update.new):
+                return True
+            # Without a process, since the project is locked.
+            return not (
+                commit_walk.is_reachable(repository, update.old, {update.new}) or merge.is_ancestor(repository, update.old, update.new)
+            )
 
         return await self._services.repositories.read(
             grant.project_id, lambda repository: {update for update in updates if is_forced(repository, update)}
         )
 
     async def _make_context(self, session: DatabaseSession, grant: RepositoryGrant, request_id: str) -> Context:
-        viewer = await session.get(tables.User, grant.viewer_id)
+        context = Context(self._services, session, None, request_id)
+        viewer = await context.rows_by_id(tables.User).get(grant.viewer_id) if grant.viewer_id is not None else None
         if viewer is None or viewer.state is not tables.UserState.ACTIVE:
             raise Unauthenticated
-        return Context(self._services, session, viewer, request_id)
+        return replace(context, viewer_or_none=viewer)
 
     async def _authorize(self, path: str, credential: str | PublicKey | None, request_id: str, action: Action) -> RepositoryGrant:
         async with session_for(self._services.database, writing=False) as session:

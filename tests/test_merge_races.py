@@ -14,6 +14,7 @@ from sqlmodel import col
 
 from graph.errors import Conflict, NotAllowed, NotMergeable
 from graph.git_access import GitAccess, RepositoryGrant
+from graph.rules.git import ref_reservations
 from graph.rules.merge_requests import merging
 from graph.rules.merge_requests.merging import MergeOptions
 from storage import tables
@@ -142,6 +143,34 @@ async def test_concurrent_pushes_are_not_lost(merges: MergeRequestFactory, user:
     assert set(outcomes) <= ({"merged", "Conflict"} if elsewhere else {"merged"})
     assert pushed and [await merges.contains(oid) for oid in pushed] == [True] * len(pushed)
     assert await assert_consistent(merges, start, proposals) == outcomes.count("merged")
+
+
+async def test_merges_wait_for_a_push_that_has_arrived(
+    merges: MergeRequestFactory, user: tables.User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the push that names the current commit, once, and not for long."""
+    start = await merges.tip() or ""
+    proposals = [await merges.proposal(f"branch{number}") for number in range(3)]
+    access = GitAccess(merges.services)
+    grant = RepositoryGrant(merges.project.id, merges.services.repositories.path_of(merges.project.id), user.id)
+    oid = await merges.services.repositories.read(merges.project.id, lambda repository: write_text_commit(repository, start, {"new": "x"}))
+    update, stale = RefCommand("refs/heads/master", start, oid), RefCommand("refs/heads/master", proposals[0].head, oid)
+    monkeypatch.setattr(ref_reservations, "MAX_RESERVED_SECONDS", 30)
+    async with access.reserve(grant, [update]), access.reserve(grant, [update]):
+        merging = asyncio.create_task(accept(merges, proposals[0], user))
+        await asyncio.sleep(0.3)
+        assert not merging.done()
+        assert await access.move_refs(grant, [update], "test", atomic=False) == [None]
+    async with asyncio.timeout(20):
+        assert await merging == "merged"
+        async with access.reserve(grant, [update, stale]):
+            assert await accept(merges, proposals[1], user) == "merged"
+    monkeypatch.setattr(ref_reservations, "MAX_RESERVED_SECONDS", 0.05)
+    async with access.reserve(grant, [RefCommand("refs/heads/master", await merges.tip(), oid)]), asyncio.timeout(20):
+        assert await accept(merges, proposals[2], user) == "merged"
+    assert not ref_reservations._reservations
+    assert await merges.contains(oid)
+    assert await assert_consistent(merges, start, proposals) == 3
 
 
 async def test_no_writer_waits_while_git_works(

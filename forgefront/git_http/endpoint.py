@@ -7,6 +7,7 @@ import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator
+from functools import partial
 from urllib.parse import parse_qs
 
 import structlog
@@ -144,9 +145,13 @@ class GitHttpEndpoint:
             return await self._access.move_refs(grant, updates, request_id, atomic=atomic)
 
         async with self._access.open(grant) as path:
-            await self._transport.receive_pack(path, incoming, response.write, authorize, move)
-            await self._access.show_moves(grant)
-        await response.end()
+            try:
+                reserve = partial(self._access.reserve, grant)
+                await self._transport.receive_pack(path, incoming, response.write, authorize, move, reserve=reserve)
+                await self._access.show_moves(grant)
+                await response.end()
+            finally:
+                await self._access.finish_push(grant)
 
     async def _authorize(self, scope: Scope, project: str, service: GitService) -> RepositoryGrant:
         authorize = self._access.authorize_fetch if service is GitService.UPLOAD else self._access.authorize_push

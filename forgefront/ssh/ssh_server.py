@@ -244,8 +244,10 @@ class GitSshServer:
         # What a lost client sent counts as complete: git checks whether the pack has its end, and moves no ref before.
         incoming = session.read_incoming(accepts_disconnect=True)
         async with self.access.open(grant) as path:
-            await self.transport.receive_pack(path, incoming, session.write, authorize, move, stateless=False)
-            await self.access.show_moves(grant)
+            try:
+                await self.transport.receive_pack(path, incoming, session.write, authorize, move, stateless=False)
+            finally:
+                await self.access.finish_push(grant)
 
 
 class SshConnection(asyncssh.SSHServer):

@@ -8,10 +8,11 @@ GitCommandError.
 import contextlib
 import subprocess
 import tempfile
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
+from heapq import heappop, heappush
 from typing import IO
 
-from storage.git.commits import GitCommit, parse_commit
+from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
 from storage.git.ref_names import FULL_ID
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from storage.git.subprocesses import git_command
@@ -26,6 +27,8 @@ COUNT_SECONDS = 10.0
 MAX_CHAIN_COMMITS = 100
 MAX_CHAIN_BYTES = 1024 * 1024
 """Limits of a chain that is read without a process, in the caller's thread."""
+MAX_EXAMINED_COMMITS = 1_000
+"""Commits that are read to see whether one is reachable from others, which takes some milliseconds."""
 
 _BLOCK_BYTES = 64 * 1024
 
@@ -63,24 +66,66 @@ def walk_new_commits(repository: Repository, tips: Collection[str], known: Colle
             yield chunk
 
 
-def read_chain(repository: Repository, tip: str, known: Collection[str]) -> list[GitCommit] | None:
-    """Reads the commits from `tip` to the first known one, newest first, without a process; None if one of them has not one parent.
+def chain_ids(repository: Repository, tip: str, known: Collection[str]) -> list[str] | None:
+    """Returns the ids from `tip` to the first known commit, or to the first that has not one parent, newest first, without a process.
 
-    None also for a chain above the limits. The commits are those of `walk_new_commits` unless one is an ancestor of another known commit.
+    They are at most MAX_CHAIN_COMMITS and one; None if commits are missing or large.
     """
-    oid, chain, size = tip, list[GitCommit](), 0
-    while oid not in known:
+    ids, size = [tip], 0
+    while ids[-1] not in known and len(ids) <= MAX_CHAIN_COMMITS:
         try:
-            raw = repository.raw_commit(oid)
+            raw = repository.raw_commit(ids[-1])
         except UnknownCommit:
             return None
-        commit = repository.parse(oid, raw)
         size += len(raw)
-        if len(commit.parents) != 1 or len(chain) == MAX_CHAIN_COMMITS or size > MAX_CHAIN_BYTES:
+        if size > MAX_CHAIN_BYTES:
             return None
-        chain.append(commit)
-        oid = commit.parents[0]
-    return chain
+        parents = parse_time_and_parents(raw)[1]
+        if len(parents) != 1:
+            break
+        ids.append(parents[0])
+    return ids
+
+
+def read_chain(repository: Repository, ids: Sequence[str], known: Collection[str], likely: str | None = None) -> list[GitCommit] | None:
+    """Reads the commits of a chain but the last; None if it cannot be seen quickly that the last is reachable from a known one.
+
+    `likely` is examined first, if it is known. The commits are those of `walk_new_commits` unless one of them is reachable too.
+    """
+    tips = [{likely}, known] if likely is not None and likely in known else [known]
+    return repository.commits(ids[:-1]) if any(is_reachable(repository, ids[-1], each) for each in tips) else None
+
+
+def is_reachable(repository: Repository, oid: str, tips: Collection[str]) -> bool:
+    """Whether a commit is reachable from one of these; False also if that takes more than MAX_EXAMINED_COMMITS, or dates mislead."""
+    if oid in tips or len(tips) > MAX_EXAMINED_COMMITS:
+        return oid in tips
+    found, queue = set(tips), list[tuple[int, tuple[str, ...]]]()
+
+    def push(commit: str) -> None:
+        with contextlib.suppress(UnknownCommit):
+            seconds, parents = repository.time_and_parents(commit)
+            heappush(queue, (-seconds, parents))
+
+    for tip in tips:
+        push(tip)
+    try:
+        oldest = repository.time_and_parents(oid)[0]
+    except UnknownCommit:
+        return False
+    while queue:
+        newest, parents = heappop(queue)
+        if oid in parents:
+            return True
+        if -newest < oldest:
+            return False
+        new = set(parents) - found
+        found |= new
+        if len(found) > MAX_EXAMINED_COMMITS:
+            return False
+        for parent in new:
+            push(parent)
+    return False
 
 
 def walk_ids(repository: Repository, tips: Collection[str]) -> Generator[list[str], None, None]:

@@ -350,7 +350,7 @@ async def _plant_closing_references(world: PlantedData) -> None:
         context = Context(make.services, session, owner, "test")
         commit = GitCommit("c" * 40, (), first, "A", "a@example.org", NOW, "C", "c@example.org", NOW)
         await issue_closing.close_after_push(context, private, [commit])
-        await issue_closing.record_closings(context, request, ())
+        await issue_closing.record_closings(context, [(request, ())])
         await issue_closing.close_after_merge(context, request)
         await commit_and_notify(context)
 

@@ -125,7 +125,7 @@ class EditableRepositories(Repositories):
                     await session.execute(
                         git_refs.insert_refs(), [{"project_id": project_id, **dict(zip(columns, row, strict=True))} for row in rows]
                     )
-                await session.execute(git_refs.advance_version(project_id, now()))
+                await session.execute(git_refs.advance_version([project_id], now()))
         finally:
             await twin.close()
         self._has_committed = True

@@ -133,6 +133,18 @@ async def load_health(
     return found
 
 
+async def load_states(context: Context, heads: Collection[CommitKey]) -> dict[CommitKey, RollupState]:
+    """`BranchHealthReport.state` of branches with these heads, in one statement that returns at most two rows for each."""
+    found = dict.fromkeys(heads, RollupState.NONE)
+    if not found:
+        return found
+    starts: dict[int, CommitKey] = {}
+    statement, values = first_parents.head_states(found, MAX_COMMITS)
+    for start, project_id, oid, state in await context.tuples(statement, **values):
+        found[starts.setdefault(start, (project_id, oid))] = RollupState(state)
+    return found
+
+
 async def get_head_health(
     context: Context, head: CommitKey, names: Collection[str] | None, *, dated: bool, builds: bool
 ) -> BranchHealthReport:

@@ -59,10 +59,10 @@ async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> se
     await context.tuples(projects.ids_for_key_share(sorted(set(project_ids.values()))))
     locked = await context.all(branches.for_update(branch_ids))
     # After locking, this sees both what others have recorded and all changes that are due.
-    found = await branch_health.load_health(context, {(row.project_id, row.oid) for row in locked})
+    found = await branch_health.load_states(context, {(row.project_id, row.oid) for row in locked})
     changed = []
     for row in locked:
-        state = found[row.project_id, row.oid].state
+        state = found[row.project_id, row.oid]
         if (row.notified_health, row.notified_oid) != (state, row.oid):
             changed.append((row.project_id, row.name, row.notified_health, str(state)))
             row.notified_health, row.notified_oid = str(state), row.oid

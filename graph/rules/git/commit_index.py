@@ -7,11 +7,11 @@
 An imported repository is indexed after the project was created; a start completes what a crash interrupted (`index_unfinished`).
 """
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from time import monotonic
 from typing import Any
 
@@ -88,38 +88,40 @@ async def index_updates(
         # An interrupted import. Otherwise commits of its other branches would count as new.
         await index_imported(services, project_id)
         known, project = await _load_heads_and_project(services, project_id)
+    # Beside the walk, because both wait for threads most of the time.
+    (found, deferred), plans = await asyncio.gather(
+        _index(services, project_id, project, known, updates),
+        pipeline_planner.plan_updates(services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)),
+    )
+    return [replace(found[update], plan=plans.get(update)) for update in updates], deferred
+
+
+async def _index(
+    services: Services, project_id: int, project: tables.Project, known: dict[str, str], updates: Sequence[RefCommand]
+) -> tuple[dict[RefCommand, RefUpdate], tuple[GitCommit, ...]]:
     async with services.index_semaphore:
         names = {*known, *(update.ref.removeprefix(BRANCHES) for update in updates if _is_branch(update))}
         default = project.default_branch or choose_default_branch(project.unborn_branch or refs.DEFAULT_HEAD, names)
         writer = _CommitWriter(services, project_id, MAX_DEFERRED_COMMITS)
-        ref_updates = await _CommitIndexer(services, project_id, known, default, writer).index_updates(updates)
-    plans = await pipeline_planner.plan_updates(
-        services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)
-    )
-    return [replace(ref_updates[update], plan=plans.get(update)) for update in updates], tuple(writer.deferred)
+        return await _CommitIndexer(services, project_id, known, default, writer).index_updates(updates), tuple(writer.deferred)
 
 
 async def write_heads(context: Context, project_id: int, updates: Sequence[RefCommand]) -> None:
-    """Write the indexed heads of moved branches and delete those of deleted ones, in the transaction that moves them."""
+    """Write the indexed heads of moved branches and delete those of deleted ones, in the transaction that moves them.
+
+    `old` and `new` of the updates are those of the indexed heads.
+    """
     moment = context.now()
-    heads = {name: update.new for update in updates if (name := _indexed_name(update.ref)) is not None}
+    heads = {name: update.new for update in updates if update.old != update.new and (name := _indexed_name(update.ref)) is not None}
     rows = [{"project_id": project_id, "name": name, "oid": oid, "updated_at": moment} for name, oid in heads.items() if oid is not None]
-    for part in _split_batches(list(heads)):
-        await _record_moves(context, project_id, {name: heads[name] for name in part}, moment)
+    moves = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in heads.items()]
+    for part in _split_batches(moves):
+        await context.session.execute(branch_moves.insert_moves(), part)
     for part in _split_batches(rows):
-        await context.session.execute(branches.upsert_heads(context.services.database.dialect, part))
+        await health_checks_due.schedule_health_checks(context, project_id, [(row["name"], None) for row in part])
+        await context.session.execute(branches.upsert_heads(context.services.database.dialect), part)
     for names in _split_batches([name for name, oid in heads.items() if oid is None]):
         await context.session.execute(branches.delete_branches(project_id, names))
-
-
-async def _record_moves(context: Context, project_id: int, heads: Mapping[str, str | None], moment: datetime) -> None:
-    """Record which of these branches have a new head (None: were deleted), before the heads are written."""
-    before = dict(await context.tuples(branches.heads_named(project_id, heads)))
-    moved = [(name, oid) for name, oid in heads.items() if before.get(name) != oid]
-    if moved:
-        rows = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in moved]
-        await context.session.execute(branch_moves.insert_moves(), rows)
-        await health_checks_due.schedule_health_checks(context, project_id, [(name, None) for name, oid in moved if oid is not None])
 
 
 async def index_imported(services: Services, project_id: int) -> None:
@@ -131,8 +133,9 @@ async def index_imported(services: Services, project_id: int) -> None:
         context = Context(services, session, None, "index")
         indexed = await _load_heads(context, project_id)
         found = await refs.in_folder(context, project_id, BRANCHES)
-    updates = [RefCommand(ref, None, oid) for ref, oid in found.items() if indexed.get(ref.removeprefix(BRANCHES)) != oid]
-    updates += [RefCommand(BRANCHES + name, None, None) for name in indexed if BRANCHES + name not in found]
+    updates = [RefCommand(ref, indexed.get(ref.removeprefix(BRANCHES)), oid) for ref, oid in found.items()]
+    updates += [RefCommand(BRANCHES + name, oid, None) for name, oid in indexed.items() if BRANCHES + name not in found]
+    updates = [update for update in updates if update.old != update.new]
     if not updates:
         return
     async with services.index_semaphore:
@@ -143,8 +146,10 @@ async def index_imported(services: Services, project_id: int) -> None:
         context = Context(services, session, None, "index")
         if await context.first(projects.for_update(project_id)) is not None:
             current = await refs.current(context, project_id, [update.ref for update in updates])
+            indexed = await _load_heads(context, project_id)
             # A branch that has moved meanwhile was indexed by its move.
-            await write_heads(context, project_id, [update for update in updates if current.get(update.ref) == update.new])
+            unindexed = [update for update in updates if indexed.get(update.ref.removeprefix(BRANCHES)) == update.old]
+            await write_heads(context, project_id, [update for update in unindexed if current.get(update.ref) == update.new])
     services.maintenance_wakeup.notify()
 
 
@@ -207,13 +212,12 @@ class _CommitWriter:
             await indexed_commits.write_missing_commits(self._services, self._project_id, self.deferred)
             self.deferred = []
 
-    async def is_any_known(self, chain: list[GitCommit]) -> bool:
-        """Whether the index has any of these commits, or will have it."""
-        oids = {commit.oid for commit in self.deferred}
+    async def first_indexed(self, oids: Sequence[str]) -> int | None:
+        """The position of the first of these commits that the index has, or will have."""
         async with self._services.database.read_session() as session:
-            context = Context(self._services, session, None, "index")
-            missing = await indexed_commits.filter_missing(context, self._project_id, chain)
-        return len(missing) < len(chain) or any(commit.oid in oids for commit in chain)
+            found = set(await session.read(commits.existing_oids(self._project_id, oids)))
+        indexed = {oid for (oid,) in found} | {commit.oid for commit in self.deferred}
+        return next((position for position, oid in enumerate(oids) if oid in indexed), None)
 
 
 class _CommitIndexer:
@@ -224,6 +228,7 @@ class _CommitIndexer:
         self._project_id = project_id
         self._known = set(known.values())
         self._default = default
+        self._default_head = known.get(default) if default is not None else None
         self._writer = writer
         self._done = 0
         self._reported_at = monotonic()
@@ -278,14 +283,9 @@ class _CommitIndexer:
     ) -> RefUpdate:
         total, newest, mentions, characters = 0, list[GitCommit](), list[GitCommit](), 0
         repositories = self._services.repositories
-        chunks: Generator[list[GitCommit]]
-        if (chain := await self._read_chain(tips, known)) is not None:
-            chunks = (chunk for chunk in [chain])
-        else:
-            chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
         expected: int | None = None
-        try:
-            while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
+        async with contextlib.aclosing(self._read_chunks(tips, known)) as chunks:
+            async for chunk in chunks:
                 total += len(chunk)
                 newest += chunk[: MAX_LISTED_COMMITS - len(newest)]
                 for commit in chunk if mentioning else ():
@@ -307,23 +307,41 @@ class _CommitIndexer:
                         )
                     if expected is not None:
                         self._report_progress(total, expected)
-        finally:
-            with contextlib.suppress(ValueError):  # a canceled thread still runs it and closes it at its end
-                chunks.close()
         if expected is not None:
             log.info("commits indexed", project_id=self._project_id, done=total)
         return RefUpdate(_NO_UPDATE, total, tuple(newest), tuple(mentions))
+
+    async def _read_chunks(self, tips: Collection[str], known: Collection[str]) -> AsyncGenerator[list[GitCommit]]:
+        if (chain := await self._read_chain(tips, known)) is not None:
+            yield chain
+            return
+        repositories = self._services.repositories
+        chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
+        try:
+            while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
+                yield chunk
+        finally:
+            with contextlib.suppress(ValueError):  # a canceled thread still runs it and closes it at its end
+                chunks.close()
 
     async def _read_chain(self, tips: Collection[str], known: Collection[str]) -> list[GitCommit] | None:
         """The new commits if they are a short chain without merges, which is what most pushes add; otherwise None."""
         if len(tips) != 1 or not known:
             return None
         (tip,) = tips
-        chain = await self._services.repositories.read(self._project_id, lambda repository: commit_walk.read_chain(repository, tip, known))
-        if chain is None or len(known) == 1:
-            return chain
-        # A commit that the index lacks is no ancestor of an indexed head.
-        return None if await self._writer.is_any_known(chain) else chain
+        repositories = self._services.repositories
+        chain = await repositories.read(self._project_id, lambda repository: commit_walk.chain_ids(repository, tip, known))
+        if chain is None:
+            return None
+        if len(known) > 1 or chain[-1] not in known:
+            # A commit that the index lacks is no ancestor of an indexed head. Most branches begin below the head of another.
+            position = await self._writer.first_indexed(chain)
+            if position is None:
+                return None
+            chain = chain[: position + 1]
+        return await repositories.read(
+            self._project_id, lambda repository: commit_walk.read_chain(repository, chain, known, self._default_head)
+        )
 
     def _report_progress(self, done: int, total: int) -> None:
         if self._services.progress is not None:

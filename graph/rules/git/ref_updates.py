@@ -4,6 +4,7 @@ Branches follow the table of branch protection values of the interface document.
 the service that the document describes; the document is silent about tags.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -178,8 +179,10 @@ async def prepare_updates(services: Services, project_id: int, updates: Sequence
     """
     if any(update.new is not None for update in updates):
         await refs.publish_objects(services, project_id)
-    indexed, unwritten = await commit_index.index_updates(services, project_id, updates)
-    return PreparedUpdates(tuple(indexed), await moved_branches.prepare(services, project_id, updates), unwritten)
+    (indexed, unwritten), merge_requests = await asyncio.gather(
+        commit_index.index_updates(services, project_id, updates), moved_branches.prepare(services, project_id, updates)
+    )
+    return PreparedUpdates(tuple(indexed), merge_requests, unwritten)
 
 
 async def lock_projects(context: Context, project_id: int, prepared: PreparedUpdates, *others: int) -> tables.Project:

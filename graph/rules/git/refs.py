@@ -7,7 +7,7 @@ brought up to date before git reads it (`project_refs`).
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -119,8 +119,8 @@ def _known_versions(context: Context, project_ids: Iterable[int]) -> dict[int, i
     return {row.id: row.refs_version for row in rows if row is not None}
 
 
-def forget(context: Context, project_id: int) -> None:
-    """Make the operation read the refs of a project again, after it has changed them."""
+def forget(context: Context) -> None:
+    """Make the operation read refs again, after it has changed some."""
     for name in [name for name in context.loaders if name == "refs" or (isinstance(name, tuple) and name[0] == "refs")]:
         del context.loaders[name]
 
@@ -131,6 +131,16 @@ async def current(context: Context, project_id: int, names: Collection[str]) -> 
     for part in _split(sorted(names)):
         found.update(map(tuple, await context.tuples(refs.targets(project_id, part))))
     return found
+
+
+async def current_of_projects(context: Context, keys: Collection[tuple[int, str]]) -> dict[tuple[int, str], str]:
+    """As `current`, for refs of several projects, by project id and name; one statement for ROWS_PER_STATEMENT of them."""
+    found: dict[tuple[int, str], str] = {}
+    for part in _split(sorted(keys)):
+        project_ids, names = sorted({project_id for project_id, _ in part}), sorted({name for _, name in part})
+        rows = await context.tuples(refs.NAMED, project_ids=project_ids, names=names)
+        found |= {(project_id, name): oid for project_id, name, oid in rows}
+    return {key: found[key] for key in keys if key in found}
 
 
 async def find_conflicts(context: Context, project_id: int, updates: Sequence[RefCommand]) -> dict[RefCommand, str]:
@@ -184,6 +194,7 @@ async def require_movable(context: Context, project_id: int, updates: Sequence[R
 async def write_moves(context: Context, project: tables.Project, updates: Sequence[RefCommand]) -> None:
     """Move refs by compare-and-swap and increase the version. The caller has locked the project. Raises RefConflict."""
     peeled = await _peel_tags(context, project.id, updates)
+    project.refs_version = refs.next_version(project.refs_version, context.now())
     for update in updates:
         if update.old is None:
             continue
@@ -196,9 +207,8 @@ async def write_moves(context: Context, project: tables.Project, updates: Sequen
             raise RefConflict(update, "The ref has moved in the meantime. Fetch it and retry.")
     created = [(update.ref, update.new, peeled.get(update.new)) for update in updates if update.old is None and update.new is not None]
     await insert(context, project.id, created)
-    project.refs_version = refs.next_version(project.refs_version, context.now())
     await context.session.flush()
-    forget(context, project.id)
+    forget(context)
 
 
 async def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]]) -> None:
@@ -208,13 +218,22 @@ async def insert(context: Context, project_id: int, rows: Iterable[tuple[str, st
         await context.session.execute(refs.insert_refs(), part)
 
 
-async def put_merge_request_head(context: Context, project_id: int, iid: int, oid: str) -> None:
-    """Write the ref of a merge request's head, if it differs. The transaction has locked the merge request, or inserts it."""
-    name = merge_request_head(iid)
-    if (await current(context, project_id, [name])).get(name) != oid:
-        row = {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": None}
-        await context.session.execute(refs.put(context.services.database.dialect, row))
-        await context.session.execute(refs.advance_version(project_id, context.now()))
+async def put_merge_request_heads(context: Context, heads: Mapping[tuple[int, int], str]) -> None:
+    """Write the refs of the heads of merge requests, by project id and iid, that differ.
+
+    The transaction has locked the merge requests, or inserts them.
+    """
+    wanted = {(project_id, merge_request_head(iid)): oid for (project_id, iid), oid in heads.items()}
+    found = await current_of_projects(context, wanted)
+    rows: list[dict[str, Any]] = [
+        {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": None}
+        for (project_id, name), oid in sorted(wanted.items())
+        if found.get((project_id, name)) != oid
+    ]
+    for part in _split(rows):
+        await context.session.execute(refs.put(context.services.database.dialect), part)
+    if rows:
+        await context.session.execute(refs.advance_version(sorted({row["project_id"] for row in rows}), context.now()))
 
 
 async def choose_default(context: Context, project: tables.Project) -> str | None:

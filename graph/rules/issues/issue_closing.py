@@ -97,17 +97,17 @@ def _patterns(external_url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 # References of merge requests
 
 
-async def record_closings(context: Context, merge_request: tables.MergeRequest, messages: Iterable[str]) -> None:
-    """Replace the stored references by those in the description and in the messages of all commits.
+async def record_closings(context: Context, messages: Iterable[tuple[tables.MergeRequest, Iterable[str]]]) -> None:
+    """Replace the stored references of merge requests by those in the descriptions and in the messages of all commits.
 
-    Messages are newest first.
+    Messages are newest first. The number of statements does not depend on the number of merge requests.
     """
-    await _replace_closings(context, merge_request, {True: [merge_request.description or ""], False: messages})
+    await _replace_closings(context, [(row, {True: [row.description or ""], False: some}) for row, some in messages])
 
 
 async def record_description_closings(context: Context, merge_request: tables.MergeRequest) -> None:
     """Store the references in the description, replacing earlier ones of the description."""
-    await _replace_closings(context, merge_request, {True: [merge_request.description or ""]})
+    await _replace_closings(context, [(merge_request, {True: [merge_request.description or ""]})])
 
 
 async def load_closing_issues(context: Context, merge_request: tables.MergeRequest) -> list[tables.Issue]:
@@ -142,26 +142,31 @@ async def load_closing_merge_requests(context: Context, issue: tables.Issue) -> 
     return await context.loader(closings.merge_requests_of, fetch).get(issue.id) or []
 
 
-async def _replace_closings(context: Context, merge_request: tables.MergeRequest, bodies: Mapping[bool, Iterable[str]]) -> None:
-    """Replace the stored references; `bodies` are keyed by whether they are descriptions."""
-    named = {in_description: _collect_references(some, context.services.external_url) for in_description, some in bodies.items()}
-    paths = await mentions.load_project_ids(context, {each.project for some in named.values() for each in some if each.project is not None})
+async def _replace_closings(context: Context, bodies: Sequence[tuple[tables.MergeRequest, Mapping[bool, Iterable[str]]]]) -> None:
+    """Replace the stored references; the bodies of each merge request are keyed by whether they are descriptions, the same for all."""
+    url = context.services.external_url
+    named = [(row, in_description, _collect_references(some, url)) for row, parts in bodies for in_description, some in parts.items()]
+    paths = await mentions.load_project_ids(context, {each.project for *_, some in named for each in some if each.project is not None})
     if paths:
         # The lock prevents their deletion until the rows that reference them are committed.
         existing_ids = set(await context.all(projects.ids_for_key_share(sorted(set(paths.values())))))
         paths = {path: key for path, key in paths.items() if key in existing_ids}
     now = {
-        (in_description, target_project_id, each.iid)
-        for in_description, some in named.items()
+        (row.id, in_description, target_project_id, each.iid)
+        for row, in_description, some in named
         for each in some
-        if (target_project_id := merge_request.project_id if each.project is None else paths.get(each.project)) is not None
+        if (target_project_id := row.project_id if each.project is None else paths.get(each.project)) is not None
     }
-    before = {found for row in await context.tuples(closings.of_merge_request(merge_request.id)) if (found := tuple(row))[0] in bodies}
-    if before - now:
-        await context.session.execute(closings.delete_closings(merge_request.id, list(bodies)))
-        before = set()
-    if now - before:
-        await context.session.execute(closings.insert_closings(context.services.database.dialect, merge_request.id, now - before))
+    replaced = {in_description for _, in_description, _ in named}
+    stored = map(tuple, await context.tuples(closings.of_merge_requests([row.id for row, _ in bodies])))
+    before = {found for found in stored if found[1] in replaced}
+    if outdated := {found[0] for found in before - now}:
+        await context.session.execute(closings.delete_closings(sorted(outdated), replaced))
+        before = {found for found in before if found[0] not in outdated}
+    if added := sorted(now - before):
+        keys = ("merge_request_id", "in_description", "project_id", "iid")
+        rows = [dict(zip(keys, values, strict=True)) for values in added]
+        await context.session.execute(closings.insert_closings(context.services.database.dialect), rows)
     context.loaders.pop(closings.issues_of, None)
     context.loaders.pop(closings.merge_requests_of, None)
 
@@ -184,8 +189,17 @@ async def close_after_merge(context: Context, merge_request: tables.MergeRequest
     Call it when the row is merged and before `ref_updates.apply_updates` for the target, which would close the same issues by
     commits.
     """
-    found = [issue for _, issue in await context.tuples(closings.issues_of([merge_request.id]))]
-    await _close_issues(context, merge_request.project_id, [(NoteSource.of(merge_request), issue.id) for issue in found])
+    await close_after_merges(context, [merge_request])
+
+
+async def close_after_merges(context: Context, merge_requests: Sequence[tables.MergeRequest]) -> None:
+    """As `close_after_merge`; statements depend on the number of target projects only."""
+    by_id = {row.id: row for row in merge_requests}
+    closes: dict[int, list[tuple[NoteSource, int]]] = {}
+    for key, issue in await context.tuples(closings.issues_of(list(by_id))):
+        closes.setdefault(by_id[key].project_id, []).append((NoteSource.of(by_id[key]), issue.id))
+    for project_id, requests in closes.items():
+        await _close_issues(context, project_id, requests)
 
 
 async def close_after_push(context: Context, project: tables.Project, commits: Sequence[GitCommit]) -> None:

@@ -1,5 +1,6 @@
 """Comparison of the branches of a merge request by git, in a thread, and its diff."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -74,7 +75,14 @@ class BranchHeads:
 
 async def read_heads(context: Context, row: tables.MergeRequest) -> BranchHeads:
     """The current heads of the branches of a merge request."""
-    return await _read_heads(context, row.source_project_id, row.source_branch, row.project_id, row.target_branch)
+    return (await read_all_heads(context, [row]))[row.id]
+
+
+async def read_all_heads(context: Context, rows: Collection[tables.MergeRequest]) -> dict[int, BranchHeads]:
+    """The current heads of the branches of merge requests, by the id of each, in one statement."""
+    keys = {row.id: (_branch_key(row.source_project_id, row.source_branch), _branch_key(row.project_id, row.target_branch)) for row in rows}
+    found = await refs.current_of_projects(context, {key for both in keys.values() for key in both})
+    return {number: BranchHeads(found.get(source), found.get(target)) for number, (source, target) in keys.items()}
 
 
 async def is_current(context: Context, row: tables.MergeRequest, comparison: BranchComparison) -> bool:
@@ -82,12 +90,8 @@ async def is_current(context: Context, row: tables.MergeRequest, comparison: Bra
     return comparison.matches(row) and await read_heads(context, row) == BranchHeads(comparison.head_oid, comparison.target_oid)
 
 
-async def _read_heads(
-    context: Context, source_project_id: int, source_branch: str, target_project_id: int, target_branch: str
-) -> BranchHeads:
-    source, target = BRANCHES + source_branch, BRANCHES + target_branch
-    sources = await refs.current(context, source_project_id, [source])
-    return BranchHeads(sources.get(source), (await refs.current(context, target_project_id, [target])).get(target))
+def _branch_key(project_id: int, name: str) -> tuple[int, str]:
+    return project_id, BRANCHES + name
 
 
 async def compare_branches(
@@ -110,8 +114,9 @@ async def compare_branches(
     """
     if heads is None:
         async with services.database.read_session() as session:
-            reader = Context(services, session, None, "compare")
-            heads = await _read_heads(reader, source_project_id, source_branch, target_project_id, target_branch)
+            source_key, target_key = _branch_key(source_project_id, source_branch), _branch_key(target_project_id, target_branch)
+            found_refs = await refs.current_of_projects(Context(services, session, None, "compare"), {source_key, target_key})
+            heads = BranchHeads(found_refs.get(source_key), found_refs.get(target_key))
     head, target = heads.source, heads.target
     empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch, head_oid=head, target_oid=target)
 

@@ -19,7 +19,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import OperationError
 from graph.events.object_payloads import MergeRequestChanged
-from graph.events.publisher import publish
+from graph.events.publisher import publish_all
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
 from graph.rules.git import refs
@@ -41,6 +41,9 @@ MAX_REFRESHED_PER_RUN = 50
 RETRY_AFTER = timedelta(minutes=5)
 """Back-off of a merge request whose repository cannot be read, per process."""
 MAX_TITLE_LENGTH = 255
+NOTES_PER_STATEMENT = 100
+
+Compared = tuple[tables.MergeRequest, BranchComparison]
 
 log = structlog.get_logger("graph")
 
@@ -51,27 +54,35 @@ async def apply_comparison(context: Context, merge_request: tables.MergeRequest,
     If the head has changed, a note by the viewer lists the new commits, and an automatic merge is canceled. If a branch is missing,
     only the status changes. `landed_oid` is ignored.
     """
-    row = merge_request
-    row.merge_status = comparison.merge_status
-    if comparison.is_complete:
+    await apply_comparisons(context, [(merge_request, comparison)])
+
+
+async def apply_comparisons(context: Context, comparisons: Sequence[Compared]) -> None:
+    """As `apply_comparison`, for any number of merge requests; the number of statements does not depend on it."""
+    pushed, changed, heads = list[Compared](), list[Compared](), dict[tuple[int, int], str]()
+    for row, comparison in comparisons:
+        row.merge_status = comparison.merge_status
+        if not comparison.is_complete:
+            continue
         before = (row.head_oid, row.base_oid, row.commit_count)
         row.head_oid, row.base_oid, row.commit_count = comparison.head_oid, comparison.base_oid, comparison.commit_count
         stat = comparison.stat
         row.files, row.additions, row.deletions = (stat.files, stat.additions, stat.deletions) if stat else (None, None, None)
-        pushed = before[0] is not None and before[0] != row.head_oid
-        if pushed:
+        if before[0] is not None and before[0] != row.head_oid:
             _clear_auto_merge(row)
             row.updated_at = context.now()
-            await _note_new_commits(context, row, comparison)
+            pushed.append((row, comparison))
         if before != (row.head_oid, row.base_oid, row.commit_count):
-            await _write_commits(context, row.id, comparison.oids)
-            await issue_closing.record_closings(context, row, comparison.messages)
+            changed.append((row, comparison))
         assert row.head_oid is not None  # noqa: S101 - both branches exist
-        await refs.put_merge_request_head(context, row.project_id, row.iid, row.head_oid)
-        if pushed:
-            await context.session.flush()
-            await publish(context, MergeRequestChanged, row, "update")
+        heads[row.project_id, row.iid] = row.head_oid
+    await _note_new_commits(context, pushed)
+    if changed:
+        await _write_commits(context, changed)
+        await issue_closing.record_closings(context, [(row, comparison.messages) for row, comparison in changed])
+    await refs.put_merge_request_heads(context, heads)
     await context.session.flush()
+    await publish_all(context, MergeRequestChanged, [(context, row, "update") for row, _ in pushed])
 
 
 def _clear_auto_merge(row: tables.MergeRequest) -> None:
@@ -79,30 +90,42 @@ def _clear_auto_merge(row: tables.MergeRequest) -> None:
         row.merge_when_build_succeeds, row.merge_params, row.merge_user_id = False, None, None
 
 
-async def _write_commits(context: Context, merge_request_id: int, oids: Sequence[str]) -> None:
-    await context.session.execute(branched.delete_commits(merge_request_id))
-    if oids:
-        rows = [{"merge_request_id": merge_request_id, "position": position, "oid": oid} for position, oid in enumerate(oids)]
+async def _write_commits(context: Context, changed: Sequence[Compared]) -> None:
+    await context.session.execute(branched.delete_commits([row.id for row, _ in changed]))
+    rows = [
+        {"merge_request_id": row.id, "position": position, "oid": oid}
+        for row, comparison in changed
+        for position, oid in enumerate(comparison.oids)
+    ]
+    if rows:
         await context.session.execute(branched.insert_commits(), rows)
 
 
-async def _note_new_commits(context: Context, row: tables.MergeRequest, comparison: BranchComparison) -> None:
-    """Write the note on commits that the merge request did not have before (docs/wire-facts.md 6), oldest first."""
-    known = set(await context.all(branched.oids_of(row.id)))
-    new_oids = [oid for oid in comparison.oids if oid not in known]
-    if not new_oids:
-        return
-    shown = [f"* {commit.oid[:8]} - {commit.title[:MAX_TITLE_LENGTH]}" for commit in reversed(comparison.newest) if commit.oid not in known]
-    if len(new_oids) > len(shown):
-        shown.insert(0, f"* and {len(new_oids) - len(shown)} more")
-    await _write_note(context, row, f"Added {len(new_oids)} commit{'s' if len(new_oids) > 1 else ''}:\n\n" + "\n".join(shown))
+async def _note_new_commits(context: Context, pushed: Sequence[Compared]) -> None:
+    """Write the notes on commits that the merge requests did not have before (docs/wire-facts.md 6), oldest first."""
+    known: dict[int, set[str]] = {row.id: set() for row, _ in pushed}
+    if known:
+        for key, oid in await context.tuples(branched.oids_of(list(known))):
+            known[key].add(oid)
+    bodies = []
+    for row, comparison in pushed:
+        new_oids = [oid for oid in comparison.oids if oid not in known[row.id]]
+        if new_oids:
+            new = [commit for commit in reversed(comparison.newest) if commit.oid not in known[row.id]]
+            shown = [f"* {commit.oid[:8]} - {commit.title[:MAX_TITLE_LENGTH]}" for commit in new]
+            if len(new_oids) > len(shown):
+                shown.insert(0, f"* and {len(new_oids) - len(shown)} more")
+            bodies.append((row, f"Added {len(new_oids)} commit{'s' if len(new_oids) > 1 else ''}:\n\n" + "\n".join(shown)))
+    await _write_notes(context, bodies)
 
 
-async def _write_note(context: Context, row: tables.MergeRequest, body: str) -> None:
+async def _write_notes(context: Context, bodies: Sequence[tuple[tables.MergeRequest, str]]) -> None:
     moment = context.now()
-    note = {"project_id": row.project_id, "merge_request_id": row.id, "author_id": context.viewer.id, "body": body}
-    dates = {"created_at": moment, "updated_at": moment}
-    await context.session.execute(notes.insert_system_notes(context.services.database.dialect, [{**note, **dates}]))
+    common = {"author_id": context.viewer.id, "created_at": moment, "updated_at": moment} if bodies else {}
+    rows = [{**common, "project_id": row.project_id, "merge_request_id": row.id, "body": body} for row, body in bodies]
+    for start in range(0, len(rows), NOTES_PER_STATEMENT):
+        part = rows[start : start + NOTES_PER_STATEMENT]
+        await context.session.execute(notes.insert_system_notes(context.services.database.dialect, part))
 
 
 async def refresh_unchecked(services: Services) -> None:
@@ -131,21 +154,26 @@ _retry_times: WeakKeyDictionary[Repositories, dict[int, datetime]] = WeakKeyDict
 """When merge requests whose refresh failed may be retried, by the repositories of the service."""
 
 
-async def mark_merged(context: Context, row: tables.MergeRequest, landed_oid: str, merger: tables.User | None) -> None:
-    """Mark a locked merge request as merged, because the commit `landed_oid` of its target contains its head.
+async def mark_merged(context: Context, landed: Sequence[tuple[tables.MergeRequest, str]], merger: tables.User | None) -> None:
+    """Mark locked merge requests as merged, because these commits of their targets contain their heads.
 
-    `merger` is the user who moved the branch, if known; the note is the viewer's.
+    `merger` is the user who moved the branch, if known; the notes are the viewer's. Statements depend on the number of projects only.
     """
-    before, moment = MergeRequestSnapshot.of(row), context.now()
-    _clear_auto_merge(row)
-    row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
-    row.merge_commit_oid, row.merged_at, row.updated_at = landed_oid, moment, moment
-    row.merge_user_id = merger.id if merger else None
+    if not landed:
+        return
+    changes, moment = list[tuple[int, int, str, MergeRequestState | None, MergeRequestState]](), context.now()
+    for row, landed_oid in landed:
+        changes.append((row.id, row.project_id, row.target_branch, row.state, MergeRequestState.MERGED))
+        _clear_auto_merge(row)
+        row.state, row.merge_status = MergeRequestState.MERGED, MergeStatus.CAN_BE_MERGED
+        row.merge_commit_oid, row.merged_at, row.updated_at = landed_oid, moment, moment
+        row.merge_user_id = merger.id if merger else None
+    rows = [row for row, _ in landed]
     await context.session.flush()
-    await change_records.record_merge_request(context, row, before)
-    await _write_note(context, row, "Status changed to merged")
-    await publish(context, MergeRequestChanged, row, "merge")
-    await issue_closing.close_after_merge(context, row)
+    await change_records.record_merge_requests(context, changes)
+    await _write_notes(context, [(row, "Status changed to merged") for row in rows])
+    await publish_all(context, MergeRequestChanged, [(context, row, "merge") for row in rows])
+    await issue_closing.close_after_merges(context, rows)
 
 
 @dataclass
@@ -189,7 +217,7 @@ class _Refresher:
             if locked is None or locked.state not in OPEN or not await is_current(context, locked, comparison):
                 return False
             if comparison.landed_oid is not None and locked.head_oid == row.head_oid:
-                await mark_merged(context, locked, comparison.landed_oid, None)
+                await mark_merged(context, [(locked, comparison.landed_oid)], None)
             else:
                 before = MergeRequestSnapshot.of(locked)
                 await apply_comparison(context, locked, comparison)

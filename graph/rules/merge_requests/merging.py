@@ -6,7 +6,8 @@
    effects, and deletes the source branch if that was requested.
 
 If a branch has moved meanwhile, both steps are repeated, at most `MAX_ATTEMPTS` times. Pushes through the same process wait for a repeated
-merge (`refs.move_lock`): a busy pusher, which works faster than a merge, would otherwise defeat each attempt.
+merge (`refs.move_lock`): a busy pusher, which works faster than a merge, would otherwise defeat each attempt. Conversely, a merge waits for
+pushes that have arrived before it began its transaction (`ref_reservations`), because they cannot be repeated.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
 from graph.rules.events import change_records
-from graph.rules.git import ref_updates, refs
+from graph.rules.git import ref_reservations, ref_updates, refs
 from graph.rules.git.ref_updates import BranchOperation, PreparedUpdates
 from graph.rules.git.refs import RefConflict
 from graph.rules.issues import issue_closing
@@ -88,12 +89,17 @@ async def accept_now(context: Context, merge_request: tables.MergeRequest, optio
     head is not `options.sha` or the target keeps moving.
     """
     step = await steps(context)
-    async with _branch_lock(context.services, merge_request.project_id, merge_request.target_branch):
+    services, project_id, target = context.services, merge_request.project_id, BRANCHES + merge_request.target_branch
+    async with _branch_lock(services, project_id, merge_request.target_branch):
         comparison = None
         for attempt in range(MAX_ATTEMPTS):
-            async with refs.move_lock(context.services, merge_request.project_id) if attempt else nullcontext():
+            if attempt == 1:
+                await ref_reservations.wait_for_pushes(services, project_id, target)
+            async with refs.move_lock(services, project_id) if attempt else nullcontext():
                 prepared = await _prepare(context, merge_request.id, options, comparison)
                 try:
+                    if not attempt:
+                        await ref_reservations.wait_for_pushes(services, project_id, target)
                     return await step(partial(_merge, prepared))
                 except RefConflict as error:
                     log.info("merge repeated", merge_request_id=merge_request.id, reason=str(error), request_id=context.request_id)

@@ -6,16 +6,17 @@ changed since is computed there again, which is rare. Whether the others into a 
 background (`merge_request_refresh`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Select
 
 from graph.context import Context, Services
 from graph.rules.events import change_records
 from graph.rules.merge_requests import branch_comparison, merge_request_refresh
-from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
+from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_all_heads
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.validation import is_storable
 from storage import tables
@@ -27,7 +28,8 @@ from storage.git.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables import MergeStatus
 from storage.tables.merge_requests import merge_request_branches as branched
-from storage.tables.merge_requests.merge_requests import OPEN
+
+T = TypeVar("T")
 
 Landings = Mapping[tuple[int, str], str | None]
 """By the id and the head of a merge request: the commit by which its target comes to contain the head, or None."""
@@ -48,7 +50,7 @@ async def prepare(services: Services, project_id: int, updates: Iterable[RefComm
     async with services.database.read_session() as session:
         reader = Context(services, session, None, "refs")
         outgoing = await _open_from(reader, project_id, moves)
-        heads = {row.id: await read_heads(reader, row) for row in outgoing}
+        heads = await read_all_heads(reader, outgoing)
         incoming = await _open_into(reader, project_id, moves)
     comparisons = {row.id: await _compare(services, project_id, row, moves, heads[row.id]) for row in outgoing}
     landings: dict[tuple[int, str], str | None] = {}
@@ -63,24 +65,32 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
     moves = _branch_moves(updates)
     if not moves or not await _mark_unchecked(context, project, list(moves)):
         return
-    for row in await _open_from(context, project.id, moves):
+    outgoing = await _open_from(context, project.id, moves)
+    heads = await read_all_heads(context, outgoing)
+    stored, landed = list[merge_request_refresh.Compared](), list[tuple[tables.MergeRequest, str]]()
+    for row in outgoing:
         comparison = prepared.comparisons.get(row.id)
         if comparison is None or not comparison.matches(row) or comparison.head_oid != moves[row.source_branch].new:
-            comparison = await _compare(context.services, project.id, row, moves, await read_heads(context, row), context.session)
+            comparison = await _compare(context.services, project.id, row, moves, heads[row.id], context.session)
         if _is_target_moved(project.id, row, moves) or comparison.landed_oid is None:
-            await _store_comparison(
-                await _as_actor(context, row), row, comparison, is_target_moved=_is_target_moved(project.id, row, moves)
-            )
+            stored.append((row, comparison))
         else:
-            await merge_request_refresh.mark_merged(await _as_actor(context, row), row, comparison.landed_oid, context.viewer_or_none)
-    for name, rows in (await _open_into(context, project.id, moves)).items():
-        shown = [(row.id, row.head_oid) for row in rows if row.head_oid is not None and row.state in OPEN]
+            landed.append((row, comparison.landed_oid))
+    for actor, rows in await _by_actor(context, stored):
+        await _store_comparisons(
+            actor,
+            rows,
+            {row.id for row, each in rows if _is_target_moved(project.id, row, moves) or heads[row.id].target != each.target_oid},
+        )
+    done = {row.id for row, _ in landed}
+    for name, found in (await _open_into(context, project.id, moves)).items():
+        others = [(row, row.head_oid) for row in found if row.head_oid is not None and row.id not in done]
         landings = dict(prepared.landings)
-        if missing := [key for key in shown if key not in landings]:
+        if missing := [(row.id, head) for row, head in others if (row.id, head) not in landings]:
             landings |= await _find_landings(context.services, project.id, moves[name], missing)
-        for row in rows:
-            if row.head_oid is not None and (landed := landings.get((row.id, row.head_oid))) is not None and row.state in OPEN:
-                await merge_request_refresh.mark_merged(await _as_actor(context, row), row, landed, context.viewer_or_none)
+        landed += [(row, oid) for row, head in others if (oid := landings.get((row.id, head))) is not None]
+    for actor, merged in await _by_actor(context, landed):
+        await merge_request_refresh.mark_merged(actor, merged, context.viewer_or_none)
 
 
 async def _mark_unchecked(context: Context, project: tables.Project, names: list[str]) -> bool:
@@ -101,12 +111,17 @@ async def _mark_unchecked(context: Context, project: tables.Project, names: list
     return True
 
 
-async def _store_comparison(context: Context, row: tables.MergeRequest, comparison: BranchComparison, *, is_target_moved: bool) -> None:
-    snapshot = MergeRequestSnapshot.of(row)
-    await merge_request_refresh.apply_comparison(context, row, comparison)
-    if is_target_moved or (await read_heads(context, row)).target != comparison.target_oid:
-        row.merge_status = MergeStatus.UNCHECKED
-    await change_records.record_merge_request(context, row, snapshot)
+async def _store_comparisons(context: Context, rows: Sequence[merge_request_refresh.Compared], outdated: Collection[int]) -> None:
+    """Store comparisons; those of the merge requests with the ids `outdated` are not of the current target."""
+    snapshots = [MergeRequestSnapshot.of(row) for row, _ in rows]
+    await merge_request_refresh.apply_comparisons(context, rows)
+    for row, _ in rows:
+        if row.id in outdated:
+            row.merge_status = MergeStatus.UNCHECKED
+    changed = [(row, before) for (row, _), before in zip(rows, snapshots, strict=True) if MergeRequestSnapshot.of(row) != before]
+    await change_records.record_merge_requests(
+        context, [(row.id, row.project_id, row.target_branch, before.state, row.state) for row, before in changed]
+    )
 
 
 async def _open_from(context: Context, project_id: int, moves: Mapping[str, RefCommand]) -> list[tables.MergeRequest]:
@@ -177,11 +192,17 @@ def _find_landing_commits(update: RefCommand, heads: set[str], repository: Repos
     return {head: merge_preview.introducing_commit(repository, head, update.new) for head in sorted(landed)}
 
 
-async def _as_actor(context: Context, row: tables.MergeRequest) -> Context:
-    """The context of the user who moves the branch; a move without a user is made in the name of the author."""
+async def _by_actor(
+    context: Context, rows: Sequence[tuple[tables.MergeRequest, T]]
+) -> list[tuple[Context, list[tuple[tables.MergeRequest, T]]]]:
+    """The rows with the context of the user who moves the branch; a move without a user is made in the name of each one's author."""
     if context.viewer_or_none is not None:
-        return context
-    return replace(context, viewer_or_none=await context.session.get(tables.User, row.author_id))
+        return [(context, list(rows))] if rows else []
+    by_author: dict[int, list[tuple[tables.MergeRequest, T]]] = {}
+    for each in rows:
+        by_author.setdefault(each[0].author_id, []).append(each)
+    authors = await context.rows_by_id(tables.User).get_many(list(by_author))
+    return [(replace(context, viewer_or_none=authors[key]), some) for key, some in by_author.items()]
 
 
 def _branch_moves(updates: Iterable[RefCommand]) -> dict[str, RefCommand]:

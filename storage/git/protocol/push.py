@@ -2,8 +2,11 @@
 
 The commands precede the pack, so a push that may move no ref is known before any object is received. Its reasons are written to the folder
 of the push, where `hooks/pre-receive` finds them. The others are authorized again when they are made (proc_receive.py).
+
+A small pack is examined here, before git has it, which spares the hook (`is_checked`).
 """
 
+import asyncio
 import re
 import shutil
 import tempfile
@@ -11,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
 
 ClientStream = AsyncIterator[bytes]
 """The bytes that the client sends. It raises an error if the client disconnects."""
@@ -78,7 +83,42 @@ class Push:
         self._commands: list[RefCommand] = []
         self._command_list = b""
         self._remainder = b""
+        self._decisions: list[PushDecision] | None = None
+        self.is_checked = False
         self.folder = Path(tempfile.mkdtemp(prefix="forgefront-push-"))
+
+    @property
+    def allowed_commands(self) -> list[RefCommand]:
+        """Those that were not rejected, after they were authorized."""
+        return [command for command, each in zip(self._commands, self._decisions or (), strict=False) if each.rule is not PushRule.REJECT]
+
+    async def check_small_pack(self, max_object_bytes: int) -> None:
+        """Reads and authorizes the commands, and the pack if it is small. `is_checked` then says that `pre-receive` has nothing to do.
+
+        Raises InvalidPush, and the errors of the input and of the authorization.
+        """
+        await self.read_commands()
+        authorization = asyncio.create_task(self._authorize_commands())
+        try:
+            is_small = await self._read_small_pack() and (
+                not self._remainder or await asyncio.to_thread(has_only_small_objects, self._remainder, max_object_bytes)
+            )
+            self._decisions = await authorization
+        finally:
+            authorization.cancel()
+        self.is_checked = is_small and not _is_refused(self._decisions)
+
+    async def _read_small_pack(self) -> bool:
+        """Reads the pack up to MAX_READ_BYTES; returns whether that is all of it."""
+        pack = bytearray(self._remainder)
+        try:
+            while len(pack) <= MAX_READ_BYTES:
+                pack += await anext(self._incoming)
+        except StopAsyncIteration:
+            return True
+        finally:
+            self._remainder = bytes(pack)
+        return False
 
     async def read_commands(self) -> None:
         """Reads the commands up to the flush packet (gitprotocol-pack, Reference Update Request). Raises InvalidPush."""
@@ -112,8 +152,8 @@ class Push:
         """Yields the input of receive-pack."""
         if not self._is_list_read:
             await self.read_commands()
-        decisions = await self._authorize(self._commands) if self._commands else []
-        if decisions and all(decision.rule is PushRule.REJECT for decision in decisions):
+        decisions = await self._authorize_commands() if self._decisions is None else self._decisions
+        if _is_refused(decisions):
             (self.folder / "refused").write_text("".join(f"{_CONTROL_CHARACTERS.sub(' ', each.reason)}\n" for each in decisions))
         yield self._command_list
         if self._remainder:
@@ -121,5 +161,13 @@ class Push:
         async for block in self._incoming:
             yield block
 
+    async def _authorize_commands(self) -> list[PushDecision]:
+        return await self._authorize(self._commands) if self._commands else []
+
     def remove_folder(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _is_refused(decisions: list[PushDecision]) -> bool:
+    """Whether no ref may move."""
+    return bool(decisions) and all(decision.rule is PushRule.REJECT for decision in decisions)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -26,11 +27,17 @@ from storage.git.subprocesses.limits import ProcessLimits
 SendBlock = Callable[[bytes], Awaitable[None]]
 """Sends a block to the client; returns when the next block can be sent."""
 
+RefReserver = Callable[[list[RefCommand]], AbstractAsyncContextManager[None]]
+"""Keeps others from moving these refs for the time of the context, as far as it is known to succeed."""
+
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
+CHECKED_HOOKS_FOLDER = HOOKS_FOLDER / "checked"
+"""The hooks of a push whose pack was examined before git has it: without `pre-receive`, which starts four processes."""
 MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
 PUSH_NICENESS = 5
-"""Lower priority than the server itself and its fetches."""
+SHORT_PUSH_SECONDS = 1.0
+"""After this time a push has a lower priority than the server itself and its fetches. Most pushes take a tenth of it."""
 _STDERR_SECONDS = 1.0
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
@@ -45,7 +52,6 @@ _UPLOAD_PACK_SETTINGS = (
     "uploadpack.advertiseBundleURIs=false",
 )
 _RECEIVE_PACK_SETTINGS = (
-    f"core.hooksPath={HOOKS_FOLDER}",
     "receive.fsckObjects=true",
     # Old histories have these defects, and git tools accept them.
     "receive.fsck.badTimezone=ignore",
@@ -132,7 +138,7 @@ class Transport:
         fetch_limits: ProcessLimits | None = None,
         push_limits: ProcessLimits | None = None,
     ) -> None:
-        for name in ("pre-receive", "proc-receive"):
+        for name in ("pre-receive", "proc-receive", "checked/proc-receive"):
             if not os.access(HOOKS_FOLDER / name, os.R_OK | os.X_OK):
                 raise PermissionError(f"{HOOKS_FOLDER / name} must exist and be executable")
         self.fetching = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
@@ -172,9 +178,12 @@ class Transport:
         authorize: PushAuthorizer,
         move: RefMover,
         *,
+        reserve: RefReserver | None = None,
         stateless: bool = True,
     ) -> None:
         """Receives a push, whose refs `move` moves. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
+
+        `reserve` is entered when a small push over HTTP has arrived, until its end.
 
         If `incoming` fails, no ref has moved. If `outgoing` fails, the push is finished without further output to the client.
         """
@@ -197,8 +206,9 @@ class Transport:
 
         try:
             if stateless:
-                await push.read_commands()
-            async with self.pushing.slot():
+                await push.check_small_pack(MAX_DELTA_BYTES)
+            reservation = reserve(push.allowed_commands) if reserve is not None and push.is_checked else contextlib.nullcontext()
+            async with self.pushing.slot(), reservation:
                 await self._run_service(
                     GitService.RECEIVE,
                     path,
@@ -206,7 +216,7 @@ class Transport:
                     gate.blocks(),
                     send,
                     "",
-                    push=push.folder,
+                    push=push,
                     gate=gate,
                     move=move_last,
                 )
@@ -223,7 +233,7 @@ class Transport:
         outgoing: SendBlock,
         protocol: str,
         *,
-        push: Path | None = None,
+        push: Push | None = None,
         gate: PushGate | None = None,
         move: RefMover | None = None,
     ) -> None:
@@ -231,18 +241,17 @@ class Transport:
         if _PROTOCOL.fullmatch(protocol):
             environment["GIT_PROTOCOL"] = protocol
         if push is not None:
-            environment["FORGEFRONT_PUSH"] = str(push)
+            environment["FORGEFRONT_PUSH"] = str(push.folder)
             environment["FORGEFRONT_LARGEST_OBJECT"] = str(self._max_object_bytes)
             environment["FORGEFRONT_LARGEST_DELTA"] = str(MAX_DELTA_BYTES)
         is_push = service is GitService.RECEIVE
         hook = ProcReceive(move) if move is not None else None
         try:
             process = await async_process.start(
-                self._arguments(service, path, mode),
+                self._arguments(service, path, mode, CHECKED_HOOKS_FOLDER if push is not None and push.is_checked else HOOKS_FOLDER),
                 {**environment, **(hook.environment if hook is not None else {})},
                 buffer_bytes=BLOCK_BYTES,
                 process_limits=self._push_limits if is_push else self._fetch_limits,
-                niceness=PUSH_NICENESS if is_push else 0,
                 descriptors=hook.descriptors if hook is not None else (),
             )
         except BaseException:
@@ -252,6 +261,7 @@ class Transport:
         finally:
             if hook is not None:
                 hook.close_inherited()
+        lowering = asyncio.get_running_loop().call_later(SHORT_PUSH_SECONDS, process.lower_priority, PUSH_NICENESS) if is_push else None
         hook_task = asyncio.create_task(hook.serve()) if hook is not None else None
         feed = InputFeed(process, incoming, is_push=is_push)
         feed_task = asyncio.create_task(feed.run())
@@ -285,6 +295,8 @@ class Transport:
                 raise
             raise TransportTimeout(f"{service} took more than {self._seconds:.0f} s") from error
         finally:
+            if lowering is not None:
+                lowering.cancel()
             feed_task.cancel()
             await asyncio.shield(terminate(process, is_push=is_push))
             others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task) if task is not None]
@@ -312,8 +324,9 @@ class Transport:
             " or ask the administrator of this service to raise the limit."
         )
 
-    def _arguments(self, service: GitService, path: Path, mode: tuple[str, ...]) -> list[str]:
-        settings = (*_SAFE_DIRECTORY, *(_RECEIVE_PACK_SETTINGS if service is GitService.RECEIVE else _UPLOAD_PACK_SETTINGS), *self._limits)
+    def _arguments(self, service: GitService, path: Path, mode: tuple[str, ...], hooks: Path) -> list[str]:
+        own = (f"core.hooksPath={hooks}", *_RECEIVE_PACK_SETTINGS) if service is GitService.RECEIVE else _UPLOAD_PACK_SETTINGS
+        settings = (*_SAFE_DIRECTORY, *own, *self._limits)
         configured = git_command.command(path, *(part for setting in settings for part in ("-c", setting)))
         return [*configured, service.removeprefix("git-"), *mode, str(path.absolute())]
 

@@ -42,6 +42,12 @@ class AsyncProcess:
         """Waits for the end of the process and returns its exit code."""
         return await asyncio.shield(self._exit_task)
 
+    def lower_priority(self, niceness: int) -> None:
+        """Lowers the priority of the process and its children to this niceness."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.setpriority(os.PRIO_PGRP, self.pid, niceness)
+
     def close(self) -> None:
         """Closes the pipes, even if they contain unread data."""
         for pipe in self._pipes:
@@ -54,7 +60,6 @@ async def start(
     *,
     buffer_bytes: int,
     process_limits: ProcessLimits,
-    niceness: int = 0,
     descriptors: Sequence[int] = (),
 ) -> AsyncProcess:
     """Starts a command in `/`, which inherits the file `descriptors`. The program must not fork before it has read its input (`limits`).
@@ -77,9 +82,6 @@ async def start(
     transports: list[asyncio.BaseTransport] = []
     try:
         process_limits.apply(process.pid)
-        if niceness:
-            with contextlib.suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         stdout, stderr = asyncio.StreamReader(buffer_bytes), asyncio.StreamReader(buffer_bytes)
         for reader, file in ((stdout, process.stdout), (stderr, process.stderr)):
             transports.append(await connect_reader(reader, file))

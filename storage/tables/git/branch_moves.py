@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Index, Insert, Select, and_, func, insert, or_, select, tuple_
 from sqlmodel import Field
 
-from storage.database.engine import Timestamp, now
+from storage.database.engine import Timestamp, metadata, now
 from storage.tables.base import Row, foreign_key
 
 
@@ -28,7 +28,7 @@ class BranchMove(Row, table=True):
 
 def insert_moves() -> Insert:
     """The INSERT of rows, executed with the rows."""
-    return insert(BranchMove)
+    return insert(metadata.tables[BranchMove.__tablename__])
 
 
 def of_branches(branches: Collection[tuple[int, str]], since: datetime | None, until: datetime, limit: int) -> Select[Any]:

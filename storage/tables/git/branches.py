@@ -8,7 +8,7 @@ from sqlalchemy import Delete, Index, Select, UniqueConstraint, delete, select, 
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, now
+from storage.database.engine import Timestamp, metadata, now
 from storage.tables.base import Row, foreign_key
 
 
@@ -60,10 +60,10 @@ def for_update(ids: Collection[int]) -> Select[Branch]:
     return statement.with_for_update(skip_locked=True, key_share=True)
 
 
-def upsert_heads(dialect: str, rows: list[dict[str, Any]]) -> Any:
-    """The statement that inserts new branches and updates the heads of existing ones."""
+def upsert_heads(dialect: str) -> Any:
+    """The statement that inserts new branches and updates the heads of existing ones, executed with the rows."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = insert(Branch).values(rows)
+    statement = insert(metadata.tables[Branch.__tablename__])
     moved = {"oid": statement.excluded.oid, "updated_at": statement.excluded.updated_at}
     return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
 

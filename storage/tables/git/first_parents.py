@@ -83,6 +83,42 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
     return mark_constant(found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.position))
 
 
+def head_states(starts: CommitKeys, limit: int) -> tuple[Select[Any], dict[str, Any]]:
+    """(walk, project, commit, value of its `RollupState`) of each head, and of the newest good or bad commit below it, which follows.
+
+    A walk ends with that commit, or after `limit` commits. Returns the statement and its parameters; it is constant.
+    """
+    values = key_parameters(starts)
+    return _head_states("project_id" in values), {**values, "limit": limit}
+
+
+@cache
+def _head_states(is_single_project: bool) -> Select[Any]:
+    row, parent = Commit, aliased(Commit)
+    columns = ("project_id", "oid", "first_parent")
+
+    def state(commit: Any) -> Any:
+        return case((states.has_checks(commit), states.rollup_state(col(commit.project_id), col(commit.oid), commit)), else_="none")
+
+    walk = (
+        select(
+            col(row.id).label("start"),
+            literal(0).label("position"),
+            *(col(getattr(row, name)) for name in columns),
+            state(row).label("state"),
+        )
+        .where(matches_keys(row.project_id, row.oid, is_single_project))
+        .cte("walk", recursive=True)
+    )
+    following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
+    further = select(walk.c.start, walk.c.position + 1, *(col(getattr(parent, name)) for name in columns), state(parent))
+    decided = ("success", "failed")
+    is_incomplete = and_(walk.c.position < bindparam("limit", type_=Integer) - 1, walk.c.state.not_in(decided))
+    walk = walk.union_all(further.join(parent, following).where(is_incomplete))
+    found: Select[Any] = select(walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state)
+    return mark_constant(found.where(or_(walk.c.position == 0, walk.c.state.in_(decided))).order_by(walk.c.start, walk.c.position))
+
+
 def committed_between(starts: CommitKeys, length: int, since: datetime | None, until: datetime | None) -> Select[Any]:
     """(walk, position, project, commit, commit date) of the commits of each walk in this time range, of at most `length` commits.
 

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import CompoundSelect, Delete, Insert, Select, and_, delete, insert, select, union
 from sqlmodel import Field, col
 
+from storage.database.engine import metadata
 from storage.tables.base import Row, foreign_key
 from storage.tables.git.branches import Branch
 
@@ -24,7 +25,7 @@ class HealthCheckDue(Row, table=True):
 
 def insert_due() -> Insert:
     """The INSERT of rows, executed with the rows. It waits for no lock."""
-    return insert(HealthCheckDue)
+    return insert(metadata.tables[HealthCheckDue.__tablename__])
 
 
 def oldest_ids(limit: int) -> Select[int]:

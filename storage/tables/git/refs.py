@@ -1,6 +1,6 @@
 """Refs of repositories: branches, tags and heads of merge requests. A ref is a row; the files of git repeat it for fetches."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.engine import metadata
 from storage.database.statement_cache import mark_constant
 from storage.git.ref_names import BRANCHES, MAX_REF_NAME_LENGTH
 from storage.tables.base import Row, foreign_key
@@ -94,13 +95,13 @@ def _begins_with(folder: str) -> Any:
 
 def insert_refs() -> Insert:
     """The INSERT of new refs, executed with the rows. A ref that exists already violates a constraint."""
-    return insert(GitRef)
+    return insert(metadata.tables[GitRef.__tablename__])
 
 
-def put(dialect: str, row: Mapping[str, Any]) -> Any:
-    """The statement that inserts a ref, or overwrites it whatever its value is."""
+def put(dialect: str) -> Any:
+    """The statement that inserts refs, or overwrites them whatever their values are, executed with the rows."""
     build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = build(GitRef).values(row)
+    statement = build(metadata.tables[GitRef.__tablename__])
     moved = {"oid": statement.excluded.oid, "peeled_oid": statement.excluded.peeled_oid}
     return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
 
@@ -124,11 +125,11 @@ def next_version(version: int, moment: datetime) -> int:
     return max(version + 1, int(moment.timestamp() * 1_000_000))
 
 
-def advance_version(project_id: int, moment: datetime) -> Update:
-    """The statement that increases the version of the project's refs."""
+def advance_version(project_ids: Collection[int], moment: datetime) -> Update:
+    """The statement that increases the versions of the refs of these projects."""
     version, at = Project.refs_version, next_version(0, moment)
     later = case((version >= at, version + 1), else_=literal(at, BigInteger))  # type: ignore[arg-type]
-    statement = update(Project).where(col(Project.id) == project_id).values(refs_version=later)
+    statement = update(Project).where(col(Project.id).in_(project_ids)).values(refs_version=later)
     # Otherwise the row of the session would expire, and the next access of it would read it again.
     return statement.execution_options(synchronize_session=False)
 

@@ -8,6 +8,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.engine import metadata
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.merge_requests.merge_requests import OPEN, MergeRequest, MergeRequestState
 from storage.tables.projects.projects import Project
@@ -28,22 +29,21 @@ class Closing(SQLModel, table=True):
     iid: int = Field(primary_key=True)
 
 
-def of_merge_request(merge_request_id: int) -> Select[bool, int, int]:
-    """(in_description, project id, number) of the stored mentions."""
-    statement = select(col(Closing.in_description), col(Closing.project_id), col(Closing.iid))
-    return statement.where(col(Closing.merge_request_id) == merge_request_id)
+def of_merge_requests(merge_request_ids: Collection[int]) -> Select[int, bool, int, int]:
+    """(merge request id, in_description, project id, number) of the stored mentions."""
+    statement = select(col(Closing.merge_request_id), col(Closing.in_description), col(Closing.project_id), col(Closing.iid))
+    return statement.where(col(Closing.merge_request_id).in_(merge_request_ids))
 
 
-def delete_closings(merge_request_id: int, in_description: list[bool]) -> Delete:
-    return delete(Closing).where(col(Closing.merge_request_id) == merge_request_id, col(Closing.in_description).in_(in_description))
+def delete_closings(merge_request_ids: Collection[int], in_description: Collection[bool]) -> Delete:
+    among = col(Closing.merge_request_id).in_(merge_request_ids), col(Closing.in_description).in_(in_description)
+    return delete(Closing).where(*among)
 
 
-def insert_closings(dialect: str, merge_request_id: int, mentions: Collection[tuple[bool, int, int]]) -> Any:
-    """The statement that inserts these mentions (in_description, project id, number)."""
+def insert_closings(dialect: str) -> Any:
+    """The statement that inserts mentions, executed with the rows; existing ones are not changed."""
     insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    keys = ("in_description", "project_id", "iid")
-    rows = [{"merge_request_id": merge_request_id, **dict(zip(keys, values, strict=True))} for values in sorted(mentions)]
-    return insert(Closing).values(rows).on_conflict_do_nothing()
+    return insert(metadata.tables[Closing.__tablename__]).on_conflict_do_nothing()
 
 
 def issues_of(merge_request_ids: Collection[int], *visibility: Any) -> Select[int, Issue]:

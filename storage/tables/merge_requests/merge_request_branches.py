@@ -5,6 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, delete, false, insert, null, or_, select, update
 from sqlmodel import col
 
+from storage.database.engine import metadata
 from storage.tables.merge_requests.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 
 MAX_NAMES = 1000
@@ -62,15 +63,16 @@ def unchecked(after_id: int, limit: int) -> Select[MergeRequest]:
     return statement.order_by(col(MergeRequest.id)).limit(limit)
 
 
-def oids_of(merge_request_id: int) -> Select[str]:
-    """The commits of a merge request."""
-    return select(col(MergeRequestCommit.oid)).where(col(MergeRequestCommit.merge_request_id) == merge_request_id)
+def oids_of(merge_request_ids: Collection[int]) -> Select[int, str]:
+    """(merge request id, commit) of the commits of merge requests."""
+    row = MergeRequestCommit
+    return select(col(row.merge_request_id), col(row.oid)).where(col(row.merge_request_id).in_(merge_request_ids))
 
 
-def delete_commits(merge_request_id: int) -> Delete:
-    return delete(MergeRequestCommit).where(col(MergeRequestCommit.merge_request_id) == merge_request_id)
+def delete_commits(merge_request_ids: Collection[int]) -> Delete:
+    return delete(MergeRequestCommit).where(col(MergeRequestCommit.merge_request_id).in_(merge_request_ids))
 
 
 def insert_commits() -> Insert:
     """The INSERT of the commits of merge requests, executed with the rows."""
-    return insert(MergeRequestCommit)
+    return insert(metadata.tables[MergeRequestCommit.__tablename__])

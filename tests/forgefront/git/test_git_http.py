@@ -534,7 +534,11 @@ class TestPush:
         assert "ask the administrator" in output.err
         assert forge.leftovers(project) == []
 
-    async def test_rights_revoked_during_a_push(self, forge: GitHttpServer, project: tables.Project, developer: tables.User) -> None:
+    async def test_rights_revoked_during_a_push(
+        self, forge: GitHttpServer, project: tables.Project, developer: tables.User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # As for a large push, git reads the pack as it comes.
+        monkeypatch.setattr("storage.git.protocol.push.MAX_READ_BYTES", 0)
         folder = await forge.clone(project, developer)
         oid = await forge.commit(folder)
         base = local(folder, "rev-parse", "HEAD~1")

@@ -45,12 +45,14 @@ async def context(services: Services) -> AsyncIterator[Context]:
 
 @pytest.fixture
 def read_health(services: Services, project: tables.Project) -> ReadHealth:
-    """The health of a head as it is now, dated too."""
+    """The health of a head as it is now, dated too. The state alone is the same."""
 
     async def read_health(oid: str, *names: str) -> BranchHealthReport:
         async with services.database.read_session() as session:
             context = Context(services, session, None, "test")
             (found,) = (await branch_health.load_health(context, [(project.id, oid)], names or None, dated=True)).values()
+            if not names:
+                assert await branch_health.load_states(context, [(project.id, oid)]) == {(project.id, oid): found.state}
         return found
 
     return read_health
@@ -168,9 +170,12 @@ class TestState:
         await create_builds(make, project, line, "bad")
         await create_builds(make, fork, line, "ok")
 
-        found = await branch_health.load_health(context, [(project.id, line[0]), (fork.id, line[0]), (fork.id, "f" * 40)])
+        heads = [(project.id, line[0]), (fork.id, line[0]), (fork.id, "f" * 40)]
+        found = await branch_health.load_health(context, heads)
 
-        assert [health.state for health in found.values()] == [RollupState.FAILED, RollupState.SUCCESS, RollupState.NONE]
+        states = [health.state for health in found.values()]
+        assert states == [RollupState.FAILED, RollupState.SUCCESS, RollupState.NONE]
+        assert await branch_health.load_states(context, heads) == dict(zip(heads, states, strict=True))
 
 
 class TestLongHistories:
@@ -179,10 +184,12 @@ class TestLongHistories:
     ) -> None:
         line = await make.linear_commits(project, MAX_COMMITS + 10)
         good = await make.linear_commits(project, 200)
+        unchecked = await make.linear_commits(project, MAX_COMMITS)
+        (later,) = await make.linear_commits(project, 1, after=unchecked[-1])
         await make.save(
             *(
                 tables.CommitStatus(project_id=project.id, sha=oid, status=status, created_at=MOMENT, finished_at=after(number))
-                for oids, status in ((line, CheckStatus.FAILED), (good, CheckStatus.SUCCESS))
+                for oids, status in ((line, CheckStatus.FAILED), (good, CheckStatus.SUCCESS), (unchecked[:1], CheckStatus.SUCCESS))
                 for number, oid in enumerate(oids)
             )
         )
@@ -195,6 +202,10 @@ class TestLongHistories:
         assert (fine.state, fine.since, len(fine.walked)) == (RollupState.SUCCESS, after(0), 200)
         (fine,) = (await branch_health.load_health(context, [(project.id, good[-1])])).values()
         assert (fine.state, len(fine.walked)) == (RollupState.SUCCESS, 1)
+        with statements.assert_at_most(1):
+            states = await branch_health.load_states(context, [(project.id, oid) for oid in (line[-1], unchecked[-1], later)])
+        # The last commit that is walked decides; one more does not.
+        assert list(states.values()) == [RollupState.FAILED, RollupState.SUCCESS, RollupState.NONE]
 
 
 class TestBranchHealthField:

@@ -118,8 +118,7 @@ class TestPushes:
         first, topic = branch_head(make, project, "master"), branch_head(make, project, "topic")
         update = commit_and_index(make, project)
         git(path_of(make, project), "branch", "-D", "topic")
-        for _ in range(2):
-            await push(project, update, RefCommand("refs/heads/topic", topic, None))
+        await push(project, update, RefCommand("refs/heads/topic", topic, None))
         async with make.services.database.read_session() as session:
             moves = list(await session.read(select(tables.BranchMove).order_by(col(tables.BranchMove.id))))
         assert {(row.name, row.oid) for (row,) in moves[:2]} == {("master", first), ("topic", topic)}
@@ -286,6 +285,26 @@ class TestRefUpdates:
         await push(project, below, RefCommand("refs/heads/master", first.old, last.new))
         (updates,) = await index_updates(make, project, RefCommand("refs/heads/between", None, first.new))
         assert (updates.total, updates.commits) == (0, ())
+
+    async def test_of_a_new_branch_below_a_head(
+        self, make: DataFactory, project: tables.Project, push: Push, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Most branches begin at a commit of another that has moved on. No process walks the history for them."""
+        path = path_of(make, project)
+        git(path, "branch", "late", "master~3")
+        new = [commit_and_index(make, project, "late", message=str(number)).new for number in range(2)]
+        late = RefCommand("refs/heads/late", None, new[-1])
+        monkeypatch.setattr(reading, "walk_new_commits", None)
+        (updates,) = await index_updates(make, project, late)
+        assert (updates.total, [commit.oid for commit in updates.commits]) == (2, new[::-1])
+        (updates,) = await index_updates(make, project, RefCommand("refs/heads/same", None, git(path, "rev-parse", "master~2")))
+        assert (updates.total, updates.commits) == (0, ())
+        monkeypatch.undo()
+        # The index still has the commits of a deleted branch, but no branch has them.
+        await push(project, late)
+        await push(project, RefCommand(late.ref, late.new, None))
+        (updates,) = await index_updates(make, project, late)
+        assert (updates.total, [commit.oid for commit in updates.commits]) == (2, new[::-1])
 
     async def test_is_bounded(self, make: DataFactory, project: tables.Project, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(commit_index, "MAX_LISTED_COMMITS", 2)

@@ -61,7 +61,7 @@ class ClosingScenario:
 
     async def record(self, row: tables.MergeRequest, *messages: str) -> None:
         async with self.acting(None) as context:
-            await issue_closing.record_closings(context, row, messages)
+            await issue_closing.record_closings(context, [(row, messages)])
 
     async def closes(self, user: tables.User, *rows: tables.MergeRequest) -> list[list[int]]:
         """The ids of the issues that each would close, for this viewer."""

@@ -522,6 +522,35 @@ class TestCost:
 
         assert await cost([f"b{number}" for number in range(30)]) == one == 3
 
+    async def test_pushes_with_two_and_eight_merge_requests_cost_the_same(
+        self, forge: RefreshScenario, make: DataFactory, statements: StatementRecorder
+    ) -> None:
+        """Those from a pushed branch get new commits, those into a pushed branch are merged by it."""
+        await make.save(tables.Hook(url="http://hooks.example/", push_events=False, merge_requests_events=True))
+        costs = []
+        for run, count in enumerate((1, 2, 8)):  # the first one fills caches
+            names = [f"{run}-{number}" for number in range(count)]
+            source = f"from-{run}"
+            await forge.push_branch(source)
+            for name in names:
+                await forge.push_branch(name)
+            outgoing = [await forge.create_merge_request(source, target_branch=name) for name in names]
+            incoming = [await forge.create_merge_request(name) for name in names]
+            old, new = forge.head(source), forge.commit(source, message="Fixes #1 and a/b#2")
+            with statements.record() as pushed:
+                await forge.record_push(RefCommand(f"refs/heads/{source}", old, new))
+            assert [(row.head_oid, row.commit_count) for row in [await forge.reload(row) for row in outgoing]] == [(new, 2)] * count
+            assert [len(await forge.notes(row)) for row in outgoing] == [1] * count
+            old, heads = str(forge.head("master")), [str(forge.head(name)) for name in names]
+            new = git(forge.path(), "commit-tree", "-m", "All", f"{old}^{{tree}}", *(part for oid in (old, *heads) for part in ("-p", oid)))
+            git(forge.path(), "update-ref", "refs/heads/master", new)
+            with statements.record() as merged:
+                await forge.record_push(RefCommand("refs/heads/master", old, new))
+            assert {(await forge.reload(row)).state for row in incoming} == {MergeRequestState.MERGED}
+            costs.append((len(pushed), len(merged)))
+        # A cache may expire in between; six more merge requests would cost more than that.
+        assert all(many <= few + 2 for few, many in zip(costs[1], costs[2], strict=True))
+
     async def test_a_push_of_very_many_branches_marks_all(self, forge: RefreshScenario) -> None:
         row = await forge.create_merge_request("topic")
         async with acting(forge.services, forge.developer) as context:

@@ -264,7 +264,7 @@ class TestClosingNotes:
         request = await make.merge_request(private, description="Fixes ada/open#1")
         async with session_for(services.database, writing=True) as session:
             context = Context(services, session, ada, "test")
-            await issue_closing.record_closings(context, request, ())
+            await issue_closing.record_closings(context, [(request, ())])
             await issue_closing.close_after_push(context, private, [_commit("Fixes ada/open#1")])
             await commit_and_notify(context)
         await self.reopen(make, issue)

@@ -53,12 +53,32 @@ class TestNewCommits:
         merge = git(repository.path, "rev-list", "--merges", "-1", "--parents", "master").split()
         before_merge = git(repository.path, "rev-parse", f"{merge[1]}~1")
         for tip, known in ((chain[1], {old}), (chain[-2], {old, merge[1]}), (old, {old})):
-            found = commit_walk.read_chain(repository, tip, known)
+            ids = commit_walk.chain_ids(repository, tip, known)
+            assert ids is not None
+            found = commit_walk.read_chain(repository, ids, known)
             assert found is not None
             assert [commit.oid for commit in found] == rev_list(repository, tip, *(f"^{oid}" for oid in known))
             assert found == repository.commits([commit.oid for commit in found])
-        for tip, end in ((chain[0], old), (merge[0], before_merge), (merge[1], chain[0]), ("1" * 40, old)):
-            assert commit_walk.read_chain(repository, tip, {end}) is None
+        # It ends at its limit, and at a merge, whether that is known or not.
+        for tip, end in ((chain[0], chain[commit_walk.MAX_CHAIN_COMMITS]), (merge[0], merge[0])):
+            ids = commit_walk.chain_ids(repository, tip, {old, before_merge})
+            assert ids is not None
+            assert ids[-1] == end
+            assert commit_walk.read_chain(repository, ids, {before_merge}) is None
+        assert commit_walk.chain_ids(repository, "1" * 40, {old}) is None
+
+    def test_reachable_commits_are_found_within_a_bound(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+        oids = rev_list(repository, "--all")
+        for tip in (master := git(repository.path, "rev-parse", "master"), oids[20], oids[-1]):
+            reachable = set(rev_list(repository, tip))
+            found = {oid for oid in oids if commit_walk.is_reachable(repository, oid, {tip})}
+            assert found <= reachable
+            assert len(found) > len(reachable) * 0.9
+        assert commit_walk.is_reachable(repository, oids[-1], set(oids[:3]))
+        assert not commit_walk.is_reachable(repository, "1" * 40, {master})
+        assert commit_walk.is_reachable(repository, oids[-1], {"1" * 40, master})
+        monkeypatch.setattr(commit_walk, "MAX_EXAMINED_COMMITS", 10)
+        assert not commit_walk.is_reachable(repository, oids[-1], {master})
 
     def test_come_in_chunks(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(commit_walk, "MAX_CHUNK_COMMITS", 25)

@@ -48,9 +48,9 @@ class Host:
         """Moves a ref."""
         async with self.database.write_session() as session:
             await session.execute(
-                refs.put(self.database.dialect, {"project_id": self.project_id, "name": name, "oid": oid, "peeled_oid": None})
+                refs.put(self.database.dialect), [{"project_id": self.project_id, "name": name, "oid": oid, "peeled_oid": None}]
             )
-            await session.execute(refs.advance_version(self.project_id, now()))
+            await session.execute(refs.advance_version([self.project_id], now()))
             await session.commit()
 
     async def commit(self, text: str, parent: str | None = None) -> str:
@@ -72,7 +72,7 @@ class Host:
 async def project(make: DataFactory, tmp_path: Path) -> int:
     project = await make.project()
     async with make.services.database.write_session() as session:
-        await session.execute(refs.advance_version(project.id, now()))
+        await session.execute(refs.advance_version([project.id], now()))
         await session.commit()
     return project.id
 
@@ -251,7 +251,7 @@ class TestEviction:
         oid = await first.commit("one")
         other = Host(first.cache.root, database, bucket, (await make.project()).id)
         async with database.write_session() as session:
-            await session.execute(refs.advance_version(other.project_id, now()))
+            await session.execute(refs.advance_version([other.project_id], now()))
             await session.commit()
         await other.commit("two")
         os.utime(first.path / "usage", (1, 1))
