@@ -21,6 +21,7 @@ from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import BRANCHES
 from storage.secrets import UndecryptableToken
 from storage.tables import DeliveryState
 from storage.tables.events import hooks
@@ -179,7 +180,7 @@ async def send_project_test(context: Context, project: tables.Project, hook: tab
     branch = project.default_branch or "master"
     async with context.read_only() as reader:
         head = await _find_head(reader, project)
-        update = RefCommand(f"refs/heads/{branch}", head.parents[0] if head and head.parents else None, head.oid if head else None)
+        update = RefCommand(f"{BRANCHES}{branch}", head.parents[0] if head and head.parents else None, head.oid if head else None)
         commits = (head,) if head is not None else ()
         body = await push_body(reader, BranchPushed.event_name, project, RefUpdate(update, len(commits), commits))
     return await send_test(context, hook.id, project.id, BranchPushed.event_name, body)
