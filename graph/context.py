@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import strawberry
 from sqlalchemy import Select, select
@@ -101,9 +101,24 @@ class Services:
         return StaticSettings(self.external_url, bool(self.avatar_url_template))
 
 
+class ServedFile(Protocol):
+    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents. `size` is in bytes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+    def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Returns a context manager that yields chunks of `size` bytes from `start` on.
+
+        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents. `size` is in bytes."""
+    """A served file that is one object of the object store."""
 
     objects: ObjectStore
     key: str
@@ -111,10 +126,6 @@ class StoredFile:
     size: int
 
     def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Returns a context manager that yields chunks of `size` bytes from `start` on.
-
-        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile.
-        """
         return self.objects.open(self.key, start, size)
 
 
@@ -168,7 +179,7 @@ class Context:
     loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    files: dict[str, StoredFile] = field(default_factory=dict)
+    files: dict[str, ServedFile] = field(default_factory=dict)
     arguments: dict[Any, dict[str, Any]] = field(default_factory=dict)
     runner_identity_or_none: RunnerIdentity | None = None
     credential: str | None = field(default=None, repr=False)

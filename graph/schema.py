@@ -25,6 +25,8 @@ from graph.types.builds.traces import TraceMutations
 from graph.types.git.branch_subscriptions import BranchSubscriptions
 from graph.types.git.branches import BranchMutations
 from graph.types.git.commit_comments import CommitCommentMutations
+from graph.types.git.releases import ReleaseMutations
+from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
@@ -82,6 +84,8 @@ class Mutation(
     CommitCommentMutations,
     CommitStatusMutations,
     BranchMutations,
+    TagMutations,
+    ReleaseMutations,
     BuildMutations,
     BuildClaimMutations,
     JobMutations,

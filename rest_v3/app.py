@@ -59,7 +59,7 @@ class RestApp:
         self.endpoints = tuple(endpoints)
         for endpoint in self.endpoints:
             for path in endpoint.route.paths:
-                self._router.add(endpoint.route.method, path, endpoint)
+                self._router.add(endpoint.route.method, path, endpoint, endpoint.route.spanning_names)
         for path, page in pages:
             self._router.add("GET", path, page)
 

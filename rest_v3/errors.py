@@ -102,12 +102,12 @@ def response_from_error(route: Route, error: ErrorEntryProtocol) -> ErrorRespons
     headers = {}
     if status in RETRY_AFTER_SECONDS:
         headers["Retry-After"] = str(error.retry_after or RETRY_AFTER_SECONDS[status])
-    return _apply_override(route, code, status, message, headers)
+    return _apply_override(route, code, status, message, headers, subject=error.subject)
 
 
 def not_found_response(route: Route, subject: str | None) -> ErrorResponse:
     """The response when an object on the result path is null."""
-    return _apply_override(route, "NOT_FOUND", 404, not_found_message(route, subject), {})
+    return _apply_override(route, "NOT_FOUND", 404, not_found_message(route, subject), {}, subject=subject)
 
 
 def forbidden_response(route: Route) -> ErrorResponse:
@@ -148,7 +148,7 @@ def response_from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]],
     else:
         message = standard_message(status)
     placeholders = {"Field": v3_field_name(route, first.get("field"), fields).capitalize(), "message": str(first["message"])}
-    return _apply_override(route, code, status, message, {}, placeholders)
+    return _apply_override(route, code, status, message, {}, placeholders, subject=first.get("field"))
 
 
 def v3_field_name(route: Route, name: str | None, fields: Mapping[str, str]) -> str:
@@ -176,9 +176,15 @@ def _collect_messages(route: Route, errors: Sequence[Mapping[str, Any]], fields:
 
 
 def _apply_override(
-    route: Route, code: str, status: int, message: object, headers: Mapping[str, str], placeholders: Mapping[str, str] | None = None
+    route: Route,
+    code: str,
+    status: int,
+    message: object,
+    headers: Mapping[str, str],
+    placeholders: Mapping[str, str] | None = None,
+    subject: str | None = None,
 ) -> ErrorResponse:
-    override = route.errors.get(code)
+    override = route.errors.get(f"{code} {subject}", route.errors.get(code))
     if override is None:
         return ErrorResponse(status, {"message": message}, headers)
     if isinstance(override, tuple):

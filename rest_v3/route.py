@@ -40,7 +40,11 @@ class Route:
     status: int | None = None
     """The status of success; by default 201 for POST and 200 otherwise."""
     errors: Mapping[str, StatusOverride] = field(default_factory=dict)
-    """Overrides of the table in `rest_v3/errors.py`, by code: `{"FORBIDDEN": 401}`, `{"NOT_FOUND": 200}`."""
+    """Overrides of the table in `rest_v3/errors.py`, by code: `{"FORBIDDEN": 401}`, `{"NOT_FOUND": 200}`.
+
+    A noun after the code limits it to what the graph did not find: `{"NOT_FOUND ProjectMember": 200}`; the input field of a user error to
+    errors of that field: `{"INVALID ref": (400, "Invalid reference name")}`.
+    """
     reshape: Reshape | None = None
     has_total: bool = True
     """Whether a list has a total count; without it, there are no totals and no last page."""
@@ -68,6 +72,10 @@ class Route:
     """The path of the maximum file size in the guard's data, such as `project.uploadLimit`. Required for a route with a file."""
     file_key: str | None = None
     """The key of the result that names the file to respond with. Errors remain `{"message": …}`."""
+    file_type: str = "application/octet-stream"
+    """The content type of the file. It must be one that browsers do not run."""
+    file_disposition: str = "attachment"
+    """The type of the header Content-Disposition. Browsers take one that they do not know as `attachment`."""
     shape: str | None = None
     """The name of the closed key set of the response, or of one entry if the response is a list."""
     section: str = ""
@@ -94,6 +102,11 @@ class Route:
         ('uid', 'id')
         """
         return tuple(segment[1:] for segment in self.path.split("/") if segment.startswith(":"))
+
+    @property
+    def spanning_names(self) -> frozenset[str]:
+        """The path parameters that may hold slashes."""
+        return frozenset(parameter.name for parameter in self.params if parameter.spans_segments)
 
     @property
     def operation_id(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from graphql import GraphQLError
 
-from graph.context import StoredFile
+from graph.context import ServedFile
 from graph.errors import Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unavailable
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import RateUsage
@@ -43,7 +43,7 @@ class OperationResult:
     data: dict[str, Any] | None
     errors: list[ErrorEntry] = field(default_factory=list)
     viewer_id: int | None = None
-    files: Mapping[str, StoredFile] = field(default_factory=dict)
+    files: Mapping[str, ServedFile] = field(default_factory=dict)
     """Files that the data refers to by handles (`Artifact.stream`); the endpoint that ran the operation sends them."""
     is_subscription: bool = False
     """The operation is a subscription, which was not run, because the caller requested a single response."""

@@ -40,7 +40,7 @@ READING_PAGE_CSP = (
 )
 """Content security policy of the page: only its own files and the document load, nothing inline."""
 
-BINARY_CONTENT: Schema = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+BINARY_SCHEMA: Schema = {"schema": {"type": "string", "format": "binary"}}
 """The content of a response that is a file."""
 
 COMMON_CODES = frozenset(("FORBIDDEN", "LIMIT_EXCEEDED", "UNAVAILABLE", "INTERNAL"))
@@ -173,7 +173,7 @@ def collect_error_statuses(endpoint: Endpoint) -> set[int]:
         statuses.add(507)
         codes.add("TOO_LARGE")
     for code in codes | route.errors.keys():
-        answer = route.errors.get(code, STATUS_BY_CODE[code])
+        answer = route.errors[code] if code in route.errors else STATUS_BY_CODE[code]
         status = answer[0] if isinstance(answer, tuple) else answer
         if status >= 400:
             statuses.add(status)
@@ -270,12 +270,10 @@ def _build_responses(endpoint: Endpoint, components: ComponentRegistry, answer: 
     schema = components.replace_with_references(
         add_constant_bodies(answer, endpoint), f"{route.operation_id[:1].upper()}{route.operation_id[1:]}Answer"
     )
-    responses[str(route.success_status)] = {
-        "description": "Done." if route.method != "GET" else "Found.",
-        "content": {"application/json": {"schema": schema}} if route.file_key is None else BINARY_CONTENT,
-    }
+    content = {"application/json": {"schema": schema}} if route.file_key is None else {route.file_type.partition(";")[0]: BINARY_SCHEMA}
+    responses[str(route.success_status)] = {"description": "Done." if route.method != "GET" else "Found.", "content": content}
     if route.file_key is not None:
-        responses["206"] = {"description": "The requested range.", "content": BINARY_CONTENT}
+        responses["206"] = {"description": "The requested range.", "content": content}
     if endpoint.is_paginated and not route.is_unpaged:
         names = [name for name in HEADERS if route.has_total or "Total" not in name]
         responses[str(route.success_status)]["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}

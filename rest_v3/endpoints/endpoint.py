@@ -30,7 +30,8 @@ from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_
 from rest_v3.results import RouteResultReader
 from rest_v3.route import InvalidRouteError, Route
 
-UNPAGED_BATCH_ROWS = 100
+UNPAGED_BATCH_ROWS = pagination.MAX_PAGE_SIZE
+"""Rows of a list without pages that one run of the operation reads, where the schema allows no larger page."""
 
 
 class IncomingFile(Protocol):
@@ -106,6 +107,7 @@ class Endpoint:
         self._result_reader = RouteResultReader(route, self.operation)
         self.target = self._result_reader.target
         self.is_paginated = self.target is not None and self.target.is_connection and self.operation.is_paginated
+        self._batch_rows = (self.target.max_page_size if self.target is not None else None) or UNPAGED_BATCH_ROWS
         self._reshape_value = self._plan_reshape(self.target)
         if self._reshape_value is not None:
             result_path = (*self._result_reader.path, "nodes") if self.is_paginated else self._result_reader.path
@@ -234,7 +236,7 @@ class Endpoint:
     async def _respond_list(
         self, request: RestRequest, sent: dict[str, Any], variables: dict[str, Any], credential: str | None
     ) -> RestResponse:
-        page = pagination.PageRequest(1, UNPAGED_BATCH_ROWS) if self.route.is_unpaged else pagination.read_page_request(sent)
+        page = pagination.PageRequest(1, self._batch_rows) if self.route.is_unpaged else pagination.read_page_request(sent)
         nodes: list[Any] = []
         while True:
             variables["first"], variables["offset"] = page.size, page.offset

@@ -72,8 +72,8 @@ class FileDownloadEndpoint(Endpoint):
             return self._respond_error(error)
         start, size = part or (0, file.size)
         headers = [
-            (b"content-type", b"application/octet-stream"),
-            (b"content-disposition", content_disposition(file.name)),
+            (b"content-type", self.route.file_type.encode()),
+            (b"content-disposition", content_disposition(file.name, self.route.file_disposition)),
             (b"content-transfer-encoding", b"binary"),
             (b"content-security-policy", FILE_CSP),
             (b"accept-ranges", b"bytes"),
@@ -104,7 +104,7 @@ def parse_range(range_header: bytes | None, size: int) -> tuple[int, int] | None
     return (start, min(end, size - 1) - start + 1) if start < size else (size, 0)
 
 
-def content_disposition(name: str) -> bytes:
+def content_disposition(name: str, kind: str = "attachment") -> bytes:
     """The Content-Disposition header of a download (RFC 6266).
 
     `filename` comes last, since legacy clients take everything after its `=`.
@@ -114,7 +114,7 @@ def content_disposition(name: str) -> bytes:
     """
     plain = re.sub(r"[^A-Za-z0-9 !#$&'()+,.=@^_`{}~\[\]-]", "_", name)
     extended = "" if plain == name else f"filename*=UTF-8''{quote(name, safe='')}; "
-    return f'attachment; {extended}filename="{plain}"'.encode("ascii")
+    return f'{kind}; {extended}filename="{plain}"'.encode("ascii")
 
 
 async def send_file(receive: Receive, send: Send, response: FileResponse, *headers: tuple[bytes, bytes], is_head: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from rest_v3.route import Route
 from rest_v3.routes.artifacts import ARTIFACTS
+from rest_v3.routes.branches import BRANCHES
 from rest_v3.routes.builds import BUILD_ACTIONS, BUILDS
 from rest_v3.routes.commits import COMMITS
 from rest_v3.routes.groups import GROUPS
@@ -12,6 +13,7 @@ from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
 from rest_v3.routes.settings import SETTINGS
+from rest_v3.routes.tags import TAGS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
 
@@ -31,5 +33,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *BRANCHES, *TAGS)
 """Routes that are not in the document."""

@@ -50,6 +50,12 @@ class Scenario:
             project.id, lambda repository: commit_text_files(repository, name, {f"{name}.txt": name})
         )
 
+    async def create_ref(self, project: tables.Project, folder: str) -> str:
+        """The name of a new branch (`refs/heads/`) or tag (`refs/tags/`)."""
+        name = f"ref{next(self.numbers)}"
+        await self.make.services.repositories.read(project.id, lambda repository: repository.move_ref(f"{folder}{name}", self.sha, None))
+        return name
+
     async def create_target(self, name: str, role: str, call: str) -> Any:
         """A new object for this call, so that no call sees the effects of another."""
         make, project = self.make, self.project(role)
@@ -162,7 +168,16 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             keys["build_id"] = await world.create_target("build", role, call)
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
+        if ":branch" in path:
+            keys["branch"] = await world.create_ref(world.project(role), "refs/heads/")
+        elif ":tag_name" in path:
+            keys["tag_name"] = await world.create_ref(world.project(role), "refs/tags/")
+            if call.startswith("PUT"):
+                await world.make.save(tables.Release(project_id=keys["id"], tag=keys["tag_name"], description="D"))
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if "/repository/" in path and method in ("POST", "PUT"):
+            parameters |= {"branch_name": f"new{number}", "ref": "master", "description": "D"}
+            parameters |= {} if "tag_name" in keys else {"tag_name": f"new{number}"}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
@@ -336,10 +351,16 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
         case "createBranch":
             return {"projectPath": path, "name": f"b{number}", "ref": "master"}
         case "deleteBranch":
-            await make.services.repositories.read(
-                project.id, lambda repository: repository.move_ref(f"refs/heads/b{number}", world.sha, None)
-            )
-            return {"projectPath": path, "name": f"b{number}"}
+            return {"projectPath": path, "name": await world.create_ref(project, "refs/heads/")}
+        case "createTag":
+            return {"projectPath": path, "name": f"t{number}", "ref": "master"}
+        case "deleteTag":
+            return {"projectPath": path, "name": await world.create_ref(project, "refs/tags/")}
+        case "createRelease" | "updateRelease":
+            tag = await world.create_ref(project, "refs/tags/")
+            if name == "updateRelease":
+                await make.save(tables.Release(project_id=project.id, tag=tag, description="D"))
+            return {"projectPath": path, "tagName": tag, "description": "D"}
         case "protectBranch" | "unprotectBranch":
             return {"projectPath": path, "name": "topic"}
         case "signIn":

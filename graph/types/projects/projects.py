@@ -38,6 +38,7 @@ from graph.types.builds.runners import ProjectRunnerFields
 from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
+from graph.types.git.tags import ProjectTagFields
 from graph.types.git.trees import ProjectTreeFields
 from graph.types.issues.issues import ProjectIssueFields
 from graph.types.issues.labels import ProjectLabelFields
@@ -105,6 +106,7 @@ class Project(
     ProjectUploadFields,
     ProjectCommitFields,
     ProjectBranchFields,
+    ProjectTagFields,
     ProjectTreeFields,
     ProjectComparisonFields,
     ProjectForkFields,

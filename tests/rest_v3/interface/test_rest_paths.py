@@ -9,9 +9,9 @@ from storage import tables
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask, app_of_profile
 
-ABSENT = {"Branch", "Delivery", "Pipeline", "ProjectMember", "Runner", "Tag", "Upload"}
+ABSENT = {"Delivery", "Pipeline", "ProjectMember", "Runner", "Upload"}
 """What v3 has no path of."""
-LISTS = {"CommitComment", "CommitStatus", "Label", "Snippet"}
+LISTS = {"CommitComment", "CommitStatus", "Label", "Release", "Snippet", "Tag"}
 """Of these v3 has a list alone: of a snippet its notes, of the others all those of the commit or the project."""
 NODES = "query($ids: [ID!]!) { nodes(ids: $ids) { __typename restPath } }"
 
@@ -41,7 +41,8 @@ class TestAnswers:
         hook = tables.Hook(url="http://hooks.invalid/")
         group = await make.group()
         member = tables.GroupMember(group_id=group.id, user_id=viewer.id, access_level=tables.AccessLevel.OWNER)
-        await make.save(key, email, hook, member)
+        release = tables.Release(project_id=project.id, tag="v1", description="Notes")
+        await make.save(key, email, hook, member, release)
         artifact = await make.artifact(build)
         things = {
             "User": viewer.id,
@@ -63,6 +64,9 @@ class TestAnswers:
             "Commit": f"{project.id}-{head}",
             "Artifact": artifact.id,
             "GroupMember": member.id,
+            "Branch": f"{project.id}:master",
+            "Tag": f"{project.id}:v1",
+            "Release": release.id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])
         assert [node and node["__typename"] for node in data["nodes"]] == list(things)
@@ -88,5 +92,7 @@ class TestAnswers:
                 assert isinstance(shown, list) is (name in LISTS)
                 if name in {"CommitStatus", "Label"}:
                     assert len(shown) == 1
+                elif name == "Branch":
+                    assert shown["name"] == "master"
                 elif name not in LISTS:
                     assert shown["id"] == (head if name == "Commit" else things[name])

@@ -10,7 +10,9 @@ from rest_v3.operations import VIEWER, OperationRegistry
 from rest_v3.profiles import PROFILES, apply_profile
 from rest_v3.route import Route
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
+from tests.rest_v3.interface.test_interface_document import SHARED
 from tests.rest_v3.support.fake_graph import fragment_names
+from tests.rest_v3.support.further_calls import FURTHER_CALLS, FURTHER_ROUTES, GROUPS_TO_COME
 from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS, DocumentedCall
 from tests.rest_v3.support.interface_rules import cites
 from tests.rest_v3.support.response_shapes import SHAPES
@@ -67,6 +69,39 @@ class TestRow:
         route = BY_CALL[documented.call]
         bare = route.file_key or route.rejection_status or route.call in WITHOUT_A_BODY or route.call.endswith(("/block", "/unblock"))
         assert route.shape in SHAPES or bare
+
+
+FURTHER_BY_CALL = {route.call: route for route in EXTRA_ROUTES}
+UNDOCUMENTED_FURTHER: dict[str, frozenset[str]] = {}
+"""Parameters of further calls that the list leaves out."""
+NOT_MARKED_AS_REQUIRED: frozenset[str] = frozenset()
+"""Further calls whose missing parameters are reported as invalid values."""
+
+
+class TestFurtherRows:
+    """The routes of GitLab 8.5 that the document leaves out."""
+
+    def test_are_all_served(self) -> None:
+        served = {call.call for call in FURTHER_CALLS if call.area not in GROUPS_TO_COME}
+        assert served - FURTHER_BY_CALL.keys() == set(), "add a row, or the group to GROUPS_TO_COME"
+
+    def test_have_the_listed_parameters(self) -> None:
+        for call in FURTHER_CALLS:
+            if (route := FURTHER_BY_CALL.get(call.call)) is None:
+                continue
+            names = {parameter.name for parameter in route.params}
+            assert (call.call, names) == (call.call, call.names | UNDOCUMENTED_FURTHER.get(call.call, frozenset()))
+            required = {parameter.name for parameter in route.params if parameter.is_required} | set(route.path_names)
+            expected = set(route.path_names) if call.call in NOT_MARKED_AS_REQUIRED else call.required
+            assert (call.call, required) == (call.call, expected)
+
+    def test_have_a_closed_shape(self) -> None:
+        for route in EXTRA_ROUTES:
+            assert route.shape in SHAPES or route.file_key, route.call
+
+    @pytest.mark.skipif(not SHARED.exists(), reason="the shared document is not beside this checkout")
+    def test_are_those_of_the_shared_list(self) -> None:
+        assert FURTHER_ROUTES.read_bytes() == (SHARED / "routes-8.5.tsv").read_bytes()
 
 
 class TestOperations:

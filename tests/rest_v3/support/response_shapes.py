@@ -250,6 +250,22 @@ SHAPES: dict[str, Any] = {
         "author": "?Author",
     },
     "DiffEntry": DIFF_ENTRY,
+    "Branch": {"name": "text", "commit": "?HeadCommit", "protected": "boolean"},
+    "DeletedBranch": {"branch_name": "text"},
+    "HeadCommit": {
+        "id": SHA,
+        "message": "text",
+        "parent_ids": [SHA],
+        "authored_date": "time",
+        "author_name": "text",
+        "author_email": "text",
+        "committed_date": "time",
+        "committer_name": "text",
+        "committer_email": "text",
+    },
+    "Tag": {"name": "text", "message": "?text", "commit": "?HeadCommit", "release": "?Release"},
+    "DeletedTag": {"tag_name": "text"},
+    "Release": {"tag_name": "text", "description": "text"},
     "Build": BUILD,
     "ErasedBuild": {key: kind for key, kind in BUILD.items() if key != "artifacts_file"},
     "Label": {"name": "text", "color": "text"},
@@ -390,7 +406,7 @@ def check_response(app: RouteLookup, method: str, path: str, response: httpx.Res
         described = {endpoint.route.success_status, *collect_error_statuses(endpoint), *([206] if endpoint.route.file_key else [])}
         assert response.status_code in described, f"{endpoint.route.call}: {response.status_code} is not in the OpenAPI document"
     if response.is_success and (row := app.find_route(method, path)) is not None and row.file_key is not None:
-        assert response.headers["content-type"] == "application/octet-stream"
+        assert response.headers["content-type"] == row.file_type
         return
     assert response.headers["content-type"].startswith("application/json"), response.headers["content-type"]
     body = response.json()
