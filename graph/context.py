@@ -61,8 +61,9 @@ class Services:
 
     `ssh_prefix` followed by the full path of a project is its SSH clone URL; it is empty if SSH is not served.
 
-    `max_artifact_bytes` and `max_trace_bytes` are in bytes. `build_lease`: a runner that is silent for this many seconds loses its build.
-    `build_timeout`: default time limit of a build in seconds.
+    `max_artifact_bytes`, `max_trace_bytes` and `max_file_bytes` (of a file that is committed or shown as base64) are in bytes.
+
+    `build_lease`: a runner that is silent for this many seconds loses its build. `build_timeout`: default time limit of a build in seconds.
 
     `progress` is called in a thread during long work with its phase, the number of completed steps, and the total number of steps.
     """
@@ -78,6 +79,7 @@ class Services:
     avatar_url_template: str | None = None
     max_artifact_bytes: int = 5 * 2**30
     max_trace_bytes: int = 64 * 2**20
+    max_file_bytes: int = 10 * 2**20
     build_lease: int = 60
     build_timeout: int = 3600
     clock: Callable[[], datetime] = now

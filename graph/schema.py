@@ -25,6 +25,7 @@ from graph.types.builds.traces import TraceMutations
 from graph.types.git.branch_subscriptions import BranchSubscriptions
 from graph.types.git.branches import BranchMutations
 from graph.types.git.commit_comments import CommitCommentMutations
+from graph.types.git.file_commits import FileCommitMutations
 from graph.types.git.releases import ReleaseMutations
 from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
@@ -86,6 +87,7 @@ class Mutation(
     BranchMutations,
     TagMutations,
     ReleaseMutations,
+    FileCommitMutations,
     BuildMutations,
     BuildClaimMutations,
     JobMutations,

@@ -205,5 +205,22 @@ class MergedChild:
 merge_child = MergedChild
 
 
+class FirstItem:
+    """Replaces the list under one key of each object by its first item."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _map_objects(value, lambda entry: {**entry, self.key: entry[self.key][0]})
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        properties = schema["properties"]
+        return {**schema, "properties": {**properties, self.key: properties[self.key]["items"]}}
+
+
+take_first = FirstItem
+
+
 def _map_objects(value: Any, transform: Callable[[Mapping[str, Any]], Any]) -> Any:
     return [transform(entry) for entry in value] if isinstance(value, list) else transform(value)

@@ -70,6 +70,9 @@ class Route:
     """The status with which the route refuses every caller whom its operation, usually `Viewer`, authorizes."""
     upload_limit_path: str | None = None
     """The path of the maximum file size in the guard's data, such as `project.uploadLimit`. Required for a route with a file."""
+    body_limit_path: str | None = None
+    """The path of the maximum file size in the guard's data, for a route whose parameters include the contents of a file. A body that is
+    larger than usual is read only after the guard has authorized the caller by the query string and the headers."""
     file_key: str | None = None
     """The key of the result that names the file to respond with. Errors remain `{"message": …}`."""
     file_type: str = "application/octet-stream"

@@ -135,6 +135,12 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "SUCCESS": "All checks finished; none failed without `allowFailure`, and not all were canceled.",
         "CANCELED": "All checks were canceled.",
     },
+    "FileActionKind": {
+        "CREATE": "Add a file that does not exist.",
+        "UPDATE": "Replace the contents of a file; its mode stays.",
+        "DELETE": "Remove a file.",
+    },
+    "FileEncoding": {"TEXT": "As text, which is stored as UTF-8.", "BASE64": "As base64; line breaks and spaces are ignored."},
     "TimeBucket": {
         "HOUR": "Clock hour.",
         "DAY": "Day, from midnight.",

@@ -5,6 +5,7 @@ from rest_v3.routes.artifacts import ARTIFACTS
 from rest_v3.routes.branches import BRANCHES
 from rest_v3.routes.builds import BUILD_ACTIONS, BUILDS
 from rest_v3.routes.commits import COMMITS
+from rest_v3.routes.files import FILES
 from rest_v3.routes.groups import GROUPS
 from rest_v3.routes.hooks import HOOKS
 from rest_v3.routes.issues import ISSUES
@@ -33,5 +34,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *BRANCHES, *TAGS)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *BRANCHES, *TAGS, *FILES)
 """Routes that are not in the document."""

@@ -36,6 +36,10 @@ PUT /projects/:id/repository/branches/:branch/protect         401 404 403 403 40
 PUT /projects/:id/repository/branches/:branch/unprotect       401 404 403 403 403 200 200 200 401 403
 POST /projects/:id/repository/branches                        401 404 403 403 201 201 201 201 401 403
 DELETE /projects/:id/repository/branches/:branch              401 404 403 403 200 200 200 200 401 403
+GET /projects/:id/repository/files                            401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/repository/files                           401 404 403 403 201 201 201 201 401 403
+PUT /projects/:id/repository/files                            401 404 403 403 200 200 200 200 401 403
+DELETE /projects/:id/repository/files                         401 404 403 403 200 200 200 200 401 403
 GET /projects/:id/repository/tags                             401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/repository/tags                            401 404 403 403 201 201 201 201 401 403
 DELETE /projects/:id/repository/tags/:tag_name                401 404 403 403 200 200 200 200 401 403
@@ -187,6 +191,7 @@ createBranch         401  not_found forbidden forbidden ok        ok        ok  
 deleteBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 protectBranch        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 unprotectBranch      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createCommit         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createTag            401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 deleteTag            401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createRelease        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden

@@ -56,6 +56,12 @@ class Scenario:
         await self.make.services.repositories.read(project.id, lambda repository: repository.move_ref(f"{folder}{name}", self.sha, None))
         return name
 
+    async def create_file(self, project: tables.Project) -> str:
+        """The path of a new file in the branch `topic`."""
+        path = f"file{next(self.numbers)}.txt"
+        await self.make.services.repositories.read(project.id, lambda repository: commit_text_files(repository, "topic", {path: "1"}))
+        return path
+
     async def create_target(self, name: str, role: str, call: str) -> Any:
         """A new object for this call, so that no call sees the effects of another."""
         make, project = self.make, self.project(role)
@@ -175,7 +181,12 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             if call.startswith("PUT"):
                 await world.make.save(tables.Release(project_id=keys["id"], tag=keys["tag_name"], description="D"))
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
-        if "/repository/" in path and method in ("POST", "PUT"):
+        if path.endswith("/files"):
+            file_path = f"new{number}.txt" if method == "POST" else await world.create_file(world.project(role))
+            parameters = {"file_path": file_path, "ref": "topic", "branch_name": "topic", "commit_message": "M", "content": "C"}
+            keep = {"GET": ("file_path", "ref"), "DELETE": ("file_path", "branch_name", "commit_message")}.get(method, parameters)
+            parameters = {key: value for key, value in parameters.items() if key in keep}
+        elif "/repository/" in path and method in ("POST", "PUT"):
             parameters |= {"branch_name": f"new{number}", "ref": "master", "description": "D"}
             parameters |= {} if "tag_name" in keys else {"tag_name": f"new{number}"}
         if path.endswith("/merge_requests") and method == "POST":
@@ -352,6 +363,9 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "name": f"b{number}", "ref": "master"}
         case "deleteBranch":
             return {"projectPath": path, "name": await world.create_ref(project, "refs/heads/")}
+        case "createCommit":
+            actions = [{"action": "CREATE", "path": f"new{number}.txt", "content": "C"}]
+            return {"projectPath": path, "branch": "topic", "message": "M", "actions": actions}
         case "createTag":
             return {"projectPath": path, "name": f"t{number}", "ref": "master"}
         case "deleteTag":

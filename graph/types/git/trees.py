@@ -47,6 +47,23 @@ class Blob:
         description="Contents as UTF-8, or as Windows-1252 if that is more likely; the first MiB of a larger file, null if binary."
     )
     truncated: bool = column(description="Whether `text` is truncated, because the file is larger than 1 MiB.")
+    commit_oid: GitOid = column(description="ID of the commit in which it was found.")
+    ref: str = column(description="Name of the branch or tag, or commit ID, by which it was requested.")
+
+    @strawberry.field(description="Complete contents as base64. An error if the file is larger than `Project.fileLimit` or cannot be read.")
+    async def base64(self, info: Info) -> str:
+        return await trees.read_base64(info.context, _as_blob(self))
+
+    @strawberry.field(
+        description="ID of the newest commit, up to the commit in which it was found, that changed the file. Null, with an error, if it"
+        " takes too long to find."
+    )
+    async def last_commit_oid(self, info: Info) -> GitOid | None:
+        return await trees.find_last_change(info.context, _as_blob(self))  # type: ignore[return-value]
+
+
+def _as_blob(blob: Any) -> trees.ProjectBlob:
+    return blob  # type: ignore[no-any-return]
 
 
 async def _resolve_tree(root: Any, info: Info, *, ref: str | None, path: str, recursive: bool, **arguments: Any) -> Any:

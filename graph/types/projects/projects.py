@@ -38,6 +38,7 @@ from graph.types.builds.runners import ProjectRunnerFields
 from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
+from graph.types.git.file_commits import ProjectFileLimitFields
 from graph.types.git.tags import ProjectTagFields
 from graph.types.git.trees import ProjectTreeFields
 from graph.types.issues.issues import ProjectIssueFields
@@ -107,6 +108,7 @@ class Project(
     ProjectCommitFields,
     ProjectBranchFields,
     ProjectTagFields,
+    ProjectFileLimitFields,
     ProjectTreeFields,
     ProjectComparisonFields,
     ProjectForkFields,

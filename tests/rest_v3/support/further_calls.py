@@ -16,7 +16,6 @@ GROUPS_TO_COME = frozenset(
     (
         "builds",
         "deploy_keys",
-        "files",
         "group",
         "keys",
         "project_members",
@@ -45,6 +44,8 @@ def _read_calls() -> tuple[DocumentedCall, ...]:
             in_path = tuple(segment[1:] for segment in path.split("/") if segment.startswith(":"))
             others = re.sub(r"\([^)]*\)|\[[^]]*\]", "", row["parameters"] or "").replace("*", "!")
             names = [name.strip() for name in others.split(",") if name.strip() not in ("", "page", "per_page", "as POST")]
+            if others == "as POST":
+                names = [name for name in found[f"POST {path}"].params if name not in in_path]
             # The calls of an alias are those of its path.
             found.setdefault(call, DocumentedCall(row["group"], call, None, (*in_path, *names)))
     return tuple(found.values())
