@@ -23,6 +23,7 @@ from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.engine import Database, DatabaseSession, now
 from storage.database.text_budget import TextBudget
+from storage.git.protocol.transport import FairLimiter
 from storage.git.ref_cache import RefCache
 from storage.git.repositories import Repositories
 from storage.objects.object_store import ObjectStore
@@ -41,6 +42,11 @@ MAX_CONCURRENT_INDEXING = 4
 
 MAX_CONCURRENT_FORKS = 2
 """Maximum of repositories that one process copies concurrently for forks."""
+
+MAX_CONCURRENT_ARCHIVES = 4
+"""Maximum of archives that one process makes concurrently."""
+MAX_WAITING_ARCHIVES = 100
+ARCHIVE_WAIT_SECONDS = 20.0
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -96,6 +102,9 @@ class Services:
     rate_limiter: RateLimiter = field(default_factory=RateLimiter)
     token_cache: TokenCache = field(default_factory=TokenCache)
     ref_cache: RefCache = field(default_factory=RefCache)
+    archive_limiter: FairLimiter = field(
+        default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
+    )
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 
     @property
@@ -104,17 +113,20 @@ class Services:
 
 
 class ServedFile(Protocol):
-    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents. `size` is in bytes."""
+    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents.
+
+    `size` is in bytes; None if it is known only at the end: such a file is sent as a whole.
+    """
 
     @property
     def name(self) -> str: ...
     @property
-    def size(self) -> int: ...
+    def size(self) -> int | None: ...
 
     def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Returns a context manager that yields chunks of `size` bytes from `start` on.
 
-        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile.
+        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile, and Unavailable.
         """
 
 

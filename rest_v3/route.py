@@ -79,6 +79,8 @@ class Route:
     """The content type of the file. It must be one that browsers do not run."""
     file_disposition: str = "attachment"
     """The type of the header Content-Disposition. Browsers take one that they do not know as `attachment`."""
+    extension_parameter: str | None = None
+    """The parameter whose words may also be the ending of the path, as in `/archive.zip`."""
     shape: str | None = None
     """The name of the closed key set of the response, or of one entry if the response is a list."""
     section: str = ""
@@ -127,9 +129,11 @@ class Route:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Its path and the aliases of the path."""
+        """Its path, that with each ending, and the aliases of the path."""
+        words = next((each.allowed_words for each in self.params if each.name == self.extension_parameter), ())
         return (
             self.path,
+            *(f"{self.path}.{word}" for word in words),
             *(
                 alias + self.path[len(prefix) :]
                 for alias, prefix in PATH_ALIASES.items()

@@ -13,6 +13,7 @@ from rest_v3.routes.labels import LABELS
 from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
 from rest_v3.routes.notes import NOTES
+from rest_v3.routes.repositories import REPOSITORIES
 from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.tags import TAGS
 from rest_v3.routes.uploads import UPLOADS
@@ -34,5 +35,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *BRANCHES, *TAGS, *FILES)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *BRANCHES, *TAGS, *FILES, *REPOSITORIES)
 """Routes that are not in the document."""

@@ -40,6 +40,13 @@ GET /projects/:id/repository/files                            401 404 403 200 20
 POST /projects/:id/repository/files                           401 404 403 403 201 201 201 201 401 403
 PUT /projects/:id/repository/files                            401 404 403 403 200 200 200 200 401 403
 DELETE /projects/:id/repository/files                         401 404 403 403 200 200 200 200 401 403
+GET /projects/:id/repository/tree                             401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/blobs/:sha                       401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/blob                401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/raw_blobs/:sha                   401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/archive                          401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/compare                          401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/contributors                     401 404 403 200 200 200 200 200 401 200
 GET /projects/:id/repository/tags                             401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/repository/tags                            401 404 403 403 201 201 201 201 401 403
 DELETE /projects/:id/repository/tags/:tag_name                401 404 403 403 200 200 200 200 401 403

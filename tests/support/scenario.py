@@ -11,6 +11,7 @@ from graph.context import Context
 from graph.rules.builds import runner_registration
 from storage import tables
 from storage.database.engine import now
+from storage.git.trees import ListingPage, ObjectKind, TreeListing
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import DataFactory, ssh_key
 from tests.support.merge_requests import commit_text_files
@@ -36,6 +37,9 @@ class Scenario:
     private: tables.Project
     public: tables.Project
     sha: str
+    file_path: str
+    blob: str
+    """The path of a file of the commit `sha`, and its blob."""
     numbers: Any = field(default_factory=lambda: count(1))
 
     def project(self, role: str) -> tables.Project:
@@ -137,7 +141,11 @@ async def create_scenario(make: DataFactory) -> Scenario:
     public = await make.project(group=public_group, visibility=Visibility.PUBLIC, history={"commits": 4})
     sha = await make.services.repositories.read(private.id, lambda repository: repository.resolve("master"))
     assert sha is not None
-    return Scenario(make, users, somebody, group, public_group, private, public, sha)
+    listed = await make.services.repositories.read(
+        private.id, lambda repository: TreeListing(repository, sha, recursive=True).page(ListingPage(100))
+    )
+    file = next(entry for entry in listed if entry.kind is ObjectKind.BLOB)
+    return Scenario(make, users, somebody, group, public_group, private, public, sha, file.path, file.oid)
 
 
 async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, str, dict[str, Any]]:
@@ -181,11 +189,15 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             if call.startswith("PUT"):
                 await world.make.save(tables.Release(project_id=keys["id"], tag=keys["tag_name"], description="D"))
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if path.endswith("/raw_blobs/:sha"):
+            keys["sha"] = world.blob
         if path.endswith("/files"):
             file_path = f"new{number}.txt" if method == "POST" else await world.create_file(world.project(role))
             parameters = {"file_path": file_path, "ref": "topic", "branch_name": "topic", "commit_message": "M", "content": "C"}
             keep = {"GET": ("file_path", "ref"), "DELETE": ("file_path", "branch_name", "commit_message")}.get(method, parameters)
             parameters = {key: value for key, value in parameters.items() if key in keep}
+        elif method == "GET" and "/repository/" in path:
+            parameters = {"filepath": world.file_path, "from": "v1", "to": "master"}
         elif "/repository/" in path and method in ("POST", "PUT"):
             parameters |= {"branch_name": f"new{number}", "ref": "master", "description": "D"}
             parameters |= {} if "tag_name" in keys else {"tag_name": f"new{number}"}

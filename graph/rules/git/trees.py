@@ -12,7 +12,7 @@ from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules.git import refs
 from graph.rules.git.commit_comparison import run_git
-from graph.rules.git.commits import run_in_repository
+from graph.rules.git.commits import FULL_ID, run_in_repository
 from storage import tables
 from storage.git import history_queries, trees
 from storage.git.repository import RefTargets, Repository
@@ -85,6 +85,25 @@ async def get_blob(context: Context, project: tables.Project, ref: str | None, p
         raise found
     assert found is not None, "the reader returns a blob or an error for every key"  # noqa: S101
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """A blob of a project. `size` is in bytes."""
+
+    project_id: int
+    oid: str
+    size: int
+
+
+async def get_raw_blob(context: Context, project: tables.Project, oid: str) -> StoredBlob:
+    """The blob with this full id. Raises NotFound, Unavailable."""
+    size = None
+    if FULL_ID.fullmatch(oid := oid.lower()):
+        size = await run_in_repository(context, project.id, lambda repository: trees.blob_size(repository, oid), cancellable=True)
+    if size is None:
+        raise NotFound("Blob")
+    return StoredBlob(project.id, oid, size)
 
 
 async def read_base64(context: Context, blob: ProjectBlob) -> str:

@@ -35,9 +35,11 @@ from graph.types.builds.flaky_builds import ProjectFlakyBuildFields
 from graph.types.builds.pipelines import ProjectPipelineFields
 from graph.types.builds.runner_registration import ProjectRunnerRegistrationFields
 from graph.types.builds.runners import ProjectRunnerFields
+from graph.types.git.archives import ProjectArchiveFields
 from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
+from graph.types.git.contributors import ProjectContributorFields
 from graph.types.git.file_commits import ProjectFileLimitFields
 from graph.types.git.tags import ProjectTagFields
 from graph.types.git.trees import ProjectTreeFields
@@ -108,6 +110,8 @@ class Project(
     ProjectCommitFields,
     ProjectBranchFields,
     ProjectTagFields,
+    ProjectArchiveFields,
+    ProjectContributorFields,
     ProjectFileLimitFields,
     ProjectTreeFields,
     ProjectComparisonFields,

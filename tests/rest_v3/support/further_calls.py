@@ -24,7 +24,6 @@ GROUPS_TO_COME = frozenset(
         "project_hooks",
         "project_snippets",
         "projects",
-        "repositories",
         "runners",
         "triggers",
         "variables",
