@@ -56,6 +56,8 @@ ARGUMENT_LITERALS = {
     "Project.issue": "(iid: 1)",
     "Project.mergeRequest": "(iid: 1)",
     "Project.milestone": "(iid: 1)",
+    "Project.rawBlob": '(oid: "absent")',
+    "Project.tag": '(name: "absent")',
     "Project.tree": "(recursive: true)",
     "Group.buildStats": "(groupBy: [PROJECT, NAME, STAGE, REF, AUTHOR])",
     "Query.projects": "(filter: {archived: null})",
