@@ -79,6 +79,7 @@ class Backend:
                 avatar_url_template=config.avatar_url_template,
                 max_artifact_bytes=config.largest_artifact * 2**20,
                 max_trace_bytes=config.largest_trace * 2**20,
+                max_file_bytes=config.largest_file * 2**20,
                 build_lease=config.build_lease,
                 build_timeout=config.build_timeout,
                 clock=clock,

@@ -90,6 +90,9 @@ class Config(BucketSettings, GitSettings):
     )
     largest_artifact: int = Field(default=5120, ge=1, le=1_000_000, description="Maximum size of an artifact of a build, in MB.")
     largest_trace: int = Field(default=64, ge=1, le=1_000_000, description="Maximum stored size of a build's trace, in MB.")
+    largest_file: int = Field(
+        default=10, ge=1, le=1_000, description="Maximum size of a file that the APIs commit to a repository or show as base64, in MB."
+    )
     build_lease: int = Field(
         default=60, ge=5, le=3600, description="Seconds without contact from a runner after which its builds return to the queue."
     )

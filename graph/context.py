@@ -23,6 +23,7 @@ from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.engine import Database, DatabaseSession, now
 from storage.database.text_budget import TextBudget
+from storage.git.protocol.transport import FairLimiter
 from storage.git.ref_cache import RefCache
 from storage.git.repositories import Repositories
 from storage.objects.object_store import ObjectStore
@@ -41,6 +42,11 @@ MAX_CONCURRENT_INDEXING = 4
 
 MAX_CONCURRENT_FORKS = 2
 """Maximum of repositories that one process copies concurrently for forks."""
+
+MAX_CONCURRENT_ARCHIVES = 4
+"""Maximum of archives that one process makes concurrently."""
+MAX_WAITING_ARCHIVES = 100
+ARCHIVE_WAIT_SECONDS = 20.0
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -61,8 +67,9 @@ class Services:
 
     `ssh_prefix` followed by the full path of a project is its SSH clone URL; it is empty if SSH is not served.
 
-    `max_artifact_bytes` and `max_trace_bytes` are in bytes. `build_lease`: a runner that is silent for this many seconds loses its build.
-    `build_timeout`: default time limit of a build in seconds.
+    `max_artifact_bytes`, `max_trace_bytes` and `max_file_bytes` (of a file that is committed or shown as base64) are in bytes.
+
+    `build_lease`: a runner that is silent for this many seconds loses its build. `build_timeout`: default time limit of a build in seconds.
 
     `progress` is called in a thread during long work with its phase, the number of completed steps, and the total number of steps.
     """
@@ -78,6 +85,7 @@ class Services:
     avatar_url_template: str | None = None
     max_artifact_bytes: int = 5 * 2**30
     max_trace_bytes: int = 64 * 2**20
+    max_file_bytes: int = 10 * 2**20
     build_lease: int = 60
     build_timeout: int = 3600
     clock: Callable[[], datetime] = now
@@ -94,6 +102,9 @@ class Services:
     rate_limiter: RateLimiter = field(default_factory=RateLimiter)
     token_cache: TokenCache = field(default_factory=TokenCache)
     ref_cache: RefCache = field(default_factory=RefCache)
+    archive_limiter: FairLimiter = field(
+        default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
+    )
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 
     @property
@@ -102,17 +113,20 @@ class Services:
 
 
 class ServedFile(Protocol):
-    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents. `size` is in bytes."""
+    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents.
+
+    `size` is in bytes; None if it is known only at the end: such a file is sent as a whole.
+    """
 
     @property
     def name(self) -> str: ...
     @property
-    def size(self) -> int: ...
+    def size(self) -> int | None: ...
 
     def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Returns a context manager that yields chunks of `size` bytes from `start` on.
 
-        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile.
+        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile, and Unavailable.
         """
 
 

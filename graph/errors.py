@@ -72,8 +72,8 @@ class Forbidden(OperationError):
 
     code = Code.FORBIDDEN
 
-    def __init__(self, reason: str | None = None) -> None:
-        super().__init__(reason or "You are not allowed to do this.")
+    def __init__(self, reason: str | None = None, *, subject: str | None = None) -> None:
+        super().__init__(reason or "You are not allowed to do this.", subject=subject)
         self.reason = reason
 
 

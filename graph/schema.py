@@ -27,6 +27,9 @@ from graph.types.builds.variables import VariableMutations
 from graph.types.git.branch_subscriptions import BranchSubscriptions
 from graph.types.git.branches import BranchMutations
 from graph.types.git.commit_comments import CommitCommentMutations
+from graph.types.git.file_commits import FileCommitMutations
+from graph.types.git.releases import ReleaseMutations
+from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
@@ -86,6 +89,9 @@ class Mutation(
     CommitCommentMutations,
     CommitStatusMutations,
     BranchMutations,
+    TagMutations,
+    ReleaseMutations,
+    FileCommitMutations,
     BuildMutations,
     BuildClaimMutations,
     JobMutations,

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from graph.caches import CacheBounds, LruCache
+from graph.errors import Unavailable
 from rest_v3.endpoints.endpoint import Endpoint, RestRequest, RestResponse
 from rest_v3.endpoints.file_downloads import FileResponse, send_file
 from rest_v3.errors import error_response
@@ -59,7 +60,7 @@ class RestApp:
         self.endpoints = tuple(endpoints)
         for endpoint in self.endpoints:
             for path in endpoint.route.paths:
-                self._router.add(endpoint.route.method, path, endpoint)
+                self._router.add(endpoint.route.method, path, endpoint, endpoint.route.spanning_names)
         for path, page in pages:
             self._router.add("GET", path, page)
 
@@ -113,9 +114,13 @@ class RestApp:
             response.headers.append((b"x-request-id", str(request_id).encode("latin-1", "replace")))
         bodiless = scope["method"] == "HEAD"
         if isinstance(response, FileResponse):
-            if await send_file(receive, send, response, NOSNIFF, is_head=bodiless):
-                return
-            response = _error_response(404, "404 Not Found")
+            try:
+                if await send_file(receive, send, response, NOSNIFF, is_head=bodiless):
+                    return
+                response = _error_response(404, "404 Not Found")
+            except Unavailable as error:
+                response = _error_response(503)
+                response.headers.append((b"retry-after", b"%d" % error.retry_after))
         await _send_response(send, response, bodiless=bodiless)
 
     async def _respond(self, scope: Scope, receive: Receive, headers: dict[bytes, bytes], request_id: str) -> RestResponse | None:

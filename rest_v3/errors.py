@@ -148,7 +148,7 @@ def response_from_user_errors(route: Route, errors: Sequence[Mapping[str, Any]],
     else:
         message = standard_message(status)
     placeholders = {"Field": v3_field_name(route, first.get("field"), fields).capitalize(), "message": str(first["message"])}
-    return _apply_override(route, code, status, message, {}, placeholders)
+    return _apply_override(route, code, status, message, {}, placeholders, subject=first.get("field"))
 
 
 def v3_field_name(route: Route, name: str | None, fields: Mapping[str, str]) -> str:

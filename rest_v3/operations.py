@@ -40,6 +40,7 @@ from graphql import (
     visit,
 )
 
+from graph.fields.metadata import facts_of
 from graph.operations.output_format import OutputFormat
 
 
@@ -96,6 +97,8 @@ class SelectedField:
     """The single fragment that is selected below this field, if nothing else is."""
     description: str | None = None
     """The schema's description of the field."""
+    max_page_size: int | None = None
+    """The maximum size of a page, if it is not the usual one."""
 
     @property
     def is_list(self) -> bool:
@@ -285,7 +288,9 @@ class _SelectionMerger:
             self._collect(named, node.selection_set, True, subfields)
         always = always or (merged_field is not None and merged_field.is_always_present)
         fragment = None if merged_field else _sole_fragment(node)
-        merged[key] = SelectedField(key, node.name.value, definition.type, always, subfields, fragment, definition.description)
+        merged[key] = SelectedField(
+            key, node.name.value, definition.type, always, subfields, fragment, definition.description, facts_of(definition).max_page_size
+        )
 
 
 def _sole_fragment(node: FieldNode) -> str | None:

@@ -223,5 +223,59 @@ class MergedChild:
 merge_child = MergedChild
 
 
+class SortedBy:
+    """Sorts a list by a key whose values are in this order; entries with equal values stay as they were."""
+
+    def __init__(self, key: str, *order: str) -> None:
+        self.key = key
+        self.order = {value: position for position, value in enumerate(order)}
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return sorted(value, key=lambda entry: self.order[entry[self.key]])
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        return schema
+
+
+sort_by = SortedBy
+
+
+class OldestFirst:
+    """Reverses the list under one key, and adds its last entry (null if there is none) under another."""
+
+    def __init__(self, key: str, *, last: str) -> None:
+        self.key = key
+        self.last = last
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        entries = value[self.key][::-1]
+        return {self.last: entries[-1] if entries else None, **value, self.key: entries}
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        entry = {**schema["properties"][self.key]["items"]}
+        last = {"anyOf": [entry, {"type": "null"}]}
+        return {**schema, "properties": {self.last: last, **schema["properties"]}, "required": [self.last, *schema["required"]]}
+
+
+oldest_first = OldestFirst
+
+
+class FirstItem:
+    """Replaces the list under one key of each object by its first item."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _map_objects(value, lambda entry: {**entry, self.key: entry[self.key][0]})
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        properties = schema["properties"]
+        return {**schema, "properties": {**properties, self.key: properties[self.key]["items"]}}
+
+
+take_first = FirstItem
+
+
 def _map_objects(value: Any, transform: Callable[[Mapping[str, Any]], Any]) -> Any:
     return [transform(entry) for entry in value] if isinstance(value, list) else transform(value)

@@ -49,7 +49,9 @@ class Route:
     errors: Mapping[str, StatusOverride] = field(default_factory=dict)
     """Overrides of the table in `rest_v3/errors.py`, by code: `{"FORBIDDEN": 401}`, `{"NOT_FOUND": 200}`.
 
-    A noun after the code limits it to what the graph did not find: `{"NOT_FOUND ProjectMember": 200}`."""
+    A noun after the code limits it to what the graph did not find: `{"NOT_FOUND ProjectMember": 200}`; the input field of a user error to
+    errors of that field: `{"INVALID ref": (400, "Invalid reference name")}`.
+    """
     reshape: Reshape | None = None
     has_total: bool = True
     """Whether a list has a total count; without it, there are no totals and no last page."""
@@ -77,6 +79,9 @@ class Route:
     """The status with which the route refuses every caller whom its operation, usually `Viewer`, authorizes."""
     upload_limit_path: str | None = None
     """The path of the maximum file size in the guard's data, such as `project.uploadLimit`. Required for a route with a file."""
+    body_limit_path: str | None = None
+    """The path of the maximum file size in the guard's data, for a route whose parameters include the contents of a file. A body that is
+    larger than usual is read only after the guard has authorized the caller by the query string and the headers."""
     file_key: str | None = None
     """The key of the result that names the file to respond with. Errors remain `{"message": …}`."""
     is_text: bool = False
@@ -85,6 +90,8 @@ class Route:
     """The content type of the file. It must be one that browsers do not run."""
     file_disposition: str = "attachment"
     """The type of the header Content-Disposition. Browsers take one that they do not know as `attachment`."""
+    extension_parameter: str | None = None
+    """The parameter whose words may also be the ending of the path, as in `/archive.zip`."""
     shape: str | None = None
     """The name of the closed key set of the response, or of one entry if the response is a list."""
     section: str = ""
@@ -113,6 +120,11 @@ class Route:
         return tuple(segment[1:] for segment in self.path.split("/") if segment.startswith(":"))
 
     @property
+    def spanning_names(self) -> frozenset[str]:
+        """The path parameters that may hold slashes."""
+        return frozenset(parameter.name for parameter in self.params if parameter.spans_segments)
+
+    @property
     def operation_id(self) -> str:
         """>>> Route(call="GET /user", operation="CurrentUser").operation_id
         'currentUser'
@@ -128,9 +140,11 @@ class Route:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Its path and the aliases of the path."""
+        """Its path, that with each ending, and the aliases of the path."""
+        words = next((each.allowed_words for each in self.params if each.name == self.extension_parameter), ())
         return (
             self.path,
+            *(f"{self.path}.{word}" for word in words),
             *(
                 alias + self.path[len(prefix) :]
                 for alias, prefix in PATH_ALIASES.items()

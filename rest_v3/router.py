@@ -1,6 +1,6 @@
 """Routing: from a raw path to the endpoints of that path."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -10,12 +10,14 @@ T = TypeVar("T")
 class RouteNode(Generic[T]):
     """A node of the tree of paths: the endpoints by method, and the nodes below."""
 
-    __slots__ = ("children", "methods", "parameter_child")
+    __slots__ = ("children", "methods", "parameter_child", "spans_segments")
 
     def __init__(self) -> None:
         self.methods: dict[str, T] = {}
         self.children: dict[str, RouteNode[T]] = {}
         self.parameter_child: RouteNode[T] | None = None
+        self.spans_segments = False
+        """Whether the parameter of this node may hold several segments."""
 
     @property
     def allow_header(self) -> str:
@@ -27,18 +29,19 @@ class RouteNode(Generic[T]):
 
 
 class Router(Generic[T]):
-    """The tree of paths. A literal segment takes precedence over a parameter."""
+    """The tree of paths. A literal segment takes precedence over a parameter, and a parameter of one segment over one of several."""
 
     def __init__(self) -> None:
         self._root: RouteNode[T] = RouteNode()
 
-    def add(self, method: str, path: str, target: T) -> None:
-        """Raises ValueError for a duplicate call."""
+    def add(self, method: str, path: str, target: T, spanning: Collection[str] = ()) -> None:
+        """Adds a path, whose parameters `spanning` may hold several segments. Raises ValueError for a duplicate call."""
         node = self._root
         for segment in split_path(path.encode()):
             if segment.startswith(":"):
                 node.parameter_child = node.parameter_child or RouteNode()
                 node = node.parameter_child
+                node.spans_segments |= segment[1:] in spanning
             else:
                 node = node.children.setdefault(segment, RouteNode())
         if method in node.methods:
@@ -84,13 +87,16 @@ def _find_node(node: RouteNode[T], segments: list[str], depth: int, values: list
         found = _find_node(child, segments, depth + 1, values)
         if found is not None:
             return found
-    if node.parameter_child is None:
+    child = node.parameter_child
+    if child is None:
         return None
-    values.append(segment)
-    found = _find_node(node.parameter_child, segments, depth + 1, values)
-    if found is None:
+    for end in range(depth + 1, len(segments) + 1 if child.spans_segments else depth + 2):
+        values.append("/".join(segments[depth:end]))
+        found = _find_node(child, segments, end, values)
+        if found is not None:
+            return found
         values.pop()
-    return found
+    return None
 
 
 def split_path(raw: bytes) -> list[str]:

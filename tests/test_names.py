@@ -72,6 +72,7 @@ NAME_REPLACEMENTS = REPLACEMENTS | {
 ALLOWED_NAMES = {
     "is_gone": "status 410 Gone of HTTP",
     "largest_artifact": "public: FORGEFRONT_LARGEST_ARTIFACT",
+    "largest_file": "public: FORGEFRONT_LARGEST_FILE",
     "largest_object": "public: FORGEFRONT_LARGEST_OBJECT",
     "largest_push": "public: FORGEFRONT_LARGEST_PUSH",
     "largest_trace": "public: FORGEFRONT_LARGEST_TRACE",

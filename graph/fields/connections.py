@@ -99,16 +99,22 @@ class Window:
 
     @classmethod
     def of(
-        cls, first: int | None, after: str | None, last: int | None = None, before: str | None = None, offset: int | None = None
+        cls,
+        first: int | None,
+        after: str | None,
+        last: int | None = None,
+        before: str | None = None,
+        offset: int | None = None,
+        max_size: int = MAX_FIRST,
     ) -> "Window":
-        """Validates page arguments. Raises BadRequest for contradictory arguments, LimitExceeded for more than 100 rows."""
+        """Validates page arguments. Raises BadRequest for contradictory arguments, LimitExceeded for more than `max_size` rows."""
         if first is not None and last is not None:
             raise BadRequest("Use `first` or `last`, not both.")
         size = first if first is not None else last if last is not None else DEFAULT_FIRST
         if size < 0:
             raise BadRequest("`first` and `last` cannot be negative.")
-        if size > MAX_FIRST:
-            raise LimitExceeded(f"The page size exceeds the limit of {MAX_FIRST}; use `first: {MAX_FIRST}` and continue with `after`.")
+        if size > max_size:
+            raise LimitExceeded(f"The page size exceeds the limit of {max_size}; use `first: {max_size}` and continue with `after`.")
         if offset is not None and (offset < 0 or offset > MAX_OFFSET or after or before or last is not None):
             raise BadRequest("`offset` can only be combined with `first`, and cannot be negative.")
         return cls(size, after, before, last is not None, offset or 0)

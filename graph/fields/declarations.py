@@ -15,7 +15,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 import strawberry
 
 from graph.context import Context, StaticSettings
-from graph.fields.connections import KeysetListing, Order, OrderDirection, Window, filter_pages
+from graph.fields.connections import MAX_FIRST, KeysetListing, Order, OrderDirection, Window, filter_pages
+from graph.fields.metadata import facts
 from graph.rules import lookup
 from graph.rules.policy import Action, require, require_all
 
@@ -285,17 +286,19 @@ def connection_field(
     ordering: type | None = None,
     extra_arguments: dict[str, Any] | None = None,
     declared: Any = None,
+    max_page_size: int = MAX_FIRST,
 ) -> Any:
     """Declares a field with the arguments of a connection, resolved by `resolve(root, info, **arguments)`."""
+    maximum = f"maximum {max_page_size}"
     describe = strawberry.argument
     arguments: dict[str, tuple[Any, Any]] = {
         **(extra_arguments or {}),
         "first": (
-            Annotated[int | None, describe(description="Number of items from the start (or after `after`); default 20, maximum 100.")],
+            Annotated[int | None, describe(description=f"Number of items from the start (or after `after`); default 20, {maximum}.")],
             None,
         ),
         "after": (Annotated[str | None, describe(description="Return items after this cursor.")], None),
-        "last": (Annotated[int | None, describe(description="Number of items from the end (or before `before`); maximum 100.")], None),
+        "last": (Annotated[int | None, describe(description=f"Number of items from the end (or before `before`); {maximum}.")], None),
         "before": (Annotated[str | None, describe(description="Return items before this cursor.")], None),
         "offset": (Annotated[int | None, describe(description="Number of items to skip; used with `first` for v3 page numbers.")], None),
     }
@@ -308,7 +311,8 @@ def connection_field(
         return await resolve(root, info, **field_arguments)
 
     set_signature(resolver, {"root": Any, "info": strawberry.Info}, arguments)
-    return strawberry.field(resolver=resolver, description=description, metadata={"declared": declared, "pages": resolve})
+    limits = {} if max_page_size == MAX_FIRST else facts(max_page_size=max_page_size)
+    return strawberry.field(resolver=resolver, description=description, metadata={"declared": declared, "pages": resolve, **limits})
 
 
 def set_signature(function: Any, leading: dict[str, Any], arguments: dict[str, tuple[Any, Any]]) -> None:
@@ -330,8 +334,8 @@ def filter_listing(listing: KeysetListing, arguments: dict[str, Any]) -> KeysetL
     return listing
 
 
-def make_window(arguments: dict[str, Any]) -> Window:
-    return Window.of(arguments["first"], arguments["after"], arguments["last"], arguments["before"], arguments["offset"])
+def make_window(arguments: dict[str, Any], max_size: int = MAX_FIRST) -> Window:
+    return Window.of(arguments["first"], arguments["after"], arguments["last"], arguments["before"], arguments["offset"], max_size)
 
 
 @strawberry.interface(description="An object with a global ID.")

@@ -142,6 +142,13 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "SUCCESS": "All checks finished; none failed without `allowFailure`, and not all were canceled.",
         "CANCELED": "All checks were canceled.",
     },
+    "ArchiveFormat": {"TAR": "Tar.", "TAR_GZ": "Tar, compressed by gzip.", "TAR_BZ2": "Tar, compressed by bzip2.", "ZIP": "Zip."},
+    "FileActionKind": {
+        "CREATE": "Add a file that does not exist.",
+        "UPDATE": "Replace the contents of a file; its mode stays.",
+        "DELETE": "Remove a file.",
+    },
+    "FileEncoding": {"TEXT": "As text, which is stored as UTF-8.", "BASE64": "As base64; line breaks and spaces are ignored."},
     "TimeBucket": {
         "HOUR": "Clock hour.",
         "DAY": "Day, from midnight.",

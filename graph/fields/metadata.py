@@ -18,13 +18,14 @@ class FieldFacts:
 
     `anonymous`: a root field that needs no viewer. `runner`: a root field that runners may select. Both count only if the operation has no
     other root field. `extra_wait_seconds`: how long the root field may wait for an event, beyond the time limit of an operation.
-    `extra_rows`: its cost in addition to the rows that it selects, in rows.
+    `extra_rows`: its cost in addition to the rows that it selects, in rows. `max_page_size`: that of a connection; None for the usual one.
     """
 
     anonymous: bool = False
     runner: bool = False
     extra_wait_seconds: float = 0.0
     extra_rows: int = 0
+    max_page_size: int | None = None
 
 
 NO_FACTS = FieldFacts()

@@ -64,7 +64,7 @@ class _CostNode:
     node        one row plus the children
     value       only the children
     item        the list of a page (`nodes`, `edges`, `rows`): a row plus the children for each item of the enclosing page
-    connection  its size times its items; the size is at most MAX_PAGE_SIZE
+    connection  its size times its items; the size is at most `max_size`
     page        as `connection`, for other fields with `first`, which have their own limits
     list        its size times a row plus the children
     """
@@ -75,6 +75,7 @@ class _CostNode:
     is_reducible: bool = False
     """Whether the caller can reduce the size with `first`."""
     extra_cost: int = 0
+    max_size: int = MAX_PAGE_SIZE
     children: "list[_CostNode | str]" = field(default_factory=list)
 
 
@@ -205,9 +206,9 @@ class RowCost:
     def _find_errors(self, rows: int, sizes: Mapping[str, int | None]) -> Iterator[GraphQLError]:
         for part, node in self._sized_nodes:
             size = part.size if isinstance(part.size, int) else part.size.resolve(sizes)
-            if part.kind == "connection" and size > MAX_PAGE_SIZE:
-                message = f"The page size {format_count(size)} of {part.label} exceeds the limit of {MAX_PAGE_SIZE}."
-                yield limit_exceeded_error(f"{message} Request first: {MAX_PAGE_SIZE}, and continue with after.", node)
+            if part.kind == "connection" and size > part.max_size:
+                message = f"The page size {format_count(size)} of {part.label} exceeds the limit of {part.max_size:,}."
+                yield limit_exceeded_error(f"{message} Request first: {part.max_size}, and continue with after.", node)
         if rows > MAX_ROWS:
             advice = self._advice(sizes, MAX_ROWS) or " Request fewer nested lists, or send several requests."
             yield limit_exceeded_error(f"The query cost of {format_count(rows)} rows exceeds the limit of {MAX_ROWS:,}.{advice}")
@@ -275,6 +276,7 @@ class RowCost:
         elif named.name in self._page_type_names:
             kind: Literal["connection", "page"] = "connection" if named.name.endswith("Connection") else "page"
             part = _CostNode(kind, label, self._size(node, field_definition, ("first", "last"), DEFAULT_PAGE_SIZE))
+            part.max_size = facts_of(field_definition).max_page_size or MAX_PAGE_SIZE
         else:
             # The item of an edge is counted with the edge.
             per: Literal["node", "value"] = "node" if _is_node(named) and not parent.name.endswith("Edge") else "value"

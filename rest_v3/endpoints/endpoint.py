@@ -4,6 +4,7 @@ Checks run in the order of docs/decisions.md 5: caller, project or group, permis
 keeps that order. When a parameter is invalid the operation cannot run, so the route's guard runs before the 400 is returned.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -30,8 +31,12 @@ from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_
 from rest_v3.results import RouteResultReader
 from rest_v3.route import InvalidRouteError, PathNumber, Route
 
-UNPAGED_BATCH_ROWS = 100
 TEXT_CSP = b"default-src 'none'; sandbox"
+BODY_BYTES_PER_FILE_BYTE = 2
+"""How much larger than a file a body with its contents may be: base64 takes 1.4 times the size, with line breaks."""
+
+UNPAGED_BATCH_ROWS = pagination.MAX_PAGE_SIZE
+"""Rows of a list without pages that one run of the operation reads, where the schema allows no larger page."""
 
 
 class IncomingFile(Protocol):
@@ -108,6 +113,7 @@ class Endpoint:
         self._result_reader = RouteResultReader(route, self.operation)
         self.target = self._result_reader.target
         self.is_paginated = self.target is not None and self.target.is_connection and self.operation.is_paginated
+        self._batch_rows = (self.target.max_page_size if self.target is not None else None) or UNPAGED_BATCH_ROWS
         self._reshape_value = self._plan_reshape(self.target)
         if self._reshape_value is not None:
             result_path = (*self._result_reader.path, "nodes") if self.is_paginated else self._result_reader.path
@@ -127,11 +133,16 @@ class Endpoint:
             except MalformedRequestError as error:
                 malformed = error.response
         if request.method not in ("GET", "HEAD"):
+            limit = await self._find_body_limit(request, sent)
+            if isinstance(limit, ErrorResponse):
+                return self._respond_error(limit)
             try:
-                body = await read_body(request.receive, request.headers.get(b"content-length"), self.max_body_bytes)
+                body = await read_body(request.receive, request.headers.get(b"content-length"), limit)
                 if body is None:
                     return None
-                sent.update(parse_body(body, request.headers.get(b"content-type", b""), self._accepted_names))
+                arguments = body, request.headers.get(b"content-type", b""), self._accepted_names
+                is_large = len(body) > MAX_FORM_BODY_BYTES
+                sent.update(await asyncio.to_thread(parse_body, *arguments) if is_large else parse_body(*arguments))
             except MalformedRequestError as error:
                 if error.response.status == 413:
                     return self._respond_error(error.response)
@@ -146,6 +157,19 @@ class Endpoint:
         if self.is_paginated:
             return await self._respond_list(request, sent, variables, credential)
         return await self._respond_single(request, variables, credential)
+
+    async def _find_body_limit(self, request: RestRequest, sent: Mapping[str, Any]) -> int | ErrorResponse:
+        """The maximum size of the body, or the error for a caller who may not send one of this size."""
+        declared = declared_length(request)
+        if self.route.body_limit_path is None or self._guard is None or declared <= self.max_body_bytes:
+            return self.max_body_bytes
+        variables, _ = self._read_variables(request, {})
+        credential = read_credential(request.headers, sent.get(self.token_name))
+        result = await self._run_guard(request, self._guard, variables, credential)
+        denial = self._guard.evaluate(self.route, result)
+        if denial is not None:
+            return denial
+        return self.max_body_bytes + BODY_BYTES_PER_FILE_BYTE * int(read_value(result.data, self.route.body_limit_path))
 
     def credential_of(self, request: RestRequest, sent: dict[str, Any]) -> str | None:
         """The caller's credential, or None. Removes its parameter from the sent values."""
@@ -239,7 +263,7 @@ class Endpoint:
     async def _respond_list(
         self, request: RestRequest, sent: dict[str, Any], variables: dict[str, Any], credential: str | None
     ) -> RestResponse:
-        page = pagination.PageRequest(1, UNPAGED_BATCH_ROWS) if self.route.is_unpaged else pagination.read_page_request(sent)
+        page = pagination.PageRequest(1, self._batch_rows) if self.route.is_unpaged else pagination.read_page_request(sent)
         nodes: list[Any] = []
         while True:
             variables["first"], variables["offset"] = page.size, page.offset
@@ -340,6 +364,11 @@ class Endpoint:
                     raise InvalidRouteError(f"{self.route.call}: {variable.enum.name} has no value {name}")
 
     def _validate_guard(self, guard: RouteGuard) -> None:
+        selected: Mapping[str, SelectedField] = guard.operation.root_fields
+        for key in filter(None, (self.route.upload_limit_path or self.route.body_limit_path or "").split(".")):
+            if key not in selected:
+                raise InvalidRouteError(f"{self.route.call}: the guard does not select the maximum file size")
+            selected = selected[key].subfields
         for variable in guard.operation.variables.values():
             if variable.name not in self._parameters or (variable.is_required and variable.name not in self.route.path_names):
                 raise InvalidRouteError(f"{self.route.call}: the guard {guard.operation.name} requires {variable.name}")
@@ -355,6 +384,19 @@ class Endpoint:
         if not needed <= target.subfields.keys():
             raise InvalidRouteError(f"{self.route.call}: {self.operation.name} does not select {' and '.join(sorted(needed))}")
         return reshape.plan_entry_transform(target)
+
+
+def declared_length(request: RestRequest) -> int:
+    """The length of the body that the header Content-Length declares; 0 without one."""
+    length = request.headers.get(b"content-length", b"")
+    return int(length[:18]) if length.isdigit() else 0
+
+
+def read_value(data: Any, path: str) -> Any:
+    """The value at a path of keys: `read_value({"project": {"fileLimit": 9}}, "project.fileLimit")` is 9."""
+    for key in path.split("."):
+        data = data[key]
+    return data
 
 
 def create_serializer(variable: RouteOperationVariable) -> Callable[[Any], Any]:

@@ -8,11 +8,12 @@ several ranges receives the whole file, so that no request costs more than readi
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from graph.errors import Unavailable
 from graph.operations.disconnects import wait_disconnected
 from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, RestRequest, RestResponse
 from rest_v3.errors import ErrorResponse, error_response
@@ -29,9 +30,12 @@ OpenFile = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
 
 @dataclass(slots=True)
 class FileResponse(RestResponse):
-    """A response body of `size` bytes, read while it is sent. `open` raises FileNotFoundError when the file was deleted."""
+    """A response body of `size` bytes (None: unknown), read while it is sent.
 
-    size: int
+    `open` raises FileNotFoundError when the file was deleted, Unavailable when it cannot be read now.
+    """
+
+    size: int | None
     open: OpenFile
 
 
@@ -51,6 +55,8 @@ class FileDownloadEndpoint(Endpoint):
         except MalformedRequestError as error:
             malformed = error.response
         credential = self.credential_of(request, sent)
+        if self.route.extension_parameter is not None and "." in request.segments[-1]:
+            sent[self.route.extension_parameter] = request.segments[-1].partition(".")[2]
         variables, invalid = self._read_variables(request, sent)
         bad_request = malformed or invalid
         if bad_request is not None:
@@ -65,20 +71,21 @@ class FileDownloadEndpoint(Endpoint):
         return self._respond_file(request, result.files[value[self.route.file_key]])
 
     def _respond_file(self, request: RestRequest, file: Any) -> RestResponse:
-        range_header = request.headers.get(b"range") if request.method == "GET" and b"if-range" not in request.headers else None
-        part = parse_range(range_header, file.size)
-        if part is not None and part[1] == 0:
-            error = error_response(416, headers={"Content-Range": f"bytes */{file.size}"})
-            return self._respond_error(error)
-        start, size = part or (0, file.size)
         headers = [
             (b"content-type", self.route.file_type.encode()),
             (b"content-disposition", content_disposition(file.name, self.route.file_disposition)),
             (b"content-transfer-encoding", b"binary"),
             (b"content-security-policy", FILE_CSP),
-            (b"accept-ranges", b"bytes"),
             self._cache_control,
         ]
+        if file.size is None:
+            return FileResponse(200, b"", headers, None, lambda: file.open(0, 0))
+        range_header = request.headers.get(b"range") if request.method == "GET" and b"if-range" not in request.headers else None
+        part = parse_range(range_header, file.size)
+        if part is not None and part[1] == 0:
+            return self._respond_error(error_response(416, headers={"Content-Range": f"bytes */{file.size}"}))
+        start, size = part or (0, file.size)
+        headers.append((b"accept-ranges", b"bytes"))
         if part is not None:
             headers.append((b"content-range", f"bytes {start}-{start + size - 1}/{file.size}".encode()))
         return FileResponse(206 if part else 200, b"", headers, size, lambda: file.open(start, size))
@@ -120,36 +127,40 @@ def content_disposition(name: str, kind: str = "attachment") -> bytes:
 async def send_file(receive: Receive, send: Send, response: FileResponse, *headers: tuple[bytes, bytes], is_head: bool) -> bool:
     """Streams the file at the speed of the client. Returns False, without a response, if the file was deleted meanwhile.
 
-    Raises OSError if the file is shorter than expected: the connection is closed, so that no client takes the part for the whole.
+    Raises Unavailable, also without a response. Raises OSError if the file is shorter than expected or cannot be read to its end: the
+    connection is closed, so that no client takes the part for the whole.
     """
-    start = {
-        "type": "http.response.start",
-        "status": response.status,
-        "headers": [*response.headers, *headers, (b"content-length", str(response.size).encode())],
-    }
-    try:
-        async with response.open() as pieces:
-            await send(start)
-            if not is_head:
-                await _send_pieces(receive, send, pieces, response.size)
-    except FileNotFoundError:
-        return False
-    if is_head:
-        await send({"type": "http.response.body", "body": b""})
+    length = [] if response.size is None else [(b"content-length", str(response.size).encode())]
+    start = {"type": "http.response.start", "status": response.status, "headers": [*response.headers, *headers, *length]}
+    async with AsyncExitStack() as stack:
+        if not (is_head and response.size is None):
+            try:
+                pieces = await stack.enter_async_context(response.open())
+            except FileNotFoundError:
+                return False
+        await send(start)
+        if is_head:
+            await send({"type": "http.response.body", "body": b""})
+            return True
+        try:
+            await _send_pieces(receive, send, pieces, response.size)
+        except Unavailable as error:
+            raise OSError(error.message) from error
     return True
 
 
-async def _send_pieces(receive: Receive, send: Send, pieces: AsyncIterator[bytes], remaining: int) -> None:
+async def _send_pieces(receive: Receive, send: Send, pieces: AsyncIterator[bytes], size: int | None) -> None:
     # The server discards bytes sent to a disconnected client.
     disconnect = asyncio.ensure_future(wait_disconnected(receive))
+    sent = 0
     try:
         async for piece in pieces:
-            remaining -= len(piece)
+            sent += len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             if disconnect.done():
                 return
-        if remaining:
-            raise OSError(f"the file is {remaining} bytes shorter than recorded")
+        if size is not None and sent < size:
+            raise OSError(f"the file is {size - sent} bytes shorter than recorded")
         await send({"type": "http.response.body", "body": b""})
     finally:
         disconnect.cancel()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from graph.operations.results import is_disk_full
-from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, IncomingFile, RestRequest, RestResponse
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, IncomingFile, RestRequest, RestResponse, declared_length, read_value
 from rest_v3.errors import ErrorResponse, error_response
 from rest_v3.operations import OperationRegistry
 from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, MalformedRequestError, MultipartForm, Receive, parse_body, parse_pairs, read_body
@@ -27,11 +27,8 @@ class FileUploadEndpoint(Endpoint):
     def __init__(self, route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> None:
         super().__init__(route, operations, graph, base_url)
         (self._file_parameter,) = (parameter.name for parameter in route.params if parameter.kind == "file")
-        selected = self._guard.operation.root_fields if self._guard is not None else {}
-        for key in (route.upload_limit_path or "").split("."):
-            if key not in selected:
-                raise InvalidRouteError(f"{route.call}: the guard does not select the maximum file size")
-            selected = selected[key].subfields
+        if self._guard is None or route.upload_limit_path is None:
+            raise InvalidRouteError(f"{route.call}: a guard has to select the maximum file size")
 
     async def handle(self, request: RestRequest) -> RestResponse | None:
         """The response; None when the client disconnected before the request was read."""
@@ -55,10 +52,8 @@ class FileUploadEndpoint(Endpoint):
         error = self._guard.evaluate(self.route, result) or malformed or invalid
         if error is not None or form is None:
             return self._respond_error(error or error_response(400))
-        limit: Any = result.data
-        for key in (self.route.upload_limit_path or "").split("."):
-            limit = limit[key]
-        if _declared_length(request) > limit + MAX_FORM_BODY_BYTES:
+        limit = read_value(result.data, self.route.upload_limit_path or "")
+        if declared_length(request) > limit + MAX_FORM_BODY_BYTES:
             return self._respond_error(_too_large_response(limit))
         incoming = self._graph.receive()
         try:
@@ -174,8 +169,3 @@ async def _store_file(form: FileUploadForm, incoming: IncomingFile, limit: int) 
 
 def _too_large_response(limit: int) -> ErrorResponse:
     return error_response(413, f"413 Request Entity Too Large: a file may have at most {limit} bytes")
-
-
-def _declared_length(request: RestRequest) -> int:
-    length = request.headers.get(b"content-length", b"")
-    return int(length[:18]) if length.isdigit() else 0

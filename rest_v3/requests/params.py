@@ -69,6 +69,8 @@ class RouteParameter:
     allowed_words: tuple[str, ...] = ()
     allowed_numbers: tuple[int, ...] = ()
     """The only numbers that are accepted; None accepts all."""
+    spans_segments: bool = False
+    """Whether a path parameter may hold slashes that are not escaped, as legacy clients send names of branches."""
     description: str = ""
 
     @property
@@ -111,6 +113,7 @@ def text(
     aliases: tuple[str, ...] = (),
     default: Value = NOT_SENT,
     blank_clears: bool = False,
+    spans_segments: bool = False,
     description: str = "",
 ) -> RouteParameter:
     """A string. With `blank_clears` a blank is sent as ""."""
@@ -122,6 +125,7 @@ def text(
         aliases=aliases,
         default=default,
         blank_value="" if blank_clears else NOT_SENT,
+        spans_segments=spans_segments,
         description=description,
     )
 

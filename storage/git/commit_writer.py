@@ -15,11 +15,9 @@ def write_commit(repository: Repository, parent: str | None, files: Mapping[str,
     Raises UnknownCommit for the parent, ValueError for an invalid path.
     """
     index = Index()
-    parent_lines = []
     if parent is not None:
         repository.raw_commit(parent)
         index.read_tree(repository.handle[parent].tree)
-        parent_lines.append(f"parent {parent}")
     try:
         for path, content in files.items():
             if path.startswith("/"):
@@ -28,6 +26,12 @@ def write_commit(repository: Repository, parent: str | None, files: Mapping[str,
         tree = index.write_tree(repository.handle)
     except GitError as error:
         raise ValueError(f"invalid path in a tree: {error}") from error
+    return write_commit_of_tree(repository, parent, str(tree), message, author)
+
+
+def write_commit_of_tree(repository: Repository, parent: str | None, tree: str, message: str, author: CommitSignature) -> str:
+    """Writes a commit of a tree that is stored, synced to disk, and returns its id. No ref moves."""
+    parent_lines = [f"parent {parent}"] if parent is not None else []
     body = message.replace("\0", "").strip("\n") + "\n"
     commit_lines = (f"tree {tree}", *parent_lines, f"author {author.format()}", f"committer {author.format()}", "", body)
     return str(repository.handle.odb.write(ObjectType.COMMIT, "\n".join(commit_lines).encode("utf-8", "replace")))

@@ -223,6 +223,11 @@ class Repository:
                 raise UnknownCommit(oid)
             return self._read(oid)
 
+    def raw_tag(self, oid: str) -> bytes | None:
+        """Returns the bytes of the object of an annotated tag; None if the object is another or missing. Raises DamagedRepository."""
+        with self._translate_errors():
+            return self._read(oid) if self._object_type(oid) == ObjectType.TAG else None
+
     def set_default_branch(self, name: str) -> None:
         """Points HEAD at the branch, which need not exist yet. Raises ValueError for an invalid branch name."""
         if not is_branch_name(name):

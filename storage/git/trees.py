@@ -253,6 +253,20 @@ def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobCon
     )
 
 
+def blob_size(repository: Repository, oid: str) -> int | None:
+    """Returns the size of the blob with this full id in bytes; None if there is none."""
+    try:
+        kind, size = repository.handle.odb.read_header(oid)
+    except (KeyError, ValueError):
+        return None
+    return int(size) if kind == ObjectType.BLOB else None
+
+
+def read_bytes(repository: Repository, oid: str) -> bytes:
+    """Returns the contents of the blob with this id. The caller limits its size. Raises DamagedRepository."""
+    return _TreeReader(repository).read(oid, ObjectType.BLOB)
+
+
 def decode_text(data: bytes, *, is_cut: bool = False) -> str:
     """Decodes UTF-8 with U+FFFD for invalid bytes, or Windows-1252 if invalid bytes outnumber the valid non-ASCII characters.
 

@@ -28,6 +28,7 @@ from storage.tables.git.health_checks_due import HealthCheckDue
 from storage.tables.git.packs import Pack, RepackLease
 from storage.tables.git.protected_branches import ProtectedBranch
 from storage.tables.git.refs import GitRef
+from storage.tables.git.releases import Release
 from storage.tables.hosts import Host
 from storage.tables.issues.closings import Closing
 from storage.tables.issues.issues import Issue, IssueState
@@ -91,6 +92,7 @@ __all__ = [
     "ProjectMember",
     "ProtectedBranch",
     "RegistrationToken",
+    "Release",
     "RepackLease",
     "RunWhen",
     "Runner",

@@ -49,6 +49,28 @@ GET /projects/:id/repository/commits/:sha/comments            401 404 403 200 20
 POST /projects/:id/repository/commits/:sha/comments           401 404 403 201 201 201 201 201 401 201
 GET /projects/:id/repository/commits/:sha/statuses            401 404 403 200 200 200 200 200 401 200
 POST /projects/:id/statuses/:sha                              401 404 403 403 201 201 201 201 401 403
+GET /projects/:id/repository/branches                         401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/branches/:branch                 401 404 403 200 200 200 200 200 401 200
+PUT /projects/:id/repository/branches/:branch/protect         401 404 403 403 403 200 200 200 401 403
+PUT /projects/:id/repository/branches/:branch/unprotect       401 404 403 403 403 200 200 200 401 403
+POST /projects/:id/repository/branches                        401 404 403 403 201 201 201 201 401 403
+DELETE /projects/:id/repository/branches/:branch              401 404 403 403 200 200 200 200 401 403
+GET /projects/:id/repository/files                            401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/repository/files                           401 404 403 403 201 201 201 201 401 403
+PUT /projects/:id/repository/files                            401 404 403 403 200 200 200 200 401 403
+DELETE /projects/:id/repository/files                         401 404 403 403 200 200 200 200 401 403
+GET /projects/:id/repository/tree                             401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/blobs/:sha                       401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/commits/:sha/blob                401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/raw_blobs/:sha                   401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/archive                          401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/compare                          401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/contributors                     401 404 403 200 200 200 200 200 401 200
+GET /projects/:id/repository/tags                             401 404 403 200 200 200 200 200 401 200
+POST /projects/:id/repository/tags                            401 404 403 403 201 201 201 201 401 403
+DELETE /projects/:id/repository/tags/:tag_name                401 404 403 403 200 200 200 200 401 403
+POST /projects/:id/repository/tags/:tag_name/release          401 404 403 403 201 201 201 201 401 403
+PUT /projects/:id/repository/tags/:tag_name/release           401 404 403 403 200 200 200 200 401 403
 GET /application/settings                                     401 403 403 403 403 403 403 200 401 403
 PUT /application/settings                                     401 403 403 403 403 403 403 200 401 403
 GET /projects/:id/labels                                      401 404 200 200 200 200 200 200 401 200
@@ -232,6 +254,11 @@ createBranch         401  not_found forbidden forbidden ok        ok        ok  
 deleteBranch         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 protectBranch        401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 unprotectBranch      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+createCommit         401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+createTag            401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+deleteTag            401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+createRelease        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+updateRelease        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
 """The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and

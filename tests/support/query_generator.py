@@ -71,6 +71,7 @@ ARGUMENT_SOURCES = {
     "Project.commits.ref": "branches",
     "Project.branch.name": "branches", "Project.tree.ref": "revs", "Project.tree.path": "folders", "Project.blob.path": "files",
     "Project.blob.ref": "branches",
+    "Project.contributors.ref": "revs", "Project.archive.ref": "revs",
     "Project.compare.from": "branches", "Project.compare.to": "branches", "Branch.history.path": "files", "Branch.health.name": "jobs",
     "Commit.rollup.ref": "branches", "Issue.note.databaseId": "note ids", "MergeRequest.note.databaseId": "note ids",
     "Snippet.note.databaseId": "note ids",

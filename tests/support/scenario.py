@@ -11,6 +11,7 @@ from graph.context import Context
 from graph.rules.builds import runner_registration
 from storage import tables
 from storage.database.engine import now
+from storage.git.trees import ListingPage, ObjectKind, TreeListing
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import DataFactory, ssh_key
 from tests.support.merge_requests import commit_text_files
@@ -36,6 +37,9 @@ class Scenario:
     private: tables.Project
     public: tables.Project
     sha: str
+    file_path: str
+    blob: str
+    """The path of a file of the commit `sha`, and its blob."""
     numbers: Any = field(default_factory=lambda: count(1))
 
     def project(self, role: str) -> tables.Project:
@@ -54,6 +58,18 @@ class Scenario:
         """The branch `ci`, whose file has a job."""
         text = {".gitlab-ci.yml": "job:\n  script: make\n"}
         await self.make.services.repositories.read(project.id, lambda repository: commit_text_files(repository, "ci", text))
+
+    async def create_ref(self, project: tables.Project, folder: str) -> str:
+        """The name of a new branch (`refs/heads/`) or tag (`refs/tags/`)."""
+        name = f"ref{next(self.numbers)}"
+        await self.make.services.repositories.read(project.id, lambda repository: repository.move_ref(f"{folder}{name}", self.sha, None))
+        return name
+
+    async def create_file(self, project: tables.Project) -> str:
+        """The path of a new file in the branch `topic`."""
+        path = f"file{next(self.numbers)}.txt"
+        await self.make.services.repositories.read(project.id, lambda repository: commit_text_files(repository, "topic", {path: "1"}))
+        return path
 
     async def create_target(self, name: str, role: str, call: str) -> Any:
         """A new object for this call, so that no call sees the effects of another."""
@@ -147,7 +163,11 @@ async def create_scenario(make: DataFactory) -> Scenario:
     public = await make.project(group=public_group, visibility=Visibility.PUBLIC, history={"commits": 4})
     sha = await make.services.repositories.read(private.id, lambda repository: repository.resolve("master"))
     assert sha is not None
-    return Scenario(make, users, somebody, group, public_group, private, public, sha)
+    listed = await make.services.repositories.read(
+        private.id, lambda repository: TreeListing(repository, sha, recursive=True).page(ListingPage(100))
+    )
+    file = next(entry for entry in listed if entry.kind is ObjectKind.BLOB)
+    return Scenario(make, users, somebody, group, public_group, private, public, sha, file.path, file.oid)
 
 
 async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, str, dict[str, Any]]:
@@ -190,6 +210,12 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             keys["build_id"] = await world.create_target("build", role, call)
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
+        if ":branch" in path:
+            keys["branch"] = await world.create_ref(world.project(role), "refs/heads/")
+        elif ":tag_name" in path:
+            keys["tag_name"] = await world.create_ref(world.project(role), "refs/tags/")
+            if call.startswith("PUT"):
+                await world.make.save(tables.Release(project_id=keys["id"], tag=keys["tag_name"], description="D"))
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
         if "/snippets" in path:
             parameters |= {"file_name": "a.rb", "code": "C", "visibility_level": 0}
@@ -200,6 +226,18 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             parameters = {"runner_id": keys["runner_id"]}
         if "/variables" in path:
             parameters = {"key": f"NEW_{number}", "value": "V"}
+        if path.endswith("/raw_blobs/:sha"):
+            keys["sha"] = world.blob
+        if path.endswith("/files"):
+            file_path = f"new{number}.txt" if method == "POST" else await world.create_file(world.project(role))
+            parameters = {"file_path": file_path, "ref": "topic", "branch_name": "topic", "commit_message": "M", "content": "C"}
+            keep = {"GET": ("file_path", "ref"), "DELETE": ("file_path", "branch_name", "commit_message")}.get(method, parameters)
+            parameters = {key: value for key, value in parameters.items() if key in keep}
+        elif method == "GET" and "/repository/" in path:
+            parameters = {"filepath": world.file_path, "from": "v1", "to": "master"}
+        elif "/repository/" in path and method in ("POST", "PUT"):
+            parameters |= {"branch_name": f"new{number}", "ref": "master", "description": "D"}
+            parameters |= {} if "tag_name" in keys else {"tag_name": f"new{number}"}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
@@ -410,10 +448,19 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
         case "createBranch":
             return {"projectPath": path, "name": f"b{number}", "ref": "master"}
         case "deleteBranch":
-            await make.services.repositories.read(
-                project.id, lambda repository: repository.move_ref(f"refs/heads/b{number}", world.sha, None)
-            )
-            return {"projectPath": path, "name": f"b{number}"}
+            return {"projectPath": path, "name": await world.create_ref(project, "refs/heads/")}
+        case "createCommit":
+            actions = [{"action": "CREATE", "path": f"new{number}.txt", "content": "C"}]
+            return {"projectPath": path, "branch": "topic", "message": "M", "actions": actions}
+        case "createTag":
+            return {"projectPath": path, "name": f"t{number}", "ref": "master"}
+        case "deleteTag":
+            return {"projectPath": path, "name": await world.create_ref(project, "refs/tags/")}
+        case "createRelease" | "updateRelease":
+            tag = await world.create_ref(project, "refs/tags/")
+            if name == "updateRelease":
+                await make.save(tables.Release(project_id=project.id, tag=tag, description="D"))
+            return {"projectPath": path, "tagName": tag, "description": "D"}
         case "protectBranch" | "unprotectBranch":
             return {"projectPath": path, "name": "topic"}
         case "signIn":

@@ -43,7 +43,7 @@ const VIEWS = [
   ["/u/(?<name>[^/]+)", "user"],
   ["/-/sign_in", "sign_in"],
   [PROJECT, "project"],
-  [`${PROJECT}/(?<section>commits|builds|merge_requests|issues)`, "project"],
+  [`${PROJECT}/(?<section>commits|tags|builds|merge_requests|issues)`, "project"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],

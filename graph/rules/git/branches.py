@@ -1,14 +1,14 @@
-"""Branches and tags: listing, lookup, creation and deletion."""
+"""Branches: listing, lookup, creation and deletion; and what tags (tags.py) have in common with them."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import structlog
 
 from graph.context import Context
-from graph.errors import Conflict, Forbidden, Invalid, NotFound, OperationError, Taken, Unavailable
+from graph.errors import Conflict, Forbidden, Invalid, NotAllowed, NotFound, OperationError, Taken, Unavailable
 from graph.fields.connections import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
@@ -18,7 +18,7 @@ from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action
 from storage import tables
 from storage.git.protocol.push import PushRule, RefCommand
-from storage.git.ref_names import BRANCHES, TAGS
+from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Ref, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.settings import BranchProtection
@@ -43,28 +43,28 @@ class ProjectRef:
         """Its node key in the graph. Ref names never contain a colon."""
         return f"{self.project_id}:{self.name}"
 
+    @classmethod
+    def of(cls, project_id: int, ref: Ref, target: str) -> Self:
+        """The ref of a project; `target` is the object that it refers to, which is a tag object for an annotated tag."""
+        return cls(project_id, ref.name, ref.oid)
+
 
 @dataclass(frozen=True, slots=True)
 class BranchRef(ProjectRef):
     """A branch."""
 
 
-@dataclass(frozen=True, slots=True)
-class TagRef(ProjectRef):
-    """A tag."""
-
-
 async def list_branches(context: Context, project: tables.Project, window: Window) -> ConnectionPage:
-    return _page(project, await _list_refs(context, project.id, Repository.branches, BRANCHES), window, BranchRef)
+    return page_of_refs(await list_refs(context, project.id, Repository.branches, BRANCHES, BranchRef), window)
 
 
-async def list_tags(context: Context, project: tables.Project, window: Window) -> ConnectionPage:
-    return _page(project, await _list_refs(context, project.id, Repository.tags, TAGS), window, TagRef)
-
-
-async def _list_refs(context: Context, project_id: int, peel: Callable[[Repository], list[Ref]], folder: str) -> list[Ref]:
-    """The branches or tags of a project, peeled to commits."""
-    return await run_in_repository(context, project_id, peel, refs=await refs.in_folder(context, project_id, folder))
+async def list_refs(
+    context: Context, project_id: int, peel: Callable[[Repository], list[Ref]], folder: str, kind: type[ProjectRef]
+) -> list[ProjectRef]:
+    """The branches or tags of a project, peeled to commits, by name."""
+    known = await refs.in_folder(context, project_id, folder)
+    peeled = await run_in_repository(context, project_id, peel, refs=known)
+    return [kind.of(project_id, ref, known[folder + ref.name]) for ref in peeled]
 
 
 async def branch_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
@@ -72,15 +72,10 @@ async def branch_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
 
     The value is an error if the repository is unreadable.
     """
-    return await _load_nodes(context, keys, Repository.branches, BRANCHES, BranchRef)
+    return await load_ref_nodes(context, keys, Repository.branches, BRANCHES, BranchRef)
 
 
-async def tag_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """Like `branch_nodes`, for tags."""
-    return await _load_nodes(context, keys, Repository.tags, TAGS, TagRef)
-
-
-async def _load_nodes(
+async def load_ref_nodes(
     context: Context, keys: list[str], peel: Callable[[Repository], Sequence[Ref]], folder: str, kind: type[ProjectRef]
 ) -> dict[str, Any]:
     keys_by_project: dict[int, dict[str, str]] = {}
@@ -101,7 +96,7 @@ async def _load_nodes(
             # An unreadable repository does not affect nodes of other projects.
             found.update(dict.fromkeys(names.values(), error))
         else:
-            found.update({names[ref.name]: kind(project_id, ref.name, ref.oid) for ref in peeled})
+            found.update({names[ref.name]: kind.of(project_id, ref, known[folder + ref.name]) for ref in peeled})
 
     await asyncio.gather(*map(read, readable))
     return found
@@ -167,52 +162,68 @@ async def create_branch(context: Context, project: tables.Project, name: str, st
     oid = await run_in_repository(context, project.id, lambda repository: repository.resolve(start), refs=known)
     if oid is None:
         raise Invalid("ref", "is not a branch, a tag or a commit of the repository")
-    await _move_ref(context, project, RefCommand(BRANCHES + name, None, oid))
+    await authorize_move(context, project, update := RefCommand(BRANCHES + name, None, oid))
+    await move_ref(context, project, update)
     return BranchRef(project.id, name, oid)
 
 
-async def delete_branch(context: Context, project: tables.Project, name: str) -> BranchRef:
+async def delete_branch(context: Context, project: tables.Project, name: str, *, unprotected_only: bool = False) -> BranchRef:
     """Delete the branch, with the same checks and effects as a push; returns its last state.
 
-    Raises NotFound, Forbidden, Conflict, Unavailable.
+    Raises NotFound, Forbidden, Conflict, Unavailable; with `unprotected_only`, NotAllowed for a protected branch and the default branch.
     """
     ref = await get_branch(context, project, name)
-    await _move_ref(context, project, RefCommand(BRANCHES + name, ref.oid, None))
+    if unprotected_only and name == project.default_branch:
+        raise NotAllowed("name", "Cannot remove HEAD branch")
+    if unprotected_only and name in await ref_updates.load_protections(context, project.id):
+        raise NotAllowed("name", "Protected branch cant be removed")
+    await authorize_move(context, project, update := RefCommand(BRANCHES + name, ref.oid, None))
+    await move_ref(context, project, update)
     return ref
 
 
-async def _move_ref(context: Context, project: tables.Project, update: RefCommand) -> None:
-    """Update a ref under the rules of a push, in the operation's transaction, which has written nothing yet."""
+async def authorize_move(context: Context, project: tables.Project, update: RefCommand) -> None:
+    """Require that the viewer may move the ref by a push. Raises Forbidden."""
     (decision,) = await ref_updates.authorize_updates(context, project, [update])
     if decision.rule is not PushRule.ALLOW:
         raise Forbidden(decision.reason)
+
+
+async def move_ref(context: Context, project: tables.Project, update: RefCommand) -> None:
+    """Update a ref with the effects of a push, in the operation's transaction, which has written nothing yet.
+
+    Raises Taken, Conflict, NotFound, Unavailable.
+    """
     try:
         prepared = await ref_updates.prepare_updates(context.services, project.id, [update])
     except (NotARepository, GitCommandError) as error:
-        log.warning("branch could not be read", project_id=project.id, error=str(error), request_id=context.request_id)
+        log.warning("ref could not be moved", project_id=project.id, error=str(error), request_id=context.request_id)
         raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
     locked = await ref_updates.lock_projects(context, project.id, prepared)
     current = await refs.current(context, project.id, [update.ref])
     if current.get(update.ref) != update.old:
-        raise Taken("name") if update.old is None else Conflict("name", "The branch has moved in the meantime. Reload it and retry.")
+        raise Taken("name") if update.old is None else Conflict("name", "The ref has moved in the meantime. Reload it and retry.")
     if await refs.find_conflicts(context, project.id, [update]):
-        raise Conflict("name", "The name conflicts with an existing branch.")
+        raise Conflict("name", "The name conflicts with an existing branch or tag.")
     await ref_updates.apply_updates(context, locked, prepared)
 
 
-def _page(project: tables.Project, refs: Sequence[Ref], window: Window, kind: type[ProjectRef]) -> ConnectionPage:
+def page_of_refs(refs: Sequence[ProjectRef], window: Window, *, descending: bool = False) -> ConnectionPage:
     """A page of refs sorted by name.
 
     A cursor is a name, so pages stay exact while refs are created and deleted.
     """
     after = decode_cursor(window.after, _CURSOR_KIND, _encode_name) if window.after is not None else None
     before = decode_cursor(window.before, _CURSOR_KIND, _encode_name) if window.before is not None else None
-    remaining = [ref for ref in refs if (after is None or ref.name.encode() > after) and (before is None or ref.name.encode() < before)]
+    low, high = (before, after) if descending else (after, before)
+    remaining = [ref for ref in refs if (low is None or ref.name.encode() > low) and (high is None or ref.name.encode() < high)]
+    if descending:
+        remaining.reverse()
     remaining = remaining[window.offset :]
     shown = remaining[max(len(remaining) - window.size, 0) :] if window.backward else remaining[: window.size]
     has_more = len(remaining) > window.size
     return ConnectionPage(
-        nodes=[kind(project.id, ref.name, ref.oid) for ref in shown],
+        nodes=shown,
         has_next=before is not None if window.backward else has_more,
         has_previous=has_more if window.backward else after is not None or window.offset > 0,
         cursor=lambda ref: encode_cursor(_CURSOR_KIND, ref.name),
@@ -224,8 +235,9 @@ def _encode_name(name: str) -> bytes:
     return name.encode()
 
 
-async def protect_branch(context: Context, project: tables.Project, name: str, protection: BranchProtection) -> BranchRef:
-    """Set the protection of a branch. Raises NotFound, Unavailable."""
+async def protect_branch(context: Context, project: tables.Project, name: str, protection: BranchProtection | None) -> BranchRef:
+    """Set the protection of a branch; None keeps that of a protected branch. Raises NotFound, Unavailable."""
     branch = await get_branch(context, project, name)
-    await ref_updates.protect_branch(context, project, branch.name, protection)
+    if protection is not None or branch.name not in await ref_updates.load_protections(context, project.id):
+        await ref_updates.protect_branch(context, project, branch.name, BranchProtection.FULL if protection is None else protection)
     return branch

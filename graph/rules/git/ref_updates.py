@@ -28,7 +28,7 @@ from storage.git.commits import GitCommit
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.ref_names import BRANCHES, TAGS, TYPED_ID
 from storage.git.repository import is_branch_name, is_ref_name
-from storage.tables.git import protected_branches
+from storage.tables.git import protected_branches, releases
 from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
 
@@ -213,6 +213,9 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
     if deleted:
         await context.session.execute(protected_branches.delete_named(locked.id, deleted))
         _protection_loader(context).clear(locked.id)
+    deleted_tags = [update.ref.removeprefix(TAGS) for update in updates if update.new is None and update.ref.startswith(TAGS)]
+    if deleted_tags:
+        await context.session.execute(releases.delete_of_tags(locked.id, deleted_tags))
     created = {update.ref.removeprefix(BRANCHES) for update in changed if update.old is None and update.new is not None}
     if locked.default_branch is None or locked.default_branch in deleted:
         locked.default_branch = await _choose_default_branch(context, locked)

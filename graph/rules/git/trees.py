@@ -1,7 +1,8 @@
 """Directories and files of a project at a commit."""
 
+import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from graph.context import Context
@@ -10,9 +11,11 @@ from graph.fields.connections import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules.git import refs
+from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import run_in_repository
 from storage import tables
-from storage.git import trees
+from storage.git import history_queries, trees
+from storage.git.ref_names import FULL_ID
 from storage.git.repository import RefTargets, Repository
 from storage.git.trees import BlobContent, ListingPage, ListingTimeout, TreeListing, TreeListingEntry
 
@@ -58,17 +61,69 @@ async def tree_page(
     )
 
 
-async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> BlobContent:
+@dataclass(frozen=True, slots=True)
+class ProjectBlob(BlobContent):
+    """A file in a commit of a project. `ref` is the name by which it was requested."""
+
+    project_id: int
+    commit_oid: str
+    ref: str
+
+    @classmethod
+    def of(cls, content: BlobContent, project_id: int, commit_oid: str, ref: str) -> "ProjectBlob":
+        values = {field.name: getattr(content, field.name) for field in fields(content)}
+        return cls(**values, project_id=project_id, commit_oid=commit_oid, ref=ref)
+
+
+async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> ProjectBlob:
     """The file at the path.
 
     Raises NotFound (Commit, Blob), Unavailable, LimitExceeded when the operation has read too much.
     """
-    blobs: Loader[tuple[int, str | None, str], BlobContent | OperationError] = context.loader("blobs", _BlobReader(context))
+    blobs: Loader[tuple[int, str | None, str], ProjectBlob | OperationError] = context.loader("blobs", _BlobReader(context))
     found = await blobs.get((project.id, ref, path))
     if isinstance(found, OperationError):
         raise found
     assert found is not None, "the reader returns a blob or an error for every key"  # noqa: S101
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """A blob of a project. `size` is in bytes."""
+
+    project_id: int
+    oid: str
+    size: int
+
+
+async def get_raw_blob(context: Context, project: tables.Project, oid: str) -> StoredBlob:
+    """The blob with this full id. Raises NotFound, Unavailable."""
+    size = None
+    if FULL_ID.fullmatch(oid := oid.lower()):
+        size = await run_in_repository(context, project.id, lambda repository: trees.blob_size(repository, oid), cancellable=True)
+    if size is None:
+        raise NotFound("Blob")
+    return StoredBlob(project.id, oid, size)
+
+
+async def read_base64(context: Context, blob: ProjectBlob) -> str:
+    """The whole contents of a file as base64. Raises Unavailable, LimitExceeded for a larger file than the service shows."""
+    limit = context.services.max_file_bytes
+    if blob.size > limit:
+        raise LimitExceeded(f"The file has {blob.size:,} bytes; files of at most {limit:,} are shown as base64. Clone the repository.")
+
+    def work(repository: Repository) -> str:
+        return base64.b64encode(trees.read_bytes(repository, blob.oid)).decode()
+
+    encoded = await run_in_repository(context, blob.project_id, work, cancellable=True)
+    context.count_text(encoded)
+    return encoded
+
+
+async def find_last_change(context: Context, blob: ProjectBlob) -> str | None:
+    """The id of the newest commit, up to that of the blob, that changed the file. Raises Unavailable."""
+    return await run_git(context, blob.project_id, lambda repository: history_queries.last_change(repository, blob.commit_oid, blob.path))
 
 
 @dataclass
@@ -78,8 +133,8 @@ class _BlobReader:
     context: Context
     remaining: int = MAX_TEXT_BYTES
 
-    async def __call__(self, keys: list[tuple[int, str | None, str]]) -> Mapping[Any, BlobContent | OperationError]:
-        found: dict[Any, BlobContent | OperationError] = {}
+    async def __call__(self, keys: list[tuple[int, str | None, str]]) -> Mapping[Any, ProjectBlob | OperationError]:
+        found: dict[Any, ProjectBlob | OperationError] = {}
         for key in keys:
             try:
                 found[key] = await self._read(*key)
@@ -87,7 +142,7 @@ class _BlobReader:
                 found[key] = error
         return found
 
-    async def _read(self, project_id: int, ref: str | None, path: str) -> BlobContent:
+    async def _read(self, project_id: int, ref: str | None, path: str) -> ProjectBlob:
         if self.remaining <= 0:
             raise LimitExceeded("The files of one operation exceed 5 MiB. Request fewer files.")
         project = await self.context.rows_by_id(tables.Project).get(project_id)
@@ -95,9 +150,10 @@ class _BlobReader:
 
         name = project.default_branch if ref is None else ref
 
-        def work(repository: Repository) -> BlobContent | None:
-            found = trees.find_blob(repository, _resolve_commit(repository, name), path)
-            return trees.read_blob(repository, *found, path) if found else None
+        def work(repository: Repository) -> ProjectBlob | None:
+            commit = _resolve_commit(repository, name)
+            found = trees.find_blob(repository, commit, path)
+            return ProjectBlob.of(trees.read_blob(repository, *found, path), project_id, commit, name or "") if found else None
 
         known = await refs.of_revisions(self.context, project_id, name)
         blob = await run_in_repository(self.context, project_id, work, refs=known, cancellable=True)

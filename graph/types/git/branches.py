@@ -1,6 +1,7 @@
-"""Branches and tags."""
+"""Branches."""
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import strawberry
 
@@ -10,7 +11,7 @@ from graph.fields.declarations import Node, column, connection_field, entity, ma
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.git import branches, ref_updates
-from graph.rules.git.branches import BranchRef, ProjectRef, TagRef
+from graph.rules.git.branches import BranchRef, ProjectRef
 from graph.rules.git.ref_updates import BranchOperation
 from graph.rules.policy import Action, can, require
 from graph.types.git.branch_health import BranchHealthFields
@@ -18,9 +19,12 @@ from graph.types.git.branch_history import BranchHistoryFields
 from graph.types.git.branch_timeline import BranchTimelineFields
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from graph.types.inputs import get_or, optional
+from graph.types.inputs import get_or, is_set, optional
 from storage import tables
 from storage.tables.settings import BranchProtection
+
+MAX_REFS = 1_000
+"""Maximum size of a page of branches or tags."""
 
 
 async def _load_protection(root: Any, info: Info) -> BranchProtection:
@@ -45,6 +49,10 @@ class BranchAbilities:
 )
 class Branch(Node, BranchHealthFields, BranchTimelineFields, BranchHistoryFields):
     name: str = column(description="Branch name, without `refs/heads/`.")
+
+    @strawberry.field(description="Path of the resource in the v3 API.")
+    def rest_path(self) -> str:
+        return f"/api/v3/projects/{_as_ref(self).project_id}/repository/branches/{quote(_as_ref(self).name, safe='')}"
 
     @strawberry.field(description="Whether developers are prevented from force-pushing to the branch or deleting it.")
     async def protected(self, info: Info) -> bool:
@@ -71,37 +79,22 @@ class Branch(Node, BranchHealthFields, BranchTimelineFields, BranchHistoryFields
         return await load_commit(info, _as_ref(self).project_id, _as_ref(self).oid)
 
 
-@entity(TagRef, name="Tag", description="A git tag.", action=Action.READ_CODE, load_nodes=branches.tag_nodes)
-class Tag(Node):
-    name: str = column(description="Tag name, without `refs/tags/`.")
-
-    @strawberry.field(description="Commit the tag points to, dereferencing annotated tags; null if it cannot be read.")
-    async def target(self, info: Info) -> Commit | None:
-        return await load_commit(info, _as_ref(self).project_id, _as_ref(self).oid)
-
-
 def _as_ref(branch: Any) -> ProjectRef:
     return branch  # type: ignore[no-any-return]
 
 
 async def _resolve_branches(root: Any, info: Info, **arguments: Any) -> Any:
     await require(info.context, Action.READ_CODE, root)
-    return await branches.list_branches(info.context, root, make_window(arguments))
-
-
-async def _resolve_tags(root: Any, info: Info, **arguments: Any) -> Any:
-    await require(info.context, Action.READ_CODE, root)
-    return await branches.list_tags(info.context, root, make_window(arguments))
+    return await branches.list_branches(info.context, root, make_window(arguments, MAX_REFS))
 
 
 @strawberry.type
 class ProjectBranchFields:
-    """Fields of a project about its branches and tags."""
+    """Fields of a project about its branches."""
 
     branches: Connection[Branch] | None = connection_field(
-        _resolve_branches, description="Branches, sorted by name; null if there is no repository."
+        _resolve_branches, description="Branches, sorted by name; null if there is no repository.", max_page_size=MAX_REFS
     )
-    tags: Connection[Tag] | None = connection_field(_resolve_tags, description="Tags, sorted by name; null if there is no repository.")
 
     @strawberry.field(description="Branch with this exact name; by default the default branch, null if the project has none.")
     async def branch(
@@ -125,12 +118,16 @@ class CreateBranchInput(BranchInput):
 
 @strawberry.input(description="Input of `deleteBranch`.")
 class DeleteBranchInput(BranchInput):
-    pass
+    unprotected_only: bool | None = optional(
+        "If true, refuse a protected branch and the default branch with NOT_ALLOWED, whatever the viewer is allowed to do; default false."
+    )
 
 
 @strawberry.input(description="Input of `protectBranch`.")
 class ProtectBranchInput(BranchInput):
-    developers_can_push: bool | None = optional("Whether developers can still push to the branch; default false.")
+    developers_can_push: bool | None = optional(
+        "Whether developers can still push to the branch. Omitted, a protected branch stays as it is, and for others it is false."
+    )
 
 
 @strawberry.input(description="Input of `unprotectBranch`.")
@@ -161,7 +158,7 @@ async def create_branch(info: Info, input: CreateBranchInput) -> BranchRef:
 )
 async def delete_branch(info: Info, input: DeleteBranchInput) -> BranchRef:
     project = await _find_project(info.context, input, Action.PUSH_CODE)
-    return await branches.delete_branch(info.context, project, input.name)
+    return await branches.delete_branch(info.context, project, input.name, unprotected_only=get_or(input.unprotected_only, False))
 
 
 @mutation(
@@ -172,7 +169,9 @@ async def delete_branch(info: Info, input: DeleteBranchInput) -> BranchRef:
 )
 async def protect_branch(info: Info, input: ProtectBranchInput) -> BranchRef:
     project = await _find_project(info.context, input, Action.PROTECT_BRANCH)
-    protection = BranchProtection.PARTIAL if get_or(input.developers_can_push, False) else BranchProtection.FULL
+    protection = None
+    if is_set(input.developers_can_push):
+        protection = BranchProtection.PARTIAL if input.developers_can_push else BranchProtection.FULL
     return await branches.protect_branch(info.context, project, input.name, protection)
 
 

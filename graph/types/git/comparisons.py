@@ -13,6 +13,9 @@ from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit, DiffEntry
 from graph.types.git.diff_stats import DiffStat
 
+MAX_COMMITS = 1_000
+"""Maximum size of a page of commits."""
+
 REVISION_DESCRIPTION = "a full commit ID, branch, tag or unambiguous ID prefix of at least 7 digits. Revision syntax is not supported."
 
 
@@ -34,16 +37,18 @@ class Comparison:
 
     @strawberry.field(
         description="Commits reachable from `to` but not from `from`, newest first. A page after a cursor continues the original list even"
-        " if the branches have moved."
+        " if the branches have moved.",
+        metadata=facts(max_page_size=MAX_COMMITS),
     )
     async def commits(
         self,
         info: Info,
-        first: Annotated[int | None, strawberry.argument(description="Number of commits; default 20, maximum 100.")] = None,
+        first: Annotated[int | None, strawberry.argument(description=f"Number of commits; default 20, maximum {MAX_COMMITS}.")] = None,
         after: Annotated[str | None, strawberry.argument(description="Return commits after this cursor.")] = None,
         offset: Annotated[int | None, strawberry.argument(description="Number of commits to skip; used with `first`.")] = None,
     ) -> UncountedConnection[Commit] | None:
-        return await commit_comparison.commit_page(info.context, _as_comparison(self), Window.of(first, after, offset=offset))  # type: ignore[return-value]
+        window = Window.of(first, after, offset=offset, max_size=MAX_COMMITS)
+        return await commit_comparison.commit_page(info.context, _as_comparison(self), window)  # type: ignore[return-value]
 
     @strawberry.field(
         description="Diff from the merge base to `to`, or from `from` to `to` if `straight`; complete up to 5 MB. Null, with an error, if"
@@ -55,6 +60,15 @@ class Comparison:
     @strawberry.field(description="Statistics of the complete `diff`.")
     async def diff_stat(self, info: Info) -> DiffStat | None:
         return await commit_comparison.load_diff_stat(info.context, _as_comparison(self))  # type: ignore[return-value]
+
+    @strawberry.field(description="Whether the diff of a file in `diff` was truncated or omitted.")
+    async def diff_truncated(self, info: Info) -> bool | None:
+        entries = await commit_comparison.load_changes(info.context, _as_comparison(self))
+        return any(entry.too_large for entry in entries or ())
+
+    @strawberry.field(description="Whether `from` and `to` are the same commit.")
+    def same_commit(self) -> bool:
+        return _as_comparison(self).start.oid == _as_comparison(self).end.oid
 
     @strawberry.field(description="Number of commits reachable from `to` but not from `from`.")
     async def ahead_by(self, info: Info) -> int | None:

@@ -8,7 +8,7 @@ from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window
 from graph.fields.scalars import BigInt, GitOid
-from graph.rules.git import trees
+from graph.rules.git import git_files, trees
 from graph.rules.policy import Action, require
 from storage.git.trees import ObjectKind
 
@@ -17,6 +17,9 @@ TreeEntryKind = strawberry.enum(
     name="TreeEntryKind",
     description="Kind of a directory entry: a directory, a file or symbolic link, or a submodule commit.",
 )
+
+MAX_ENTRIES = 1_000
+"""Maximum size of a page of a directory."""
 
 REF_ARGUMENT = strawberry.argument(description="Exact name of a branch or tag, or full commit ID; default: the default branch.")
 
@@ -47,11 +50,44 @@ class Blob:
         description="Contents as UTF-8, or as Windows-1252 if that is more likely; the first MiB of a larger file, null if binary."
     )
     truncated: bool = column(description="Whether `text` is truncated, because the file is larger than 1 MiB.")
+    commit_oid: GitOid = column(description="ID of the commit in which it was found.")
+    ref: str = column(description="Name of the branch or tag, or commit ID, by which it was requested.")
+
+    @strawberry.field(description="Complete contents as base64. An error if the file is larger than `Project.fileLimit` or cannot be read.")
+    async def base64(self, info: Info) -> str:
+        return await trees.read_base64(info.context, _as_blob(self))
+
+    @strawberry.field(
+        description="ID of the newest commit, up to the commit in which it was found, that changed the file. Null, with an error, if it"
+        " takes too long to find."
+    )
+    async def last_commit_oid(self, info: Info) -> GitOid | None:
+        return await trees.find_last_change(info.context, _as_blob(self))  # type: ignore[return-value]
+
+    @strawberry.field(description="Internal reference to the contents, valid within one operation; grants no access.")
+    def stream(self, info: Info) -> str:
+        blob = _as_blob(self)
+        return git_files.offer_blob(info.context, blob.project_id, blob.oid, blob.size, blob.name)
+
+
+@strawberry.type(description="A blob of a repository, without the name and the mode that a directory gives it.")
+class RawBlob:
+    oid: GitOid = column(description="ID of the git object.")
+    size: BigInt = column(description="Size in bytes.")
+
+    @strawberry.field(description="Internal reference to the contents, valid within one operation; grants no access.")
+    def stream(self, info: Info) -> str:
+        raw: Any = self
+        return git_files.offer_blob(info.context, raw.project_id, raw.oid, raw.size, raw.oid)
+
+
+def _as_blob(blob: Any) -> trees.ProjectBlob:
+    return blob  # type: ignore[no-any-return]
 
 
 async def _resolve_tree(root: Any, info: Info, *, ref: str | None, path: str, recursive: bool, **arguments: Any) -> Any:
     await require(info.context, Action.READ_CODE, root)
-    return await trees.tree_page(info.context, root, ref, path, recursive, make_window(arguments))
+    return await trees.tree_page(info.context, root, ref, path, recursive, make_window(arguments, MAX_ENTRIES))
 
 
 @strawberry.type
@@ -72,6 +108,7 @@ class ProjectTreeFields:
         },
         description="Entries of a directory in git order: by name as bytes, directories as if their name ended with a slash. Null, with an"
         " error, if the directory does not exist.",
+        max_page_size=MAX_ENTRIES,
     )
 
     @strawberry.field(
@@ -86,3 +123,11 @@ class ProjectTreeFields:
         project: Any = self
         await require(info.context, Action.READ_CODE, project)
         return await trees.get_blob(info.context, project, ref, path)  # type: ignore[return-value]
+
+    @strawberry.field(description="Blob with this ID, whatever its path. Null, with an error, if the repository does not have it.")
+    async def raw_blob(
+        self, info: Info, oid: Annotated[str, strawberry.argument(description="Full ID of the git object.")]
+    ) -> RawBlob | None:
+        project: Any = self
+        await require(info.context, Action.READ_CODE, project)
+        return await trees.get_raw_blob(info.context, project, oid)  # type: ignore[return-value]

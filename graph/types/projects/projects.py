@@ -36,9 +36,13 @@ from graph.types.builds.runner_registration import ProjectRunnerRegistrationFiel
 from graph.types.builds.runners import ProjectRunnerFields
 from graph.types.builds.triggers import ProjectTriggerFields
 from graph.types.builds.variables import ProjectVariableFields
+from graph.types.git.archives import ProjectArchiveFields
 from graph.types.git.branches import ProjectBranchFields
 from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
+from graph.types.git.contributors import ProjectContributorFields
+from graph.types.git.file_commits import ProjectFileLimitFields
+from graph.types.git.tags import ProjectTagFields
 from graph.types.git.trees import ProjectTreeFields
 from graph.types.hooks import ProjectHookFields
 from graph.types.issues.issues import ProjectIssueFields
@@ -117,6 +121,10 @@ class Project(
     ProjectDeployKeyFields,
     ProjectCommitFields,
     ProjectBranchFields,
+    ProjectTagFields,
+    ProjectArchiveFields,
+    ProjectContributorFields,
+    ProjectFileLimitFields,
     ProjectTreeFields,
     ProjectComparisonFields,
     ProjectForkFields,

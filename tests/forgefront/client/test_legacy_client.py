@@ -1,7 +1,9 @@
 """python-gitlab 1.2.0 with API version 3 against the whole service over HTTP, under both profiles."""
 
 import asyncio
+import io
 import socket
+import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -246,5 +248,43 @@ async def test_administrates_a_project_under_either_profile(
         assert (snippet.content(), snippet.author.username) == (b"puts 2", admin.username)
         snippet.delete()
         assert forge.project_snippets.list(**in_project) == []
+
+    await run_client(work)
+
+
+@pytest.mark.parametrize("profile", ["document", "gitlab-8.5"])
+async def test_changes_a_repository_under_either_profile(serve: Serve, admin: tables.User, project: tables.Project, profile: str) -> None:
+    address, in_project = await serve(profile), {"project_id": project.id}
+
+    def work() -> None:
+        forge = client(address, admin)
+        branch = forge.project_branches.create({"branch_name": "fix/one", "ref": "master"}, **in_project)
+        branch.protect()
+        assert [(each.name, each.protected) for each in forge.project_branches.list(**in_project)][:2] == [
+            ("fix/one", True),
+            ("master", False),
+        ]
+        branch.unprotect()
+        assert not forge.project_branches.get("fix/one", **in_project).protected
+        written = {"file_path": "docs/new.md", "branch_name": "fix/one", "content": "Hello", "commit_message": "Add it"}
+        forge.project_files.create(written, **in_project)
+        shown = forge.project_files.get(file_path="docs/new.md", ref="fix/one", **in_project)
+        assert (shown.decode(), shown.file_name) == (b"Hello", "new.md")
+        shown.content, shown.encoding, shown.branch_name, shown.commit_message = "Hello again", "text", "fix/one", "Change it"
+        shown.save()
+        tag = forge.project_tags.create({"tag_name": "v9", "ref": "fix/one", "message": "Nine"}, **in_project)
+        tag.set_release_description("Notes")
+        assert forge.project_tags.list(**in_project)[0].release.description == "Notes"
+        repository = gitlab.v3.objects.Project(forge, {"id": project.id, "path": project.path})
+        assert repository.repository_blob("v9", "docs/new.md") == b"Hello again"
+        assert [entry["name"] for entry in repository.repository_tree("docs", "v9")] == ["new.md"]
+        compared = repository.repository_compare("master", "v9")
+        assert [commit["title"] for commit in compared["commits"]] == ["Add it", "Change it"]
+        assert sum(each["commits"] for each in repository.repository_contributors()) > 30
+        with tarfile.open(fileobj=io.BytesIO(repository.repository_archive("v9"))) as archive:
+            assert any(name.endswith("/docs/new.md") for name in archive.getnames())
+        forge.project_tags.delete("v9", **in_project)
+        branch.delete()
+        assert "fix/one" not in [each.name for each in forge.project_branches.list(**in_project)]
 
     await run_client(work)

@@ -57,6 +57,8 @@ ARGUMENT_LITERALS = {
     "Project.issue": "(iid: 1)",
     "Project.mergeRequest": "(iid: 1)",
     "Project.milestone": "(iid: 1)",
+    "Project.rawBlob": '(oid: "absent")',
+    "Project.tag": '(name: "absent")',
     "Project.tree": "(recursive: true)",
     "Project.trigger": '(token: "absent")',
     "Project.variable": '(key: "TOKEN")',

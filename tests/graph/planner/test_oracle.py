@@ -224,20 +224,26 @@ def v3_calls(drawn: ArgumentPool) -> list[tuple[str, str, dict[str, Any]]]:
             if None in keys.values():
                 continue
             path = "/api/v3" + re.sub(r":(\w+)", lambda match, keys=keys: str(keys[match[1]]), route.path)
+            others = [parameter for parameter in route.params if parameter.name not in route.path_names]
+            needed = {
+                each.name: REQUIRED_VALUES.get(each.name, project.values.get("files", [""])[0]) for each in others if each.is_required
+            }
             more: list[dict[str, Any]] = [{}, {"per_page": 2}, {"per_page": 2, "page": 2}] if index == 0 else [{}]
-            for parameter in route.params if index == 0 else ():
-                if parameter.name not in route.path_names:
-                    more += [
-                        {parameter.name: value, "per_page": 3}
-                        for value in parameter.allowed_words or PARAMETER_VALUES.get(parameter.name, ("true",))
-                    ]
-            calls += [(route.call, path, values) for values in more if (route.call, path, values) not in calls]
+            for parameter in others if index == 0 else ():
+                more += [
+                    {parameter.name: value, "per_page": 3}
+                    for value in parameter.allowed_words or PARAMETER_VALUES.get(parameter.name, ("true",))
+                ]
+            calls += [each for values in more if (each := (route.call, path, needed | values)) not in calls]
     return calls
 
 
+REQUIRED_VALUES = {"ref": "master", "from": "master", "to": "master"}
+"""Of parameters without which a call is refused; others are paths of files."""
+
 PARAMETER_VALUES: dict[str, Any] = {
     "labels": ("bug", "bug,Slow"), "iid": (1, 11), "milestone": ("1.0", "0.5"), "ref_name": ("master", "topic"), "stage": ("test",),
-    "name": ("unit",), "search": ("e",), "username": ("bob",), "scope": ("failed", "running"),
+    "name": ("unit",), "search": ("e",), "username": ("bob",), "scope": ("failed", "running"), "path": ("docs",),
 }  # fmt: skip
 
 
@@ -255,6 +261,7 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
         "note_id": note,
         "key": next(iter(project.values["variable keys"]), None),
         "token": next((token.replace(" ", "%20") for token in project.values["trigger tokens"]), None),
+        "branch": "master",
     }
     for name, values in (
         ("user_id", project.values["member ids"]),

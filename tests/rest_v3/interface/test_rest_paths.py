@@ -9,9 +9,9 @@ from storage import tables
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask, app_of_profile
 
-ABSENT = {"Branch", "Delivery", "Pipeline", "Tag", "Upload"}
+ABSENT = {"Delivery", "Pipeline", "Upload"}
 """What v3 has no path of."""
-LISTS = {"CommitComment", "CommitStatus", "Label", "Trigger"}
+LISTS = {"CommitComment", "CommitStatus", "Label", "Release", "Tag", "Trigger"}
 """Of these v3 has a list alone: all those of the commit or the project."""
 NODES = "query($ids: [ID!]!) { nodes(ids: $ids) { __typename restPath } }"
 
@@ -43,7 +43,8 @@ class TestAnswers:
         member = tables.GroupMember(group_id=group.id, user_id=viewer.id, access_level=tables.AccessLevel.OWNER)
         deploy_key = tables.DeployKey(project_id=project.id, title="K", key=ssh_key(2), fingerprint="g")
         trigger = tables.Trigger(project_id=project.id, token_digest="d", sealed_token="")
-        await make.save(key, email, hook, member, deploy_key, trigger)
+        release = tables.Release(project_id=project.id, tag="v1", description="Notes")
+        await make.save(key, email, hook, member, deploy_key, trigger, release)
         artifact = await make.artifact(build)
         things = {
             "User": viewer.id,
@@ -70,6 +71,9 @@ class TestAnswers:
             "Runner": (await make.runner(project)).id,
             "Trigger": trigger.id,
             "Variable": (await make.variable(project, "TOKEN")).id,
+            "Branch": f"{project.id}:master",
+            "Tag": f"{project.id}:v1",
+            "Release": release.id,
         }
         data = await ask.data(NODES, viewer, ids=[str(global_id(name, number)) for name, number in things.items()])
         assert [node and node["__typename"] for node in data["nodes"]] == list(things)
@@ -99,5 +103,7 @@ class TestAnswers:
                     assert len(shown) == 1
                 elif name == "Variable":
                     assert shown["key"] == "TOKEN"
+                elif name == "Branch":
+                    assert shown["name"] == "master"
                 elif name not in LISTS:
                     assert shown["id"] == (head if name == "Commit" else things[name])

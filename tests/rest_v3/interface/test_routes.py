@@ -75,6 +75,7 @@ FURTHER_BY_CALL = {route.call: route for route in EXTRA_ROUTES}
 UNDOCUMENTED_FURTHER: dict[str, frozenset[str]] = {
     "POST /projects/:id/hooks": frozenset({"token"}),
     "PUT /projects/:id/hooks/:hook_id": frozenset({"token"}),
+    "GET /projects/:id/repository/archive": frozenset({"format"}),
 }
 """Parameters of further calls that the list leaves out."""
 NOT_MARKED_AS_REQUIRED = frozenset({"POST /projects/:id/keys"})

@@ -14,13 +14,9 @@ FURTHER_ROUTES = Path(__file__).parent / "further_routes.tsv"
 
 GROUPS_TO_COME = frozenset(
     (
-        "branches",
-        "files",
         "group",
         "namespaces",
         "projects",
-        "repositories",
-        "tags",
     )
 )
 """Groups of the file that are not served yet."""
@@ -37,6 +33,8 @@ def _read_calls() -> tuple[DocumentedCall, ...]:
             in_path = tuple(segment[1:] for segment in path.split("/") if segment.startswith(":"))
             others = re.sub(r"\([^)]*\)|\[[^]]*\]", "", row["parameters"] or "").replace("*", "!")
             names = [name.strip() for name in others.split(",") if name.strip() not in ("", "page", "per_page", "as POST")]
+            if others == "as POST":
+                names = [name for name in found[f"POST {path}"].params if name not in in_path]
             # The calls of an alias are those of its path.
             found.setdefault(call, DocumentedCall(row["group"], call, None, (*in_path, *names)))
     return tuple(found.values())

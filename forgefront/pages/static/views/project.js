@@ -4,14 +4,15 @@ import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
 import { keepFocus, renewal } from "../renewing.js";
-import { buildRow, commitRow, issueRow, mergeRequestRow, rows } from "../rows.js";
+import { buildRow, commitRow, issueRow, mergeRequestRow, rows, tagRow } from "../rows.js";
 
 const LONG = 60;
 /** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */
 
 const OPEN = ["OPENED", "REOPENED"];
 const LISTS = {
-  commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit." },
+  commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit.", refs: true },
+  tags: { operation: "Tags", row: tagRow, connection: "tags", none: "No tags yet." },
   builds: {
     operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
     filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"] },
@@ -52,7 +53,7 @@ export async function open(page) {
 async function followed(page, path, name, soon) {
   const announce = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
   const streams = [];
-  if (name !== "issues") streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (name !== "issues" && name !== "tags") streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
   if (!name || name === "commits") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
   if (!name || name === "merge_requests") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
   await Promise.all(streams);
@@ -99,6 +100,7 @@ function tabs(project, current) {
   const all = [
     [undefined, "Overview", true],
     ["commits", "Commits", project.viewerCan.readCode],
+    ["tags", "Tags", project.viewerCan.readCode],
     ["builds", "Builds", project.viewerCan.readBuilds],
     ["merge_requests", "Merge requests", project.mergeRequestsEnabled],
     ["issues", "Issues", project.issuesEnabled],
@@ -159,7 +161,7 @@ function broken({ since, firstBad, lastGreen, suspects }, target, path) {
 
 async function listed(page, list, path) {
   const chosen = list.filter ? chosenOf(page, list) : null;
-  const variables = list.filter ? { path, [list.filter]: list.choices[chosen] } : { path, ref: page.query.get("ref") };
+  const variables = { path, ...(list.filter && { [list.filter]: list.choices[chosen] }), ...(list.refs && { ref: page.query.get("ref") }) };
   const read = async (after) => {
     const { project } = await page.ask(list.operation, { ...variables, after });
     if (!project) throw page.missing("project");
@@ -172,7 +174,8 @@ async function listed(page, list, path) {
       if (!first) return empty("Nothing to see here", "You may not see this part of the project, or it cannot be read.");
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
-        list.filter ? chips(list, chosen) : branches(page, project),
+        list.filter ? chips(list, chosen) : null,
+        list.refs ? branches(page, project) : null,
         shown,
         more(first.pageInfo, async (after) => {
           const next = (await read(after))[list.connection];

@@ -1,0 +1,88 @@
+"""Archives of the files of a commit, made while they are sent."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import Unavailable
+from graph.rules.git.commits import get_commit
+from storage import tables
+from storage.git.output_streams import ArchiveFormat, stream_archive
+from storage.git.protocol.transport import TransportBusy
+from storage.git.repository import NotARepository
+from storage.git.subprocesses.git_command import GitCommandError
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitArchive:
+    """An archive of a commit of a project. `name` is that of the file, which has one directory of the same name without the ending."""
+
+    project_id: int
+    commit_oid: str
+    format: ArchiveFormat
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFile:
+    """A served file with an archive, whose size is not known before its end."""
+
+    services: Services
+    archive: CommitArchive
+    size: None = None
+
+    @property
+    def name(self) -> str:
+        return self.archive.name
+
+    @asynccontextmanager
+    async def open(self, start: int, size: int) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A context manager that yields the chunks of the whole archive. Entering it raises Unavailable."""
+        archive, repositories = self.archive, self.services.repositories
+        prefix = archive.name.removesuffix(f".{archive.format}")
+        try:
+            async with (
+                self.services.archive_limiter.slot(),
+                repositories.use(archive.project_id) as path,
+                stream_archive(path, archive.commit_oid, archive.format, prefix) as chunks,
+            ):
+                # A repository that cannot be read is reported before the response begins.
+                first = await anext(chunks, b"")
+
+                async def all_chunks() -> AsyncIterator[bytes]:
+                    yield first
+                    async for chunk in chunks:
+                        yield chunk
+
+                yield all_chunks()
+        except TransportBusy as error:
+            raise Unavailable("Too many archives are being made. Try again in a moment.") from error
+        except (NotARepository, GitCommandError) as error:
+            log.warning("archive failed", project_id=archive.project_id, error=str(error))
+            raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+
+
+async def get_archive(context: Context, project: tables.Project, ref: str | None, archive_format: ArchiveFormat) -> CommitArchive:
+    """The archive of a branch, tag or commit, by default of the default branch. Raises NotFound, Unavailable."""
+    name = ref or project.default_branch or ""
+    oid = (await get_commit(context, project, name)).oid
+    shown = "" if name.lower() == oid else f"{name.replace('/', '-')}-"
+    return CommitArchive(project.id, oid, archive_format, f"{project.path}-{shown}{oid}.{archive_format}")
+
+
+def offer_archive(context: Context, archive: CommitArchive) -> str:
+    """Register the archive for download; returns the handle under which the endpoint finds its bytes."""
+    handle = f"archive {archive.project_id} {archive.name}"
+    context.files[handle] = ArchiveFile(context.services, archive)
+    return handle
+
+
+def build_download_url(context: Context, archive: CommitArchive) -> str:
+    """The URL from which the archive is downloaded with a private token."""
+    path = f"/api/v3/projects/{archive.project_id}/repository/archive.{archive.format}?sha={archive.commit_oid}"
+    return context.services.external_url + path

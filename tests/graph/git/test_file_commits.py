@@ -1,0 +1,73 @@
+"""Commits of files through the graph."""
+
+from typing import Any
+
+import pytest
+
+from graph.context import Services
+from storage import tables
+from storage.git.tree_changes import InvalidPath, check_path
+from tests.make import DataFactory
+from tests.support.api_clients import Ask
+from tests.support.git_history import git
+
+CREATE = """mutation ($input: CreateCommitInput!) { createCommit(input: $input) {
+    fileCommit { branchName paths commit { oid title parentOids } } userErrors { field message code } } }"""
+BLOB = "query ($path: String!, $file: String!) { project(path: $path) { fileLimit blob(path: $file) { oid base64 text commitOid } } }"
+
+
+def of(project: tables.Project, *actions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"projectPath": str(project.id), "branch": "master", "message": "Change", "actions": list(actions), **more}
+
+
+class TestCreateCommit:
+    async def test_changes_several_files_or_none(self, ask: Ask, make: DataFactory, services: Services) -> None:
+        owner = await make.user()
+        project = await make.project(owner=owner, history={"commits": 4})
+        path = services.repositories.path_of(project.id)
+        head, first = git(path, "rev-parse", "master"), git(path, "ls-tree", "-r", "--name-only", "master").splitlines()[0]
+        oid = git(path, "rev-parse", f"master:{first}")
+        actions = [
+            {"action": "CREATE", "path": "deep/er/new", "content": "1"},
+            {"action": "UPDATE", "path": first, "content": "Mg==", "encoding": "BASE64", "expectedOid": oid},
+        ]
+
+        data = await ask.data(CREATE, owner, input=of(project, *actions))
+
+        made = data["createCommit"]["fileCommit"]
+        assert made["paths"] == ["deep/er/new", first] and made["branchName"] == "master"
+        assert made["commit"] == {"oid": git(path, "rev-parse", "master"), "title": "Change", "parentOids": [head]}
+        assert git(path, "diff", "--name-only", head, "master").splitlines() == sorted(made["paths"])
+        shown = (await ask.data(BLOB, owner, path=str(project.id), file=first))["project"]
+        assert shown["blob"] | {"oid": ""} == {"oid": "", "base64": "Mg==", "text": "2", "commitOid": made["commit"]["oid"]}
+        assert shown["fileLimit"] == services.max_file_bytes
+
+        for expected, *wrong in (
+            ("CONFLICT", {"action": "DELETE", "path": first, "expectedOid": oid}),
+            ("TAKEN", {"action": "CREATE", "path": "fine", "content": ""}, {"action": "CREATE", "path": first, "content": ""}),
+            ("INVALID", {"action": "CREATE", "path": "a", "content": ""}, {"action": "CREATE", "path": "a", "content": ""}),
+            ("TAKEN", {"action": "CREATE", "path": "b", "content": ""}, {"action": "CREATE", "path": "b/c", "content": ""}),
+            ("TOO_LARGE", {"action": "CREATE", "path": "a", "content": "x" * (services.max_file_bytes + 1)}),
+            ("REQUIRED",),
+        ):
+            assert await ask.codes(CREATE, owner, input=of(project, *wrong)) == [expected]
+        assert await ask.codes(CREATE, owner, input=of(project, actions[0], branch="..")) == ["INVALID"]
+        assert git(path, "rev-parse", "master") == made["commit"]["oid"]
+
+    async def test_removing_the_last_file_leaves_an_empty_tree(self, ask: Ask, make: DataFactory, services: Services) -> None:
+        owner = await make.user()
+        project = await make.project(owner=owner)
+        path = services.repositories.path_of(project.id)
+        await ask.data(CREATE, owner, input=of(project, {"action": "CREATE", "path": "a/b", "content": "1"}))
+        await ask.data(CREATE, owner, input=of(project, {"action": "DELETE", "path": "a/b"}))
+        assert git(path, "ls-tree", "-r", "-t", "master") == ""
+        assert git(path, "fsck", "--strict") == ""
+
+
+@pytest.mark.parametrize(
+    "path", [".git", "a/.Git/b", "git~1/x", ".g\u200cit/config", "a\0b", "x" * 256, "a/" * 200 + "b", "\ud800", "a/.."]
+)
+def test_names_that_systems_interpret_are_invalid(path: str) -> None:
+    with pytest.raises(InvalidPath):
+        check_path(path)
+    check_path("a/.gitmodules.d/é b/..c")
