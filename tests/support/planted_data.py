@@ -361,7 +361,8 @@ async def _plant_running_build(world: PlantedData) -> None:
     head = await _commit_id(world, project, "master")
     before = set(world.words)
     async with make.services.database.read_session() as session:
-        pipeline = (await session.scalars(select(tables.Pipeline).where(tables.Pipeline.project_id == project.id))).first()
+        of_head = select(tables.Pipeline).where(tables.Pipeline.project_id == project.id, tables.Pipeline.sha == head)
+        pipeline = (await session.scalars(of_head)).first()
     assert pipeline is not None
     build = await make.build(
         project, head, name=world.plant_for(project, "build", "that runs"), status=CheckStatus.RUNNING, pipeline_id=pipeline.id,

@@ -59,6 +59,13 @@ LISTS = {
     "Artifact": "builds {{ nodes {{ artifact {{ {} }} }} }}",
     "GroupMember": "members {{ nodes {{ {} }} }}",
     "Note": "issues {{ nodes {{ notes {{ nodes {{ {} }} }} }} }}",
+    "Runner": "runners {{ nodes {{ {} }} }}",
+    "Pipeline": "pipelines {{ nodes {{ {} }} }}",
+    "DeployKey": "deployKeys {{ nodes {{ {} }} }}",
+    "ProjectMember": "members {{ nodes {{ {} }} }}",
+    "Release": "tags {{ nodes {{ release {{ {} }} }} }}",
+    "Variable": "variables {{ nodes {{ {} }} }}",
+    "Trigger": "triggers {{ nodes {{ {} }} }}",
 }
 """Where rows of a type are read by a plan's own statement, below a project or below a root of their own."""
 ROOTS = {"GroupMember": 'group(path: "acme")'}
