@@ -35,9 +35,11 @@ from graph.types.merge_requests.merge_request_mutations import MergeRequestMutat
 from graph.types.merge_requests.merge_request_subscriptions import MergeRequestSubscriptions
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
+from graph.types.projects.namespaces import NamespaceQueries
 from graph.types.projects.project_mutations import ProjectMutations
 from graph.types.projects.projects import ProjectQueries
 from graph.types.projects.snippets import SnippetMutations
+from graph.types.projects.star_mutations import StarMutations
 from graph.types.projects.uploads import UploadMutations
 from graph.types.server import ServerQueries
 from graph.types.settings import SettingsMutations, SettingsQueries
@@ -51,6 +53,7 @@ class Query(
     EmailQueries,
     GroupQueries,
     ProjectQueries,
+    NamespaceQueries,
     IssueQueries,
     HookQueries,
     PipelineQueries,
@@ -69,6 +72,7 @@ class Mutation(
     EmailMutations,
     GroupMutations,
     ProjectMutations,
+    StarMutations,
     MemberMutations,
     IssueMutations,
     MergeRequestMutations,

@@ -205,5 +205,41 @@ class MergedChild:
 merge_child = MergedChild
 
 
+NOTIFICATION_LEVEL = 3
+"""The level of that server for members who have chosen none: the one of their account."""
+
+
+class AccessObjects:
+    """Turns the levels below `permissions` into v3's objects of an access level and a notification level."""
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _map_objects(value, lambda entry: {**entry, "permissions": {key: _access(entry["permissions"][key]) for key in ACCESS_KEYS}})
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        properties = {"access_level": {"type": "integer"}, "notification_level": {"const": NOTIFICATION_LEVEL}}
+        access = {"type": ["object", "null"], "properties": properties, "required": [*properties], "additionalProperties": False}
+        permissions = {
+            "type": "object",
+            "properties": dict.fromkeys(ACCESS_KEYS, access),
+            "required": [*ACCESS_KEYS],
+            "additionalProperties": False,
+        }
+
+        def with_objects(entry: Schema) -> Schema:
+            return {**entry, "properties": {**entry["properties"], "permissions": permissions}}
+
+        return {**schema, "items": with_objects(schema["items"])} if "items" in schema else with_objects(schema)
+
+
+ACCESS_KEYS = ("project_access", "group_access")
+
+
+def _access(level: int | None) -> dict[str, int] | None:
+    return None if level is None else {"access_level": level, "notification_level": NOTIFICATION_LEVEL}
+
+
+access_objects = AccessObjects()
+
+
 def _map_objects(value: Any, transform: Callable[[Mapping[str, Any]], Any]) -> Any:
     return [transform(entry) for entry in value] if isinstance(value, list) else transform(value)

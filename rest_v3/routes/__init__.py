@@ -10,7 +10,9 @@ from rest_v3.routes.issues import ISSUES
 from rest_v3.routes.labels import LABELS
 from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
+from rest_v3.routes.namespaces import NAMESPACES
 from rest_v3.routes.notes import NOTES
+from rest_v3.routes.projects import PROJECTS
 from rest_v3.routes.settings import SETTINGS
 from rest_v3.routes.uploads import UPLOADS
 from rest_v3.routes.users import SESSION, USERS
@@ -31,5 +33,5 @@ ROUTES: tuple[Route, ...] = (
     *GROUPS,
 )
 
-EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST)
+EXTRA_ROUTES: tuple[Route, ...] = (SESSION, *UPLOADS, CANCEL_BY_POST, *PROJECTS, *NAMESPACES)
 """Routes that are not in the document."""

@@ -36,6 +36,7 @@ from storage.tables.merge_requests.merge_request_imports import ImportState, Mer
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
+from storage.tables.projects.stars import ProjectStar
 from storage.tables.projects.uploads import Upload
 from storage.tables.settings import BranchProtection, Settings
 
@@ -85,6 +86,7 @@ __all__ = [
     "Pipeline",
     "Project",
     "ProjectMember",
+    "ProjectStar",
     "ProtectedBranch",
     "RegistrationToken",
     "RepackLease",

@@ -134,7 +134,7 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
     number = next(world.numbers)
     parameters: dict[str, Any] = {}
     keys: dict[str, Any] = {"sha": world.sha}
-    if path.startswith("/projects/"):
+    if path.startswith("/projects/:id"):
         keys["id"] = await world.create_target("project", role, call)
         if ":note_id" in path:
             kind = next(kind for kind in ("snippet", "merge request", "issue") if f":{kind.replace(' ', '_')}_id" in path)
@@ -170,6 +170,10 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             parameters = {"state": "success", "name": f"new{number}"}
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.create_target("label", role, call)).title
+    elif path == "/projects/search/:query":
+        keys["query"] = "o"
+    elif path in ("/projects", "/namespaces") or path.startswith(("/projects/owned", "/projects/starred", "/projects/all")):
+        parameters = {"name": f"new{number}"}
     elif path.startswith("/groups"):
         group = await world.create_target("doomed group", role, call) if call == "DELETE /groups/:id" else world.group_of(role)
         keys["id"] = group.id
@@ -258,6 +262,8 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "path": f"fork{number}"}
         case "updateProject":
             return {"projectPath": path, "description": "new"}
+        case "starProject" | "unstarProject":
+            return {"projectPath": path}
         case "deleteProject" | "transferProject":
             doomed_project = await world.create_target("doomed project", role, name)
             elsewhere = {"groupPath": str((await make.group(owner=world.users["OW"])).id)} if name == "transferProject" else {}

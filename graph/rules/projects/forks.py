@@ -4,7 +4,7 @@ A fork is created like any project with an imported repository: see `graph/rules
 is made first, outside the transaction.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
@@ -66,18 +66,19 @@ async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[
         yield staged
 
 
-async def find_source(context: Context, project: tables.Project) -> tables.Project | None:
-    """The project that this one was forked from; None when there is none or the viewer may not see it."""
-    if project.forked_from_id is None:
-        return None
-    source = await context.rows_by_id(tables.Project).get(project.forked_from_id)
-    return source if source is not None and await policy.can_see_project(context, source) else None
+async def find_sources(context: Context, projects: Sequence[tables.Project]) -> list[tables.Project | None]:
+    """The project that each was forked from; None when there is none or the viewer may not see it."""
+    ids = [project.forked_from_id for project in projects]
+    visible = await policy.filter_visible_projects(context, [key for key in ids if key is not None])
+    found = await context.rows_by_id(tables.Project).get_many(visible)
+    return [None if key is None else found.get(key) for key in ids]
 
 
-async def count_forks(context: Context, project: tables.Project) -> int:
-    """Number of forks of the project that the viewer may see; one statement for all projects of a level."""
+async def count_forks(context: Context, project_ids: Sequence[int]) -> list[int]:
+    """Number of forks of each project that the viewer may see; one statement for all projects of a level."""
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         return dict(map(tuple, await context.tuples(statements.fork_counts(ids).where(*visible_project_conditions(context)))))
 
-    return await context.loader("fork counts", fetch).get(project.id) or 0
+    found = await context.loader("fork counts", fetch).get_many(project_ids)
+    return [found[key] or 0 for key in project_ids]

@@ -1,10 +1,10 @@
 """Projects."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import strawberry
 from sqlmodel import col
@@ -14,6 +14,7 @@ from graph.fields.connections import Connection, KeysetListing, Order, OrderDire
 from graph.fields.declarations import (
     Node,
     column,
+    computed,
     connection_field,
     entity,
     filter_listing,
@@ -24,7 +25,7 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.rules import lookup
-from graph.rules.policy import Action, can, load_project_level, visible_project_conditions
+from graph.rules.policy import Action, can, filter_allowed_projects, load_project_level, require, visible_project_conditions
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, ProjectMember
 from graph.types.accounts.users import User
@@ -47,13 +48,16 @@ from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestSt
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
 from graph.types.projects.forks import ProjectForkFields
 from graph.types.projects.namespaces import Namespace
+from graph.types.projects.project_paths import ProjectPathFields
 from graph.types.projects.snippets import ProjectSnippetFields
+from graph.types.projects.stars import ProjectStarFields
+from graph.types.projects.teams import ProjectTeamFields
 from graph.types.projects.uploads import ProjectUploadFields
 from graph.types.visibility import Visibility
 from storage import tables
 from storage.tables.accounts import members
 from storage.tables.issues import issues
-from storage.tables.projects import projects
+from storage.tables.projects import projects, stars
 
 
 @strawberry.type(description="Actions the viewer is allowed to perform on a project.")
@@ -90,6 +94,7 @@ class ProjectAbilities:
 )
 class Project(
     Node,
+    ProjectPathFields,
     ProjectIssueFields,
     ProjectMergeRequestFields,
     ProjectMergeRequestStatsFields,
@@ -108,6 +113,8 @@ class Project(
     ProjectTreeFields,
     ProjectComparisonFields,
     ProjectForkFields,
+    ProjectStarFields,
+    ProjectTeamFields,
     ProjectPipelineFields,
     ProjectRunnerRegistrationFields,
 ):
@@ -129,6 +136,7 @@ class Project(
     builds_enabled: bool = column(description="Whether builds are enabled.")
     wiki_enabled: bool = column(description="Whether the wiki is enabled.")
     snippets_enabled: bool = column(description="Whether snippets are enabled.")
+    shared_runners_enabled: bool = column(description="Whether shared runners run its builds.")
     public_builds: bool = column(description="Whether builds are visible to everyone who can see the internal or public project.")
     tag_list: list[str] = column(description="Tags of the project.")
     namespace: Namespace = to_one(tables.Project.namespace_id, description="Group or personal namespace of the project.")
@@ -147,50 +155,16 @@ class Project(
     def public(self) -> bool:
         return _as_row(self).visibility_level == tables.Visibility.PUBLIC
 
-    @strawberry.field(description="`namespace/path`; `path_with_namespace` in v3.")
-    async def full_path(self, info: Info) -> str:
-        return await _load_full_path(info.context, _as_row(self))
-
-    @strawberry.field(description="Names of the namespace and the project, such as `Group / Project`.")
-    async def name_with_namespace(self, info: Info) -> str:
-        namespace = await _load_namespace(info.context, _as_row(self))
-        return f"{namespace.name} / {_as_row(self).name}"
-
-    @strawberry.field(description="URL of the web page of the project.")
-    async def web_url(self, info: Info) -> str:
-        return f"{info.context.services.external_url}/{await _load_full_path(info.context, _as_row(self))}"
-
-    @strawberry.field(description="URL to clone over HTTP.")
-    async def http_url_to_repo(self, info: Info) -> str:
-        return f"{info.context.services.external_url}/{await _load_full_path(info.context, _as_row(self))}.git"
-
-    @strawberry.field(description="URL to clone over SSH, even if SSH is not served.")
-    async def ssh_url_to_repo(self, info: Info) -> str:
-        services = info.context.services
-        prefix = services.ssh_prefix or f"git@{urlsplit(services.external_url).hostname}:"
-        return f"{prefix}{await _load_full_path(info.context, _as_row(self))}.git"
-
-    @strawberry.field(description="Owner of a personal project; null for a project of a group.")
-    async def owner(self, info: Info) -> User | None:
-        namespace = await _load_namespace(info.context, _as_row(self))
-        if namespace.owner_id is None:
-            return None
-        return await info.context.rows_by_id(tables.User).get(namespace.owner_id)  # type: ignore[return-value]
-
-    @strawberry.field(description="Path prefix of the project in the v3 API; v3 has no path of the project itself.")
+    @computed(tables.Project.id, description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:
         return f"/api/v3/projects/{_as_row(self).id}"
 
-    @strawberry.field(description="Number of open issues; null if the viewer cannot see issues or they are disabled.")
+    @strawberry.field(
+        description="Number of open issues; null if the viewer cannot see issues or they are disabled.",
+        metadata={"batch": lambda info, rows: _count_open_issues(info.context, rows)},
+    )
     async def open_issues_count(self, info: Info) -> int | None:
-        context = info.context
-        if not await can(context, Action.READ_ISSUE, _as_row(self)):
-            return None
-
-        async def fetch(ids: list[int]) -> dict[int, int]:
-            return dict(map(tuple, await context.tuples(issues.open_counts(ids))))
-
-        return await context.loader("open issues", fetch).get(_as_row(self).id) or 0
+        return (await _count_open_issues(info.context, [_as_row(self)]))[0]
 
     @strawberry.field(
         description="Access level of the viewer, as a member of the project or its group, or as its owner; null if there is none."
@@ -231,14 +205,14 @@ def _as_row(project: Any) -> tables.Project:
     return project  # type: ignore[no-any-return]
 
 
-async def _load_namespace(context: Context, project: tables.Project) -> tables.Namespace:
-    found = await context.rows_by_id(tables.Namespace).get(project.namespace_id)
-    assert found is not None, "a foreign key keeps the namespace of a project"  # noqa: S101
-    return found
+async def _count_open_issues(context: Context, projects: Sequence[tables.Project]) -> list[int | None]:
+    readable = await filter_allowed_projects(context, Action.READ_ISSUE, projects)
 
+    async def fetch(ids: list[int]) -> dict[int, int]:
+        return dict(map(tuple, await context.tuples(issues.open_counts(ids))))
 
-async def _load_full_path(context: Context, project: tables.Project) -> str:
-    return f"{(await _load_namespace(context, project)).path}/{project.path}"
+    found = await context.loader("open issues", fetch).get_many(readable)
+    return [(found[project.id] or 0) if project.id in found else None for project in projects]
 
 
 @strawberry.enum(description="Fields by which projects can be sorted.")
@@ -272,12 +246,23 @@ class ProjectFilter:
         description="If true, only projects of which the viewer is a member, directly or through the group, or the owner.", default=None
     )
     owned: bool | None = strawberry.field(description="If true, only personal projects of the viewer.", default=None)
+    in_owned_namespaces: bool | None = strawberry.field(
+        description="If true, only personal projects of the viewer and projects of groups that the viewer owns.", default=None
+    )
+    starred: bool | None = strawberry.field(description="If true, only projects that the viewer has starred.", default=None)
+    name_contains: str | None = strawberry.field(description="Name contains this string.", default=None)
+    all: bool | None = strawberry.field(
+        description="If true, all projects of the instance. Administrators only, who see all projects anyway; others receive an error.",
+        default=None,
+    )
 
     def conditions(self) -> list[Any]:
         project = tables.Project
         found: list[Any] = []
         if self.search:
             found.append(projects.matching(validate_search(self.search)))
+        if self.name_contains:
+            found.append(projects.is_named_like(validate_search(self.name_contains)))
         if self.archived is not None:
             found.append(col(project.archived).is_(self.archived))
         if self.visibility is not None:
@@ -287,16 +272,30 @@ class ProjectFilter:
         return found
 
     def viewer_conditions(self, viewer: tables.User) -> list[Any]:
-        found: list[Any] = [members.member_projects(viewer.id)] if self.membership else []
-        return [*found, members.owned_projects(viewer.id)] if self.owned else found
+        by_switch = (
+            (self.membership, members.member_projects),
+            (self.owned, members.owned_projects),
+            (self.in_owned_namespaces, members.projects_in_owned_namespaces),
+            (self.starred, stars.is_starred_by),
+        )
+        return [condition(viewer.id) for switch, condition in by_switch if switch]
+
+    @property
+    def required_actions(self) -> tuple[Action, ...]:
+        return (Action.LIST_ALL_PROJECTS,) if self.all else ()
 
 
 NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 
 
-def build_project_listing(context: Context, arguments: dict[str, Any], parent: Any = None) -> KeysetListing:
-    """The projects that the viewer may see and that match the arguments; unarchived ones by default."""
+async def build_project_listing(context: Context, arguments: dict[str, Any], parent: Any = None) -> KeysetListing:
+    """The projects that the viewer may see and that match the arguments; unarchived ones by default.
+
+    Raises Forbidden for a filter that the viewer may not use.
+    """
     project_filter = arguments.get("filter") or ProjectFilter()
+    for action in project_filter.required_actions:
+        await require(context, action)
     listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(
         *visible_project_conditions(context), *project_filter.viewer_conditions(context.viewer)
     )
@@ -304,7 +303,7 @@ def build_project_listing(context: Context, arguments: dict[str, Any], parent: A
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
-    return await build_project_listing(info.context, arguments).page(info.context, make_window(arguments))
+    return await (await build_project_listing(info.context, arguments)).page(info.context, make_window(arguments))
 
 
 @strawberry.type

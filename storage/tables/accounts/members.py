@@ -11,6 +11,7 @@ from sqlalchemy import (
     SmallInteger,
     String,
     UniqueConstraint,
+    and_,
     bindparam,
     case,
     exists,
@@ -164,6 +165,15 @@ def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, 
     return select(levels.c.user_id, levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.user_id, levels.c.project_id)
 
 
+def membership_levels(user_id: int, project_ids: list[int]) -> Select[int, int, int]:
+    """(project id, level as its member, level as a member of its group) of these projects; a level is null without the membership.
+
+    The owner of a personal namespace has the level of an owner as a member of its projects.
+    """
+    in_project, in_group, as_owner = _level_queries(user_id)
+    return select(col(Project.id), func.coalesce(in_project, as_owner), in_group).where(col(Project.id).in_(project_ids))
+
+
 def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
     return select(col(GroupMember.group_id), col(GroupMember.access_level)).where(
         col(GroupMember.user_id) == user_id, col(GroupMember.group_id).in_(group_ids)
@@ -232,6 +242,16 @@ def owned_projects(user_id: int) -> ColumnElement[bool]:
     )
 
 
+def projects_in_owned_namespaces(user_id: int) -> ColumnElement[bool]:
+    """The condition on `Project` that it is in the user's personal namespace, or in a group that the user owns."""
+    in_owned_group = exists().where(
+        col(GroupMember.group_id) == col(Project.namespace_id),
+        col(GroupMember.user_id) == user_id,
+        col(GroupMember.access_level) >= int(AccessLevel.OWNER),
+    )
+    return or_(owned_projects(user_id), in_owned_group)
+
+
 def member_projects(user_id: int) -> ColumnElement[bool]:
     """The condition on `Project` that the user is a member of it, of its group, or owns its namespace."""
     return or_(
@@ -273,6 +293,15 @@ def visible_groups(user_id: int) -> ColumnElement[bool]:
         exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id),
         exists().where(col(Project.namespace_id) == col(Namespace.id), visible_projects(user_id)),
     )
+
+
+def namespaces_at_level(user_id: int, min_level: int) -> ColumnElement[bool]:
+    """The condition on `Namespace` that it is the user's own, or a group in which the user has at least this level."""
+    own = and_(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
+    in_group = exists().where(
+        col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id, col(GroupMember.access_level) >= min_level
+    )
+    return or_(own, in_group)
 
 
 def _group_lookup(condition: Any) -> Select[Namespace, int]:

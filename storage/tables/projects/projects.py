@@ -48,6 +48,7 @@ class Project(TimestampedRow, table=True):
     builds_enabled: bool = True
     wiki_enabled: bool = True
     snippets_enabled: bool = True
+    shared_runners_enabled: bool = True
     public_builds: bool = True
     archived: bool = False
     avatar_url: str | None = Field(default=None, max_length=2000)
@@ -99,6 +100,11 @@ def ids_in_namespaces(namespace_ids: Collection[int]) -> Select[int]:
 def matching(string: str) -> ColumnElement[bool]:
     """The condition that the name, path or description of a project contains the string."""
     return or_(*(col(column).icontains(string, autoescape=True) for column in (Project.name, Project.path, Project.description)))
+
+
+def is_named_like(string: str) -> ColumnElement[bool]:
+    """The condition that the name of a project contains the string."""
+    return col(Project.name).icontains(string, autoescape=True)
 
 
 def ids_after(project_id: int, limit: int) -> Select[int]:

@@ -420,3 +420,24 @@ class TestTransferProject:
 
         assert await ask.codes(TRANSFER, admin, input={"projectPath": "99", "groupPath": "nothing"}) == ["NOT_FOUND"]
         assert await ask.codes(TRANSFER, admin, input={"projectPath": str(project.id), "groupPath": admin.username}) == ["NOT_FOUND"]
+
+
+class TestStars:
+    async def test_are_counted_once_for_each_user(self, ask: Ask, make: DataFactory) -> None:
+        user, other = await make.user(), await make.user()
+        project, hidden = await make.project(visibility=Visibility.INTERNAL), await make.project()
+
+        async def change(name: str, viewer: tables.User, path: str) -> tuple[int, bool]:
+            text = f"mutation ($path: String!) {{ {name}(input: {{projectPath: $path}}) {{ project {{ starCount viewerHasStarred }} }} }}"
+            payload = (await ask.data(text, viewer, path=path))[name]["project"]
+            return payload["starCount"], payload["viewerHasStarred"]
+
+        path = str(project.id)
+        assert [await change("starProject", user, path), await change("starProject", user, path)] == [(1, True), (1, True)]
+        assert await change("starProject", other, path) == (2, True)
+        assert [await change("unstarProject", user, path), await change("unstarProject", user, path)] == [(1, False), (1, False)]
+        starred = "{ projects(filter: {starred: true}) { nodes { databaseId } } }"
+        assert (await ask.data(starred, other))["projects"]["nodes"] == [{"databaseId": project.id}]
+        assert (await ask.data(starred, user))["projects"]["nodes"] == []
+        outcome = await ask("mutation ($p: String!) { starProject(input: {projectPath: $p}) { project { id } } }", user, p=str(hidden.id))
+        assert [str(error.code) for error in outcome.errors] == ["NOT_FOUND"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rest_v3 import profiles
+from tests.rest_v3.support.further_routes import FURTHER_CALLS
 from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS
 
 SHARED = Path(__file__).parents[4] / "shared" / "spec"
@@ -21,7 +22,7 @@ BASES = {
 
 
 def test_a_call_is_documented_once() -> None:
-    calls = [documented.call for documented in DOCUMENTED_CALLS]
+    calls = [documented.call for documented in (*DOCUMENTED_CALLS, *FURTHER_CALLS)]
     assert len(calls) == len(set(calls))
 
 
@@ -47,3 +48,10 @@ def test_agrees_with_the_shared_document() -> None:
         else:
             calls.add(f"{method} {path.replace('...', BASES['...'][0])}")
     assert {documented.call for documented in DOCUMENTED_CALLS} == calls
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared document is not beside this checkout")
+def test_further_routes_agree_with_the_shared_table() -> None:
+    with (SHARED / "routes-8.5.tsv").open(encoding="utf-8") as lines:
+        shared = {(row["group"], f"{row['method']} {row['path']}") for row in csv.DictReader(lines, delimiter="\t")}
+    assert {(documented.area, documented.call) for documented in FURTHER_CALLS} == shared

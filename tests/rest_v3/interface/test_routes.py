@@ -11,6 +11,7 @@ from rest_v3.profiles import PROFILES, apply_profile
 from rest_v3.route import Route
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
 from tests.rest_v3.support.fake_graph import fragment_names
+from tests.rest_v3.support.further_routes import FURTHER_CALLS
 from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS, DocumentedCall
 from tests.rest_v3.support.interface_rules import cites
 from tests.rest_v3.support.response_shapes import SHAPES
@@ -67,6 +68,31 @@ class TestRow:
         route = BY_CALL[documented.call]
         bare = route.file_key or route.rejection_status or route.call in WITHOUT_A_BODY or route.call.endswith(("/block", "/unblock"))
         assert route.shape in SHAPES or bare
+
+
+OWN_CALLS = {
+    "POST /session",
+    "POST /projects/:id/uploads",
+    "POST /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds",
+}
+"""Calls that neither table has: docs/wire-facts.md 1.4 and 14, docs/decisions.md 16."""
+FURTHER_BY_CALL = {documented.call: documented for documented in FURTHER_CALLS}
+
+
+class TestFurtherRoutes:
+    def test_are_each_in_the_table(self) -> None:
+        assert {route.call for route in EXTRA_ROUTES} - OWN_CALLS <= FURTHER_BY_CALL.keys()
+
+    def test_have_the_parameters_of_the_table(self) -> None:
+        for route in EXTRA_ROUTES:
+            if (documented := FURTHER_BY_CALL.get(route.call)) is not None:
+                assert {parameter.name for parameter in route.params} == documented.names, route.call
+                required = {parameter.name for parameter in route.params if parameter.is_required} | set(route.path_names)
+                assert required == documented.required, route.call
+
+    def test_have_closed_shapes(self) -> None:
+        for route in EXTRA_ROUTES:
+            assert route.shape in SHAPES or route.file_key, route.call
 
 
 class TestOperations:
