@@ -35,6 +35,7 @@ from graph.types.merge_requests.merge_request_mutations import MergeRequestMutat
 from graph.types.merge_requests.merge_request_subscriptions import MergeRequestSubscriptions
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
+from graph.types.projects.fork_mutations import ForkMutations
 from graph.types.projects.namespaces import NamespaceQueries
 from graph.types.projects.project_mutations import ProjectMutations
 from graph.types.projects.projects import ProjectQueries
@@ -72,6 +73,7 @@ class Mutation(
     EmailMutations,
     GroupMutations,
     ProjectMutations,
+    ForkMutations,
     StarMutations,
     MemberMutations,
     IssueMutations,

@@ -205,6 +205,23 @@ class MergedChild:
 merge_child = MergedChild
 
 
+class OnlyKey:
+    """The value under one key, which may be null where the object is required."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return value[self.key]
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        inner: Schema = schema["properties"][self.key]
+        return inner
+
+
+only_key = OnlyKey
+
+
 NOTIFICATION_LEVEL = 3
 """The level of that server for members who have chosen none: the one of their account."""
 

@@ -77,6 +77,8 @@ class Action(StrEnum):
     ADMIN_RUNNERS = "instance:admin_runners"
     TRANSFER_PROJECT = "instance:transfer_project"
     LIST_ALL_PROJECTS = "instance:list_all_projects"
+    CREATE_PROJECT_FOR_USER = "instance:create_project_for_user"
+    LINK_FORK = "instance:link_fork"
     IMPORT_REPOSITORY = "instance:import_repository"
 
 
@@ -170,6 +172,8 @@ INSTANCE_RULES: dict[Action, str] = {
     Action.ADMIN_RUNNERS: "admin",
     Action.TRANSFER_PROJECT: "admin",
     Action.LIST_ALL_PROJECTS: "admin",
+    Action.CREATE_PROJECT_FOR_USER: "admin",
+    Action.LINK_FORK: "admin",
     Action.IMPORT_REPOSITORY: "admin",
 }
 """Actions on the instance, mapped to the user attribute that allows them."""

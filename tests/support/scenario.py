@@ -134,8 +134,11 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
     number = next(world.numbers)
     parameters: dict[str, Any] = {}
     keys: dict[str, Any] = {"sha": world.sha}
-    if path.startswith("/projects/:id"):
-        keys["id"] = await world.create_target("project", role, call)
+    if path.startswith(("/projects/:id", "/projects/fork/")):
+        owns = call in ("PUT /projects/:id", "DELETE /projects/:id", "POST /projects/fork/:id") or path.startswith("/projects/:id/fork")
+        keys["id"] = (await world.create_target("doomed project", role, call)).id if owns else world.project(role).id
+        if ":forked_from_id" in path:
+            keys["forked_from_id"] = (await world.create_target("doomed project", role, call)).id
         if ":note_id" in path:
             kind = next(kind for kind in ("snippet", "merge request", "issue") if f":{kind.replace(' ', '_')}_id" in path)
             if kind == "issue":
@@ -163,6 +166,8 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         elif ":milestone_id" in path:
             keys["milestone_id"] = (await world.create_target("milestone", role, call)).id
         parameters = {"title": f"T{number}", "body": "B", "note": "N", "color": "#FF0000", "name": f"new{number}"}
+        if call == "PUT /projects/:id":
+            parameters = {"description": "new"}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
@@ -170,6 +175,9 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
             parameters = {"state": "success", "name": f"new{number}"}
         if path.endswith("/labels") and method in ("PUT", "DELETE"):
             parameters["name"] = (await world.create_target("label", role, call)).title
+    elif path == "/projects/user/:user_id":
+        keys["user_id"] = world.somebody.id
+        parameters = {"name": f"new{number}"}
     elif path == "/projects/search/:query":
         keys["query"] = "o"
     elif path in ("/projects", "/namespaces") or path.startswith(("/projects/owned", "/projects/starred", "/projects/all")):
@@ -262,6 +270,10 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "path": f"fork{number}"}
         case "updateProject":
             return {"projectPath": path, "description": "new"}
+        case "linkFork":
+            return {"projectPath": path, "sourcePath": str((await world.create_target("doomed project", role, name)).id)}
+        case "archiveProject" | "unarchiveProject" | "unlinkFork":
+            return {"projectPath": str((await world.create_target("doomed project", role, name)).id)}
         case "starProject" | "unstarProject":
             return {"projectPath": path}
         case "deleteProject" | "transferProject":

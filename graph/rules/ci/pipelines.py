@@ -12,6 +12,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.rules.builds import commit_checks
+from graph.rules.builds.build_queues import queue_name
 from graph.rules.builds.commit_checks import ChecksState
 from graph.rules.ci.config_parser import CONFIG_FILENAME
 from graph.rules.ci.job_selection import group_by_stage
@@ -83,6 +84,7 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
             for row in rows
             for job in _next_jobs(row["jobs"] or [], [])
         ],
+        project,
     )
     await _record_errors(context, [row for row in rows if row["error"] is not None])
     await commit_checks.handle_checks_changed(context, project.id, *plans)
@@ -107,7 +109,7 @@ async def advance_pipeline(context: Context, build: tables.Build) -> None:
     if jobs:
         common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
         # Created at the time the build finished, so that the commit never appears finished in between.
-        await _create_builds(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], build.finished_at)
+        await _create_builds(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], project, build.finished_at)
         await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
 
 
@@ -148,7 +150,9 @@ def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
     return ChecksState.CANCELED if canceled else ChecksState.FAILED
 
 
-async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], created_at: datetime | None = None) -> None:
+async def _create_builds(
+    context: Context, specs: Sequence[Mapping[str, Any]], project: tables.Project, created_at: datetime | None = None
+) -> None:
     """Insert pending builds and their change records, in two statements.
 
     Each of `specs` has the columns of its pipeline, and its `job`.
@@ -161,7 +165,7 @@ async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], c
             **{key: each[key] for key in ("project_id", "pipeline_id", "sha", "ref", "tag", "user_id")},
             **{key: each["job"][key] for key in ("name", "stage", "stage_index", "commands", "tags", "allow_failure", "options")},
             "run_when": RunWhen(each["job"]["when"]),
-            "queue": ",".join(each["job"]["tags"]),
+            "queue": queue_name(project, each["job"]["tags"]),
             "attempt": 1,
             "status": CheckStatus.PENDING,
             "trace_size": 0,

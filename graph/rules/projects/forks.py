@@ -6,11 +6,12 @@ is made first, outside the transaction.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
 from graph.context import Context
-from graph.errors import Invalid, Unavailable
+from graph.errors import Conflict, Invalid, Unavailable
 from graph.rules import policy
 from graph.rules.git import refs
 from graph.rules.policy import visible_project_conditions
@@ -72,6 +73,40 @@ async def find_sources(context: Context, projects: Sequence[tables.Project]) -> 
     visible = await policy.filter_visible_projects(context, [key for key in ids if key is not None])
     found = await context.rows_by_id(tables.Project).get_many(visible)
     return [None if key is None else found.get(key) for key in ids]
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRelation:
+    """A project and the one that it is a fork of."""
+
+    project: tables.Project
+    source: tables.Project
+
+
+async def link_fork(context: Context, project: tables.Project, source: tables.Project) -> ForkRelation:
+    """Make the project a fork of another one. Raises Conflict, Invalid, NotFound."""
+    row = await projects.lock_project(context, project)
+    if row.forked_from_id is not None:
+        raise Conflict(None, "Project already forked")
+    if source.id == row.id or source.forked_from_id == row.id:
+        raise Invalid("sourcePath", "cannot be the project itself or a fork of it")
+    if row.visibility_level > source.visibility_level:
+        raise too_wide_error()
+    row.forked_from_id, row.updated_at = source.id, context.now()
+    await context.session.flush()
+    context.loaders.clear()
+    return ForkRelation(row, source)
+
+
+async def unlink_fork(context: Context, project: tables.Project) -> ForkRelation | None:
+    """Make the project a fork of none; returns the relation that it had. Raises NotFound."""
+    row = await projects.lock_project(context, project)
+    if row.forked_from_id is None:
+        return None
+    source = await context.rows_by_id(tables.Project).get(row.forked_from_id)
+    row.forked_from_id, row.updated_at = None, context.now()
+    await context.session.flush()
+    return ForkRelation(row, source) if source is not None else None
 
 
 async def count_forks(context: Context, project_ids: Sequence[int]) -> list[int]:

@@ -11,7 +11,7 @@ from graph.errors import NotFound
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
-from graph.rules.builds import runners, stored_objects
+from graph.rules.builds import build_queues, runners, stored_objects
 from graph.rules.git import ref_updates
 from graph.rules.policy import Action, require
 from graph.rules.projects import forks, projects
@@ -53,19 +53,20 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
     changes = _owner_changes(project, values)
     if changes:
         await require(context, Action.OWN_PROJECT, project)
+    changes |= _path_changes(project, values)
     if "visibility_level" in changes:
-        changes["visibility_level"] = await projects.resolve_visibility(context, values["visibility"])
+        changes["visibility_level"] = await projects.resolve_visibility(context, _requested_visibility(values))
         await forks.require_no_wider(context, project, changes["visibility_level"])
     row = await projects.lock_project(context, project)
     if "path_key" in changes:
         await projects.require_path_available(context, row.namespace_id, changes["path"])
     before = ProjectSnapshot.of(row)
     old_path = "" if changes.keys().isdisjoint(("name", "path")) else await payloads.full_path(context, row)
-    had_builds = runners.has_builds(row)
+    old_queues = build_queues.queue_prefix(row)
     for key, value in changes.items():
         setattr(row, key, value)
     _apply_settings(row, values)
-    await runners.handle_builds_switch(context, row, had_builds)
+    await runners.handle_builds_switch(context, row, old_queues)
     branch = projects.validate_branch_name(values.get("default_branch"))
     if branch is not None and branch != row.default_branch:
         await projects.set_default_branch(context, row, branch)
@@ -97,18 +98,18 @@ async def transfer_project(context: Context, project: tables.Project, group: tab
 
 async def _prepare_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
     """Validate the values and build the row to insert. Raises the validation and permission errors."""
-    namespace = await projects.get_target_namespace(context, values.get("group_path"))
+    namespace = await projects.get_target_namespace(context, values)
     name = validation.validate_project_name("name", values["name"])
     path = validation.validate_project_path("path", values.get("path") or validation.suggest_path(name))
     await projects.require_path_available(context, namespace.id, path)
     moment = context.now()
     project = tables.Project(
         namespace_id=namespace.id,
-        creator_id=context.viewer.id,
+        creator_id=values.get("owner_id") or context.viewer.id,
         name=name,
         path=path,
         path_key=path.lower(),
-        visibility_level=await projects.resolve_visibility(context, values.get("visibility")),
+        visibility_level=await projects.resolve_visibility(context, _requested_visibility(values)),
         created_at=moment,
         updated_at=moment,
         last_activity_at=moment,
@@ -124,7 +125,7 @@ async def _prepare_fork(context: Context, values: Mapping[str, Any]) -> tuple[ta
     """
     source = await lookup.get_project(context, values["project_path"])
     await require(context, Action.FORK_PROJECT, source)
-    namespace = await projects.get_target_namespace(context, values.get("group_path"))
+    namespace = await projects.get_target_namespace(context, values)
     requested_name, requested_path = values.get("name"), values.get("path")
     name = source.name if requested_name is None else validation.validate_project_name("name", requested_name)
     path = source.path if requested_path is None else validation.validate_project_path("path", requested_path)
@@ -171,11 +172,23 @@ def _owner_changes(project: tables.Project, values: Mapping[str, Any]) -> dict[s
     changes: dict[str, Any] = {}
     if "name" in values:
         changes["name"] = validation.validate_project_name("name", validation.require_value(values, "name"))
-    if "path" in values:
-        changes["path"] = validation.validate_project_path("path", validation.require_value(values, "path"))
-        changes["path_key"] = changes["path"].lower()
-    if values.get("visibility") is not None:
-        changes["visibility_level"] = int(values["visibility"])
+    if (visibility := _requested_visibility(values)) is not None:
+        changes["visibility_level"] = int(visibility)
     if values.get("archived") is not None:
         changes["archived"] = values["archived"]
     return {key: value for key, value in changes.items() if value != getattr(project, key)}
+
+
+def _path_changes(project: tables.Project, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of the path whose values would change."""
+    if "path" not in values:
+        return {}
+    path = validation.validate_project_path("path", validation.require_value(values, "path"))
+    changes = {"path": path, "path_key": path.lower()}
+    return {key: value for key, value in changes.items() if value != getattr(project, key)}
+
+
+def _requested_visibility(values: Mapping[str, Any]) -> tables.Visibility | None:
+    """The visibility that the values name; `public` counts if it is true and `visibility` was not sent."""
+    visibility: tables.Visibility | None = values.get("visibility")
+    return tables.Visibility.PUBLIC if visibility is None and values.get("public") else visibility

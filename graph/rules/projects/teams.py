@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlmodel import col
 
 from graph.context import Context
-from storage.tables.accounts import members
+from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from storage import tables
+from storage.tables.accounts import members, users
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +33,37 @@ async def load_memberships(context: Context, project_ids: Sequence[int]) -> list
 
     found = await context.loader("viewer memberships", fetch).get_many(project_ids)
     return [found[key] or NO_MEMBERSHIP for key in project_ids]
+
+
+async def load_team_page(context: Context, project: tables.Project, window: Window, search: str | None) -> ConnectionPage:
+    """A page of the users in the team of a project, oldest account first; one statement for all projects of a level.
+
+    `search` is a part of the username or a whole e-mail address; administrators search parts of names and addresses too.
+    """
+    listing = KeysetListing(tables.User, Order(tables.User.id))
+    conditions: list[Any] = [users.search(search, all_fields=context.viewer.admin)] if search else []
+
+    async def fetch(ids: list[int]) -> Mapping[int, list[tables.User]]:
+        team = members.team_members(ids)
+        number = func.row_number().over(partition_by=team.c.project_id, order_by=listing.order_by(window)).label("number")
+        ranked = select(team.c.project_id, team.c.user_id, number).join(tables.User, col(tables.User.id) == team.c.user_id)
+        page = ranked.where(*conditions, *listing.cursor_conditions(window)).subquery("page")
+        statement = select(page.c.project_id, tables.User).join(page, page.c.user_id == col(tables.User.id))
+        last = window.offset + window.size + 1
+        found: dict[int, list[tables.User]] = {}
+        for key, user in await context.tuples(
+            statement.where(page.c.number > window.offset, page.c.number <= last).order_by(page.c.project_id, page.c.number)
+        ):
+            found.setdefault(key, []).append(user)
+        return found
+
+    async def fetch_counts(ids: list[int]) -> Mapping[int, int]:
+        team = members.team_members(ids)
+        counted = select(team.c.project_id, func.count()).join(tables.User, col(tables.User.id) == team.c.user_id)
+        return dict(map(tuple, await context.tuples(counted.where(*conditions).group_by(team.c.project_id))))
+
+    async def count() -> int:
+        return await context.loader(("team counts", search), fetch_counts).get(project.id) or 0
+
+    rows = await context.loader(("teams", window, search), fetch).get(project.id) or []
+    return make_page(rows, window, listing.cursor, count)

@@ -65,7 +65,7 @@ class ProjectAbilities:
     update: bool = strawberry.field(
         description="Change the description, the features, the default branch and other settings not listed below."
     )
-    rename: bool = strawberry.field(description="Change the name and path.")
+    rename: bool = strawberry.field(description="Change the name.")
     change_visibility: bool = strawberry.field(description="Change the visibility.")
     archive: bool = strawberry.field(description="Archive and unarchive it.")
     delete: bool = strawberry.field(description="Delete it and its repository.")

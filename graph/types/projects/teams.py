@@ -1,13 +1,17 @@
 """The team of a project, and the viewer's place in it."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import strawberry
 
 from graph.context import Info
-from graph.fields.declarations import computed
+from graph.fields.connections import Connection
+from graph.fields.declarations import computed, connection_field, make_window
+from graph.rules.policy import Action, require
 from graph.rules.projects import teams
+from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel
+from graph.types.accounts.users import User
 from storage import tables
 
 
@@ -29,9 +33,31 @@ class ViewerMembership:
         return None if self.group_level_value is None else tables.AccessLevel(self.group_level_value)
 
 
+async def _resolve_team(root: Any, info: Info, *, search: str | None, **arguments: Any) -> Any:
+    await require(info.context, Action.READ_PROJECT_MEMBER, root)
+    string = validate_search(search) if search else None
+    return await teams.load_team_page(info.context, root, make_window(arguments), string)
+
+
 @strawberry.type
 class ProjectTeamFields:
     """Fields of a project about its team."""
+
+    team: Connection[User] = connection_field(
+        _resolve_team,
+        description="Members of the project and of its group, and the owner of a personal project; oldest account first.",
+        extra_arguments={
+            "search": (
+                Annotated[
+                    str | None,
+                    strawberry.argument(
+                        description="Part of the username, or a whole e-mail address; for administrators also parts of names and addresses."
+                    ),
+                ],
+                None,
+            )
+        },
+    )
 
     @computed(
         tables.Project.id,

@@ -19,6 +19,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    union,
     union_all,
 )
 from sqlalchemy.orm import aliased
@@ -172,6 +173,18 @@ def membership_levels(user_id: int, project_ids: list[int]) -> Select[int, int, 
     """
     in_project, in_group, as_owner = _level_queries(user_id)
     return select(col(Project.id), func.coalesce(in_project, as_owner), in_group).where(col(Project.id).in_(project_ids))
+
+
+def team_members(project_ids: list[int]) -> Any:
+    """(project id, user id) of the members of these projects and of their groups, and the owners of personal ones, each once."""
+    direct: Any = select(col(ProjectMember.project_id).label("project_id"), col(ProjectMember.user_id).label("user_id"))
+    in_group = select(col(Project.id), col(GroupMember.user_id)).join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+    owners = select(col(Project.id), col(Namespace.owner_id)).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    return union(
+        direct.where(col(ProjectMember.project_id).in_(project_ids)),
+        in_group.where(col(Project.id).in_(project_ids)),
+        owners.where(col(Project.id).in_(project_ids), col(Namespace.owner_id).is_not(None)),
+    ).subquery("team")
 
 
 def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:

@@ -195,3 +195,169 @@ class TestListNamespaces:
             "admin",
         ]
         assert (await api.get("/namespaces", user, per_page=1)).headers["X-Total"] == "3"
+
+
+class TestCreateProject:
+    """POST /projects, POST /projects/user/:user_id"""
+
+    async def test_creates_with_all_settings(self, api: Api, make: DataFactory) -> None:
+        user = await make.user("ada")
+        switches = ("issues", "merge_requests", "builds", "wiki", "snippets", "shared_runners")
+        settings = {f"{name}_enabled": False for name in switches}
+
+        response = await api.post("/projects", user, name="The App", description="d", visibility_level=10, public_builds=False, **settings)
+
+        body = response.json()
+        assert response.status_code == 201
+        assert (body["path"], body["visibility_level"], body["public_builds"], body["creator_id"]) == ("the-app", 1, False, user.id)
+        assert not any(body[name] for name in settings)
+        assert len(body["runners_token"]) >= 20
+        assert (await api.get("/projects/ada%2Fthe-app", user)).json()["description"] == "d"
+        for parameters, level in (({"public": "true"}, 2), ({"public": "true", "visibility_level": 0}, 0), ({"public": "false"}, 0)):
+            created = await api.post("/projects", user, name=f"P{level}{len(parameters)}{parameters['public']}", **parameters)
+            assert created.json()["visibility_level"] == level
+
+    async def test_creates_in_a_namespace(self, api: Api, make: DataFactory) -> None:
+        user = await make.user("ada")
+        own = (await api.get("/namespaces", user)).json()[0]["id"]
+        mine = await make.group(members=[(user, AccessLevel.MASTER)])
+        joined, hidden = await make.group(members=[(user, AccessLevel.DEVELOPER)]), await make.group()
+
+        for namespace, path in ((own, "ada/a"), (mine.id, f"{mine.path}/a")):
+            created = await api.post("/projects", user, name="A", path="a", namespace_id=namespace)
+            assert created.json()["path_with_namespace"] == path
+        for namespace_id in (joined.id, hidden.id, 999_999, "x"):
+            refused = await api.post("/projects", user, name="B", namespace_id=namespace_id)
+            assert (refused.status_code, refused.json()) == (400, {"message": {"namespace": ["is not valid"]}})
+
+    async def test_refuses_invalid_values_and_more_than_the_limit(self, api: Api, make: DataFactory) -> None:
+        user = await make.user(projects_limit=1)
+
+        async def refused(**parameters: Any) -> tuple[int, Any]:
+            response = await api.post("/projects", user, **parameters)
+            return response.status_code, response.json()["message"]
+
+        assert await refused() == (400, '400 (Bad request) "name" not given')
+        assert (await refused(name="a/b"))[0] == 400
+        status, message = await refused(name="a", path="a/b")
+        assert (status, [*message]) == (400, ["path"])
+        assert await refused(name="a", visibility_level=7) == (400, {"visibility_level": ["is not included in the list"]})
+        assert (await api.post("/projects", user, name="A")).status_code == 201
+        assert await refused(name="B") == (403, "Your project limit is 1 projects! Ask an administrator to increase it.")
+        await make.settings(restricted_visibility_levels=[2])
+        assert (await refused(name="C", public="1"))[0] in (400, 403)
+
+    async def test_administrators_create_for_others(self, api: Api, make: DataFactory) -> None:
+        admin, user = await make.admin(), await make.user("ada", projects_limit=1)
+
+        created = await api.post(f"/projects/user/{user.id}", admin, name="App", default_branch="develop")
+
+        body = created.json()
+        assert (created.status_code, body["path_with_namespace"], body["creator_id"]) == (201, "ada/app", user.id)
+        assert body["owner"]["username"] == "ada"
+        again = await api.post(f"/projects/user/{user.id}", admin, name="More")
+        assert (again.status_code, again.json()["message"][:23]) == (403, "Your project limit is 1")
+        missing = await api.post(f"/projects/user/{user.id}", admin)
+        assert (missing.status_code, missing.json()) == (400, {"message": {"name": ["can't be blank"]}})
+        assert (await api.post("/projects/user/999999", admin, name="A")).json() == {"message": "404 User Not Found"}
+        assert (await api.post(f"/projects/user/{user.id}", user)).json() == FORBIDDEN
+
+
+class TestChangeProject:
+    """PUT and DELETE /projects/:id"""
+
+    async def test_masters_change_all_but_name_and_visibility(self, api: Api, make: DataFactory) -> None:
+        owner, master, developer = await make.user("ada"), await make.user(), await make.user()
+        members = [(master, AccessLevel.MASTER), (developer, AccessLevel.DEVELOPER)]
+        project = await make.project(owner=owner, path="old", name="Old", members=members, history={"commits": 1})
+        path = f"/projects/{project.id}"
+
+        changed = await api.put(path, master, name="Old", path="new", description="d", issues_enabled="0", shared_runners_enabled=False)
+
+        body = changed.json()
+        assert (changed.status_code, body["path_with_namespace"], body["description"]) == (200, "ada/new", "d")
+        assert not body["issues_enabled"] and not body["shared_runners_enabled"]
+        assert (await api.put(path, master, description="")).json()["description"] is None
+        for parameters in ({"name": "New"}, {"visibility_level": 20}, {"public": True}):
+            assert (await api.put(path, master, **parameters)).status_code == 403
+            assert (await api.put(path, developer, **parameters)).json() == FORBIDDEN
+        assert (await api.put(path, developer, visibility_level="x")).json() == FORBIDDEN
+        renamed = (await api.put(path, owner, name="New", visibility_level=20)).json()
+        assert (renamed["name"], renamed["visibility_level"], renamed["public"]) == ("New", 2, True)
+        await make.project(owner=owner, path="taken")
+        taken = await api.put(path, owner, path="TAKEN")
+        assert (taken.status_code, taken.json()) == (400, {"message": {"path": ["has already been taken"]}})
+        unknown = await api.put(path, owner, default_branch="none")
+        assert (unknown.status_code, unknown.json()) == (400, {"message": {"default_branch": ["is not a branch of the repository"]}})
+
+    async def test_owners_delete(self, api: Api, make: DataFactory) -> None:
+        owner, master = await make.user(), await make.user()
+        project = await make.project(owner=owner, members=[(master, AccessLevel.MASTER)])
+
+        assert (await api.delete(f"/projects/{project.id}", master)).json() == FORBIDDEN
+        deleted = await api.delete(f"/projects/{project.id}", owner)
+
+        assert deleted.status_code == 200
+        assert isinstance(deleted.json(), str)
+        assert (await api.delete(f"/projects/{project.id}", owner)).json() == NOT_FOUND
+
+
+class TestForks:
+    """POST /projects/fork/:id, POST and DELETE /projects/:id/fork"""
+
+    async def test_forks_into_the_namespace_of_the_caller(self, api: Api, make: DataFactory) -> None:
+        user = await make.user("ada")
+        source = await make.project(path="App", visibility=Visibility.INTERNAL, history={"commits": 2})
+        hidden, empty = await make.project(), await make.project(path="one", visibility=Visibility.PUBLIC)
+
+        forked = await api.post(f"/projects/fork/{source.id}", user)
+
+        body = forked.json()
+        assert (forked.status_code, body["path_with_namespace"], body["default_branch"]) == (201, "ada/App", "master")
+        assert body["forked_from_project"]["id"] == source.id
+        again = await api.post(f"/projects/fork/{source.id}", user)
+        name_taken = {"name": ["has already been taken"], "path": ["has already been taken"]}
+        assert (again.status_code, again.json()) == (409, {"message": name_taken})
+        assert (await api.post(f"/projects/fork/{hidden.id}", user)).json() == NOT_FOUND
+        poor = await make.user(projects_limit=0)
+        assert (await api.post(f"/projects/fork/{empty.id}", poor)).status_code == 409
+
+    async def test_relations_are_set_and_removed(self, api: Api, make: DataFactory) -> None:
+        admin, owner = await make.admin(), await make.user()
+        source, fork = await make.project(visibility=Visibility.PUBLIC), await make.project(owner=owner)
+        path = f"/projects/{fork.id}/fork"
+
+        linked = await api.post(f"{path}/{source.id}", admin)
+
+        ids = {"id": fork.id, "forked_to_project_id": fork.id, "forked_from_project_id": source.id}
+        assert (linked.status_code, {key: linked.json()[key] for key in ids}) == (201, ids)
+        assert (await api.get(f"/projects/{fork.id}", owner)).json()["forked_from_project"]["id"] == source.id
+        again = await api.post(f"{path}/{source.id}", admin)
+        assert (again.status_code, again.json()) == (409, {"message": "Project already forked"})
+        assert (await api.post(f"{path}/999999", admin)).json() == NOT_FOUND
+        assert (await api.post(f"{path}/{source.id}", owner)).json() == FORBIDDEN
+        assert (await api.post(f"/projects/{source.id}/fork/{source.id}", admin)).status_code == 400
+        assert (await api.post(f"/projects/{source.id}/fork/{fork.id}", admin)).status_code == 400
+        removed = await api.delete(path, owner)
+        assert (removed.status_code, removed.json()["forked_from_project_id"]) == (200, source.id)
+        assert [(each.status_code, each.json()) for each in [await api.delete(path, owner)]] == [(200, None)]
+        assert (await api.get(f"/projects/{fork.id}", owner)).json()["forked_from_project"] is None
+
+
+class TestListTeam:
+    """GET /projects/:id/users"""
+
+    async def test_returns_members_of_project_and_group_once(self, api: Api, make: DataFactory) -> None:
+        one, two, three = await make.user("one"), await make.user("two"), await make.user("three")
+        group = await make.group(members=[(two, AccessLevel.OWNER), (one, AccessLevel.GUEST)])
+        project = await make.project(group=group, members=[(three, AccessLevel.GUEST), (two, AccessLevel.MASTER)])
+        personal = await make.project(owner=three, members=[(one, AccessLevel.GUEST)])
+
+        async def names(project: tables.Project, **parameters: Any) -> list[str]:
+            return [each["username"] for each in (await api.get(f"/projects/{project.id}/users", one, **parameters)).json()]
+
+        assert await names(project) == ["one", "two", "three"]
+        assert await names(personal) == ["one", "three"]
+        assert await names(project, search="T") == ["two", "three"]
+        page = await api.get(f"/projects/{project.id}/users", one, per_page=2, page=2)
+        assert ([each["username"] for each in page.json()], page.headers["X-Total"]) == (["three"], "3")

@@ -364,6 +364,14 @@ SHAPES: dict[str, Any] = {
     "Access": {"access_level": "integer", "notification_level": "integer"},
     "ForkSource": {"id": "integer", "name": "text", "name_with_namespace": "text", "path": "text", "path_with_namespace": "text"},
     "Namespace": {"id": "integer", "path": "text", "kind": "user|group"},
+    "ForkLink": {
+        "id": "integer",
+        "forked_to_project_id": "integer",
+        "forked_from_project_id": "integer",
+        "created_at": "time",
+        "updated_at": "time",
+    },
+    "JobId": "text",
     "ProjectOwner": {"id": "integer", "name": "text", "created_at": "time"},
     "ProjectNamespace": {
         "id": "integer",
