@@ -222,6 +222,23 @@ class OnlyKey:
 only_key = OnlyKey
 
 
+class ActivityKeys:
+    """Adds the keys of v3 that repeat a part of the activity, `author_username`, or that are always null, `title`."""
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _map_objects(value, lambda entry: {**entry, "title": None, "author_username": entry["author"]["username"]})
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        def extended(entry: Schema) -> Schema:
+            added = {"title": {"type": "null"}, "author_username": {"type": "string"}}
+            return {**entry, "properties": {**entry["properties"], **added}, "required": [*entry["required"], *added]}
+
+        return {**schema, "items": extended(schema["items"])} if "items" in schema else extended(schema)
+
+
+activity_keys = ActivityKeys()
+
+
 NOTIFICATION_LEVEL = 3
 """The level of that server for members who have chosen none: the one of their account."""
 

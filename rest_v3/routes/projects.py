@@ -4,7 +4,7 @@ Lists contain archived projects too, unless `archived` says otherwise. `owner` i
 """
 
 from rest_v3.requests.params import boolean, choice, integer, text
-from rest_v3.reshape import access_objects, only_key
+from rest_v3.reshape import access_objects, activity_keys, only_key
 from rest_v3.route import Route
 
 SECTION = "Projects"
@@ -31,6 +31,7 @@ FEATURES = (
     boolean("public"),
     integer("visibility_level", meanings=LEVELS, allowed=("PRIVATE", "INTERNAL", "PUBLIC")),
     boolean("public_builds"),
+    text("import_url"),
 )
 NAMESPACE_INVALID = {"namespace": ["is not valid"]}
 NAME_TAKEN = {"name": ["has already been taken"], "path": ["has already been taken"]}
@@ -100,6 +101,16 @@ PROJECTS = (
         shape="SingleProject",
         section=SECTION,
         summary="Get a project",
+    ),
+    Route(
+        call="GET /projects/:id/events",
+        params=(PROJECT,),
+        operation="ProjectActivities",
+        result_path="project.activities",
+        reshape=activity_keys,
+        shape="Activity",
+        section=SECTION,
+        summary="List what happened in a project, newest first",
     ),
     Route(
         call="POST /projects",

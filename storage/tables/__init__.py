@@ -14,6 +14,7 @@ from storage.tables.builds.pipelines import Pipeline
 from storage.tables.builds.registration_tokens import RegistrationToken
 from storage.tables.builds.runners import Runner, RunnerProject
 from storage.tables.counters import Counter, CounterKind
+from storage.tables.events.activities import Activity, ActivityAction, ActivitySubject
 from storage.tables.events.changes import Change, ChangeKind
 from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
@@ -34,6 +35,7 @@ from storage.tables.issues.milestones import Milestone, MilestoneState
 from storage.tables.issues.notes import Note
 from storage.tables.merge_requests.merge_request_imports import ImportState, MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+from storage.tables.projects.project_imports import ProjectImport
 from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
 from storage.tables.projects.stars import ProjectStar
@@ -42,6 +44,9 @@ from storage.tables.settings import BranchProtection, Settings
 
 __all__ = [
     "AccessLevel",
+    "Activity",
+    "ActivityAction",
+    "ActivitySubject",
     "Artifact",
     "Branch",
     "BranchMove",
@@ -85,6 +90,7 @@ __all__ = [
     "Pack",
     "Pipeline",
     "Project",
+    "ProjectImport",
     "ProjectMember",
     "ProjectStar",
     "ProtectedBranch",

@@ -106,6 +106,7 @@ GET /projects/starred                                         401 200 200 200 20
 GET /projects/all                                             401 403 403 403 403 403 403 200 401 403
 GET /projects/search/:query                                   401 200 200 200 200 200 200 200 401 200
 GET /projects/:id                                             401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/events                                      401 404 200 200 200 200 200 200 401 200
 POST /projects                                                401 201 201 201 201 201 201 201 401 201
 POST /projects/user/:user_id                                  401 403 403 403 403 403 403 201 401 403
 POST /projects/fork/:id                                       401 404 403 201 201 201 201 201 401 201

@@ -21,14 +21,14 @@ from graph.errors import OperationError
 from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import commit_and_notify, session_for
-from graph.rules.events import change_records
+from graph.rules.events import activities, change_records
 from graph.rules.git import refs
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests.branch_comparison import BranchComparison, compare_branches, is_current, load_changes
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.repositories import Repositories
-from storage.tables import MergeRequestState, MergeStatus
+from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.issues import notes
 from storage.tables.merge_requests import merge_request_branches as branched
 from storage.tables.merge_requests import merge_requests
@@ -145,6 +145,7 @@ async def mark_merged(context: Context, row: tables.MergeRequest, landed_oid: st
     await context.session.flush()
     await change_records.record_merge_request(context, row, before)
     await _write_note(context, row, "Status changed to merged")
+    activities.record_change(context, ActivitySubject.MERGE_REQUEST, row, "merge")
     await publish(context, MergeRequestChanged, row, "merge")
     await issue_closing.close_after_merge(context, row)
 

@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from graph.context import Context
-from graph.errors import NotFound
+from graph.errors import Invalid, NotFound
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.builds import build_queues, runners, stored_objects
+from graph.rules.events import activities
 from graph.rules.git import ref_updates
 from graph.rules.policy import Action, require
-from graph.rules.projects import forks, projects
+from graph.rules.projects import forks, project_imports, projects
 from graph.rules.snapshots import ProjectSnapshot
 from storage import tables
 from storage.git.repositories import StagedRepository
+from storage.tables import ActivityAction, ActivitySubject
 
 
 async def create_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
@@ -25,12 +27,18 @@ async def create_project(context: Context, values: Mapping[str, Any]) -> tables.
 
     Raises Forbidden, NotFound, Required, Invalid, Taken, NotAllowed, Unavailable.
     """
+    import_target = await project_imports.validate_url(context, values.get("import_url"))
+    if import_target is not None and (values.get("repository_path") or values.get("default_branch")):
+        raise Invalid("importUrl", "cannot be combined with a default branch or another repository")
     async with context.read_only() as reader:
         await _prepare_project(reader, values)
     source = projects.validate_source_path(values.get("repository_path"))
     branch = projects.validate_branch_name(values.get("default_branch"))
     async with projects.stage_repository(context, source, branch) as staged:
-        return await _add_project(context, await _prepare_project(context, values), staged)
+        project = await _add_project(context, await _prepare_project(context, values), staged)
+    if import_target is not None:
+        await project_imports.queue_import(context, project, import_target)
+    return project
 
 
 async def fork_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
@@ -50,6 +58,7 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
 
     Raises Forbidden, NotFound, Required, Invalid, Taken, Unavailable.
     """
+    import_target = await project_imports.validate_url(context, values.get("import_url"))
     changes = _owner_changes(project, values)
     if changes:
         await require(context, Action.OWN_PROJECT, project)
@@ -70,6 +79,8 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
     branch = projects.validate_branch_name(values.get("default_branch"))
     if branch is not None and branch != row.default_branch:
         await projects.set_default_branch(context, row, branch)
+    if import_target is not None:
+        await project_imports.queue_import(context, row, import_target)
     row.updated_at = context.now()
     await context.session.flush()
     if ProjectSnapshot.of(row) != before:
@@ -150,6 +161,7 @@ async def _prepare_fork(context: Context, values: Mapping[str, Any]) -> tuple[ta
 async def _add_project(context: Context, row: tables.Project, staged: StagedRepository) -> tables.Project:
     """Insert the project and install its staged repository."""
     project = await context.add(row)
+    activities.record(context, ActivityAction.CREATED, ActivitySubject.PROJECT, project.id, user_id=project.creator_id or 0)
     await publish(context, payloads.ProjectCreated, project)
     await projects.install_repository(context, project, staged)
     await ref_updates.protect_default_branch(context, project)

@@ -27,6 +27,10 @@ class ProjectSettingsInput:
     snippets_enabled: bool | None = optional("Whether snippets are enabled.")
     shared_runners_enabled: bool | None = optional("Whether shared runners run its builds.")
     public_builds: bool | None = optional("Whether builds are visible to everyone who can see the internal or public project.")
+    import_url: str | None = optional(
+        "HTTP or HTTPS URL of a repository to import in the background, into an empty project; it may contain credentials."
+        " `Project.repositoryImport` has the progress. A failed import is started again by setting it again."
+    )
     tag_list: list[str] | None = optional("New list of tags of the project; empty or null clears it.")
 
 

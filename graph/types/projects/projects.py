@@ -46,8 +46,10 @@ from graph.types.issues.milestones import ProjectMilestoneFields
 from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
 from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
+from graph.types.projects.activities import ProjectActivityFields
 from graph.types.projects.forks import ProjectForkFields
 from graph.types.projects.namespaces import Namespace
+from graph.types.projects.project_imports import ProjectRepositoryImportFields
 from graph.types.projects.project_paths import ProjectPathFields
 from graph.types.projects.snippets import ProjectSnippetFields
 from graph.types.projects.stars import ProjectStarFields
@@ -114,6 +116,8 @@ class Project(
     ProjectComparisonFields,
     ProjectForkFields,
     ProjectStarFields,
+    ProjectActivityFields,
+    ProjectRepositoryImportFields,
     ProjectTeamFields,
     ProjectPipelineFields,
     ProjectRunnerRegistrationFields,

@@ -361,3 +361,58 @@ class TestListTeam:
         assert await names(project, search="T") == ["two", "three"]
         page = await api.get(f"/projects/{project.id}/users", one, per_page=2, page=2)
         assert ([each["username"] for each in page.json()], page.headers["X-Total"]) == (["three"], "3")
+
+
+class TestListEvents:
+    """GET /projects/:id/events"""
+
+    async def test_tells_who_did_what(self, api: Api, make: DataFactory) -> None:
+        owner, other, guest = await make.user("ada"), await make.user("other"), await make.user("guest")
+        created = (await api.post("/projects", owner, name="App", visibility_level=2)).json()
+        path = f"/projects/{created['id']}"
+        project = await make.fetch(tables.Project, created["id"])
+        assert project is not None
+        await make.member(project, guest, AccessLevel.GUEST)
+        issue = (await api.post(f"{path}/issues", other, title="First")).json()
+        await api.put(f"{path}/issues/{issue['id']}", owner, title="Renamed")
+        note = (await api.post(f"{path}/issues/{issue['id']}/notes", other, body="Hello")).json()
+        for event in ("close", "reopen"):
+            await api.put(f"{path}/issues/{issue['id']}", owner, state_event=event)
+        milestone = (await api.post(f"{path}/milestones", owner, title="M")).json()
+        await api.put(f"{path}/milestones/{milestone['id']}", owner, state_event="close")
+
+        response = await api.get(f"{path}/events", guest)
+
+        events = response.json()
+        shown = [(each["action_name"], each["target_type"], each["target_title"], each["author_username"]) for each in events]
+        assert shown == [
+            ("closed", "Milestone", "M", "ada"),
+            ("opened", "Milestone", "M", "ada"),
+            ("opened", "Issue", "Renamed", "ada"),
+            ("closed", "Issue", "Renamed", "ada"),
+            ("commented on", "Note", None, "other"),
+            ("opened", "Issue", "Renamed", "other"),
+            ("created", None, None, "ada"),
+        ]
+        assert events[4]["target_id"] == note["id"] == events[4]["note"]["id"]
+        assert (events[4]["note"]["body"], events[5]["target_id"], events[6]["author_id"]) == ("Hello", issue["id"], owner.id)
+        assert response.headers["X-Total"] == "7"
+        page = await api.get(f"{path}/events", guest, per_page=3, page=3)
+        assert [each["action_name"] for each in page.json()] == ["created"]
+        await api.put(path, owner, issues_enabled=False)
+        assert [each["target_type"] for each in (await api.get(f"{path}/events", guest)).json()] == ["Milestone", "Milestone", None]
+
+
+class TestImportUrl:
+    """`import_url` of POST and PUT"""
+
+    async def test_is_validated(self, api: Api, make: DataFactory) -> None:
+        user, admin = await make.user(), await make.admin()
+        refused = await api.post("/projects", user, name="A", import_url="http://10.1.2.3/a.git")
+        message = "10.1.2.3 is at 10.1.2.3, which is not a public address"
+        assert (refused.status_code, refused.json()) == (400, {"message": {"import_url": [message]}})
+        assert (await api.post(f"/projects/user/{user.id}", admin, name="A", import_url="git@x:a.git")).status_code == 400
+        created = await api.post("/projects", user, name="A", import_url="http://203.0.114.7/a.git")
+        assert created.status_code == 201
+        again = await api.put(f"/projects/{created.json()['id']}", user, import_url="http://203.0.114.7/b.git")
+        assert (again.status_code, again.json()) == (400, {"message": {"import_url": ["cannot be set while an import runs"]}})
