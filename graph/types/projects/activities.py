@@ -34,17 +34,17 @@ TARGET_COLUMNS = (tables.Activity.subject, tables.Activity.target_id)
 
 
 @strawberry.type(description="Author of a pushed commit, as recorded in the commit.")
-class PushedCommitAuthor:
+class ActivityCommitAuthor:
     name: str = strawberry.field(description="Name.")
     email: str = strawberry.field(description="E-mail address.")
 
 
 @strawberry.type(description="Commit of a push.")
-class PushedCommit:
+class ActivityCommit:
     oid: strawberry.ID = strawberry.field(description="Full ID.")
     message: str = strawberry.field(description="Message, at most 1,000 characters.")
     committed_at: datetime = strawberry.field(description="Commit date, with the UTC offset that the commit records.")
-    author: PushedCommitAuthor = strawberry.field(description="Author.")
+    author: ActivityCommitAuthor = strawberry.field(description="Author.")
 
 
 @strawberry.type(description="Push of a branch or a tag.")
@@ -53,7 +53,7 @@ class ActivityPush:
     before: str = strawberry.field(description="Commit or annotated tag before the push; forty zeros for a new ref.")
     after: str = strawberry.field(description="Commit or annotated tag after the push; forty zeros for a deleted ref.")
     total_commits_count: int = strawberry.field(description="Number of new commits of a branch.")
-    commits: list[PushedCommit] = strawberry.field(description="Newest commits, at most twenty, the oldest first.")
+    commits: list[ActivityCommit] = strawberry.field(description="Newest commits, at most twenty, the oldest first.")
 
 
 @entity(
@@ -108,11 +108,11 @@ class Activity(Node):
         if found is None:
             return None
         commits = [
-            PushedCommit(
+            ActivityCommit(
                 oid=strawberry.ID(each["id"]),
                 message=each["message"],
                 committed_at=datetime.fromisoformat(each["timestamp"]),
-                author=PushedCommitAuthor(name=each["author_name"], email=each["author_email"]),
+                author=ActivityCommitAuthor(name=each["author_name"], email=each["author_email"]),
             )
             for each in found["commits"]
         ]
