@@ -14,12 +14,11 @@ from graph.context import Context
 from graph.errors import Conflict, Invalid, Unavailable
 from graph.rules import policy
 from graph.rules.git import refs
-from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import projects
 from storage import tables
 from storage.git.repositories import StagedRepository
 from storage.git.repository import NotARepository
-from storage.tables.projects import projects as statements
+from storage.tables.accounts import members
 
 log = structlog.get_logger("graph")
 
@@ -113,7 +112,10 @@ async def count_forks(context: Context, project_ids: Sequence[int]) -> list[int]
     """Number of forks of each project that the viewer may see; one statement for all projects of a level."""
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
-        return dict(map(tuple, await context.tuples(statements.fork_counts(ids).where(*visible_project_conditions(context)))))
+        if context.viewer.admin:
+            return dict(map(tuple, await context.tuples(members.FORK_COUNTS, project_ids=ids)))
+        rows = await context.tuples(members.VISIBLE_FORK_COUNTS, project_ids=ids, user_id=context.viewer.id)
+        return dict(map(tuple, rows))
 
     found = await context.loader("fork counts", fetch).get_many(project_ids)
     return [found[key] or 0 for key in project_ids]

@@ -23,7 +23,7 @@ async def count_stars(context: Context, project_ids: Sequence[int]) -> list[int]
     """The number of stars of each project; one statement for all projects of a level."""
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
-        return dict(map(tuple, await context.tuples(stars.counts(ids))))
+        return dict(map(tuple, await context.tuples(stars.COUNTS, project_ids=ids)))
 
     found = await context.loader("star counts", fetch).get_many(project_ids)
     return [found[key] or 0 for key in project_ids]

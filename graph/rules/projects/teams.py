@@ -9,6 +9,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from graph.rules.policy import project_level_loader
 from storage import tables
 from storage.tables.accounts import members, users
 
@@ -25,10 +26,14 @@ NO_MEMBERSHIP = MembershipLevels(None, None)
 
 
 async def load_memberships(context: Context, project_ids: Sequence[int]) -> list[MembershipLevels]:
-    """The memberships of the viewer in each project; one statement for all projects of a level."""
+    """The memberships of the viewer in each project, which also prime the access levels; one statement for all projects of a level."""
 
     async def fetch(ids: list[int]) -> Mapping[int, MembershipLevels]:
-        rows = await context.tuples(members.membership_levels(context.viewer.id, ids))
+        rows = await context.tuples(members.MEMBERSHIP_LEVELS, user_id=context.viewer.id, project_ids=ids)
+        levels = project_level_loader(context)
+        for key, in_project, in_group in rows:
+            if not context.viewer.admin:
+                levels.prime(key, max(in_project or 0, in_group or 0))
         return {key: MembershipLevels(in_project, in_group) for key, in_project, in_group in rows}
 
     found = await context.loader("viewer memberships", fetch).get_many(project_ids)

@@ -7,12 +7,14 @@ from enum import Enum
 from typing import Annotated, Any
 
 import strawberry
+from sqlalchemy import Integer, bindparam
 from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
 from graph.fields.declarations import (
     Node,
+    cached_repr,
     column,
     computed,
     connection_field,
@@ -25,7 +27,8 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.rules import lookup
-from graph.rules.policy import Action, can, filter_allowed_projects, load_project_level, require, visible_project_conditions
+from graph.rules.policy import Action, can, filter_allowed_projects, load_project_level, require
+from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, ProjectMember
 from graph.types.accounts.users import User
@@ -210,10 +213,13 @@ def _as_row(project: Any) -> tables.Project:
 
 
 async def _count_open_issues(context: Context, projects: Sequence[tables.Project]) -> list[int | None]:
+    if not context.viewer.admin:
+        # Lists show the memberships too, so one statement serves both.
+        await teams.load_memberships(context, [project.id for project in projects])
     readable = await filter_allowed_projects(context, Action.READ_ISSUE, projects)
 
     async def fetch(ids: list[int]) -> dict[int, int]:
-        return dict(map(tuple, await context.tuples(issues.open_counts(ids))))
+        return dict(map(tuple, await context.tuples(issues.OPEN_COUNTS, project_ids=ids)))
 
     found = await context.loader("open issues", fetch).get_many(readable)
     return [(found[project.id] or 0) if project.id in found else None for project in projects]
@@ -275,14 +281,19 @@ class ProjectFilter:
             found.append(col(project.builds_enabled).is_(self.ci_enabled))
         return found
 
-    def viewer_conditions(self, viewer: tables.User) -> list[Any]:
+    def viewer_conditions(self, viewer_id: Any) -> list[Any]:
+        """Conditions that depend on the viewer, whose id may be a parameter of the statement."""
         by_switch = (
             (self.membership, members.member_projects),
             (self.owned, members.owned_projects),
             (self.in_owned_namespaces, members.projects_in_owned_namespaces),
             (self.starred, stars.is_starred_by),
         )
-        return [condition(viewer.id) for switch, condition in by_switch if switch]
+        return [condition(viewer_id) for switch, condition in by_switch if switch]
+
+    @property
+    def has_strings(self) -> bool:
+        return bool(self.search or self.name_contains)
 
     @property
     def required_actions(self) -> tuple[Action, ...]:
@@ -300,14 +311,40 @@ async def build_project_listing(context: Context, arguments: dict[str, Any], par
     project_filter = arguments.get("filter") or ProjectFilter()
     for action in project_filter.required_actions:
         await require(context, action)
-    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(
-        *visible_project_conditions(context), *project_filter.viewer_conditions(context.viewer)
-    )
-    return filter_listing(listing, {**arguments, "filter": project_filter})
+    return _make_listing(context, {**arguments, "filter": project_filter}, context.viewer.id, parent)
+
+
+def _make_listing(context: Context, arguments: dict[str, Any], viewer_id: Any, parent: Any = None) -> KeysetListing:
+    project_filter: ProjectFilter = arguments["filter"]
+    # Members see their projects anyway.
+    is_visible = context.viewer.admin or project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
+    visible = [] if is_visible else [members.visible_projects(viewer_id)]
+    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(*visible, *project_filter.viewer_conditions(viewer_id))
+    return filter_listing(listing, arguments)
+
+
+MAX_CONSTANT_PAGES = 50
+_CONSTANT_PAGES: dict[Any, tuple[KeysetListing, Any, Any]] = {}
+"""Listings of projects with their constant statements, of a page and of its total, by what they depend on.
+
+Constructing the statements takes longer than running them. Further combinations of arguments are constructed at each call.
+"""
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
-    return await (await build_project_listing(info.context, arguments)).page(info.context, make_window(arguments))
+    context, window = info.context, make_window(arguments)
+    project_filter = arguments.get("filter") or ProjectFilter()
+    arguments = {**arguments, "filter": project_filter}
+    key = (context.viewer.admin, cached_repr(project_filter), cached_repr(arguments.get("order_by")), window.size, window.backward)
+    is_constant = not (project_filter.has_strings or window.after or window.before)
+    if not is_constant or (key not in _CONSTANT_PAGES and len(_CONSTANT_PAGES) >= MAX_CONSTANT_PAGES):
+        return await (await build_project_listing(context, arguments)).page(context, window)
+    for action in project_filter.required_actions:
+        await require(context, action)
+    if key not in _CONSTANT_PAGES:
+        listing = _make_listing(context, arguments, bindparam("viewer_id", type_=Integer))
+        _CONSTANT_PAGES[key] = listing, *listing.constant_statements(window)
+    return await KeysetListing.constant_page(context, window, *_CONSTANT_PAGES[key], {"viewer_id": context.viewer.id})
 
 
 @strawberry.type

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, func, or_, select
+from sqlalchemy import JSON, BigInteger, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, or_, select
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -120,9 +120,3 @@ def existing_id(project_id: int) -> Select[int]:
 def has_path(namespace_id: int, path: str) -> ColumnElement[bool]:
     """The condition that the namespace has a project with this path, ignoring case."""
     return exists().where(col(Project.namespace_id) == namespace_id, col(Project.path_key) == path.lower())
-
-
-def fork_counts(ids: list[int]) -> Select[int, int]:
-    """(project id, number of forks) for those of these projects that have any."""
-    source: Any = col(Project.forked_from_id)
-    return select(source, func.count()).where(source.in_(ids)).group_by(source)

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Select, UniqueConstraint, delete, exists, func, select
+from sqlalchemy import ColumnElement, Delete, Select, UniqueConstraint, bindparam, delete, exists, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
+from storage.database.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key
 from storage.tables.projects.projects import Project
 
@@ -32,10 +33,13 @@ def remove(project_id: int, user_id: int) -> Delete:
     return delete(ProjectStar).where(col(ProjectStar.project_id) == project_id, col(ProjectStar.user_id) == user_id)
 
 
-def counts(project_ids: list[int]) -> Select[int, int]:
-    """(project id, number of stars) for those of these projects that have any."""
+def _counts() -> Select[int, int]:
     project: Any = col(ProjectStar.project_id)
-    return select(project, func.count()).where(project.in_(project_ids)).group_by(project)
+    return select(project, func.count()).where(project.in_(bindparam("project_ids", expanding=True))).group_by(project)
+
+
+COUNTS = mark_constant(_counts())
+"""(project id, number of stars) for those of the projects of `project_ids` that have any."""
 
 
 def starred_ids(user_id: int, project_ids: list[int]) -> Select[int]:
@@ -43,6 +47,6 @@ def starred_ids(user_id: int, project_ids: list[int]) -> Select[int]:
     return select(col(ProjectStar.project_id)).where(col(ProjectStar.user_id) == user_id, col(ProjectStar.project_id).in_(project_ids))
 
 
-def is_starred_by(user_id: int) -> ColumnElement[bool]:
+def is_starred_by(user_id: Any) -> ColumnElement[bool]:
     """The condition on `Project` that the user has starred it."""
     return exists().where(col(ProjectStar.project_id) == col(Project.id), col(ProjectStar.user_id) == user_id)
