@@ -253,6 +253,7 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
         "milestone_id": next(iter(project.values["milestone ids"]), None),
         "build_id": next(iter(project.values["build ids"]), None),
         "note_id": note,
+        "query": "e",
     }
     if path.startswith("/groups"):
         keys["id"] = drawn.shared_values["groups"][0]
