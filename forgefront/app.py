@@ -42,6 +42,7 @@ from graph.jobs.repack import repack_repositories
 from graph.rules.builds import stored_objects
 from graph.rules.git import commit_index
 from graph.rules.merge_requests import merge_request_imports
+from graph.rules.projects import project_imports
 from graph.rules.projects.uploads import remove_orphans
 from storage.database.engine import is_unavailable, now
 from storage.database.pg_notify import Notifications
@@ -149,6 +150,7 @@ class App(Backend):
                 "objects of no build": repeat_every(SWEEP_SECONDS, partial(stored_objects.erase_orphans, self.graph.services)),
                 "files of no upload": repeat_every(SWEEP_SECONDS, partial(remove_orphans, self.graph.services)),
                 "imports": partial(merge_request_imports.run_forever, self.graph.services),
+                "project imports": partial(project_imports.run_forever, self.graph.services),
                 # An import that a crash interrupted, above all of the last process.
                 "unfinished indexes": repeat_every(SWEEP_SECONDS, partial(commit_index.index_unfinished, self.graph.services)),
                 # The process that serves a request for metrics reports those of all processes.

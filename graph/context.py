@@ -96,6 +96,7 @@ class Services:
     outbox: Outbox = field(default_factory=Outbox)
     maintenance_wakeup: Wakeup = field(default_factory=Wakeup)
     import_wakeup: Wakeup = field(default_factory=Wakeup)
+    project_import_wakeup: Wakeup = field(default_factory=Wakeup)
     runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
     broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
     index_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_INDEXING))
@@ -290,6 +291,11 @@ class Context:
         The mutation handles a constraint violation at the commit.
         """
         self.session.add_deferred(row)
+        return row
+
+    def add_with_follower(self, row: R, follower: Row, key: str) -> R:
+        """As `add_deferred`, with a second row whose column `key` is the id of the first one; the commit inserts both at once."""
+        self.session.add_with_follower(row, follower, key)
         return row
 
 

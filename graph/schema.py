@@ -41,9 +41,12 @@ from graph.types.merge_requests.merge_request_subscriptions import MergeRequestS
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
 from graph.types.projects.deploy_keys import DeployKeyMutations
+from graph.types.projects.fork_mutations import ForkMutations
+from graph.types.projects.namespaces import NamespaceQueries
 from graph.types.projects.project_mutations import ProjectMutations
 from graph.types.projects.projects import ProjectQueries
 from graph.types.projects.snippets import SnippetMutations
+from graph.types.projects.star_mutations import StarMutations
 from graph.types.projects.uploads import UploadMutations
 from graph.types.server import ServerQueries
 from graph.types.settings import SettingsMutations, SettingsQueries
@@ -57,6 +60,7 @@ class Query(
     EmailQueries,
     GroupQueries,
     ProjectQueries,
+    NamespaceQueries,
     IssueQueries,
     HookQueries,
     PipelineQueries,
@@ -75,6 +79,8 @@ class Mutation(
     EmailMutations,
     GroupMutations,
     ProjectMutations,
+    ForkMutations,
+    StarMutations,
     MemberMutations,
     IssueMutations,
     MergeRequestMutations,

@@ -72,7 +72,7 @@ query GroupSeen($id: String!) { group(path: $id) { id } }
 
 def default_guard(path: str) -> str:
     """The default guard: the project or group must be visible; without one, the caller must be authenticated."""
-    if path.startswith("/projects/:id/"):
+    if path.startswith("/projects/:id"):
         return PROJECT_VISIBLE
     if path.startswith("/groups/:id"):
         return GROUP_VISIBLE

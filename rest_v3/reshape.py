@@ -277,5 +277,75 @@ class FirstItem:
 take_first = FirstItem
 
 
+class OnlyKey:
+    """The value under one key, which may be null where the object is required."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return value[self.key]
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        inner: Schema = schema["properties"][self.key]
+        return inner
+
+
+only_key = OnlyKey
+
+
+class ActivityKeys:
+    """Adds the keys of v3 that repeat a part of the activity, `author_username`, or that are always null, `title`."""
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _map_objects(value, lambda entry: {**entry, "title": None, "author_username": entry["author"]["username"]})
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        def extended(entry: Schema) -> Schema:
+            added = {"title": {"type": "null"}, "author_username": {"type": "string"}}
+            return {**entry, "properties": {**entry["properties"], **added}, "required": [*entry["required"], *added]}
+
+        return {**schema, "items": extended(schema["items"])} if "items" in schema else extended(schema)
+
+
+activity_keys = ActivityKeys()
+
+
+NOTIFICATION_LEVEL = 3
+"""The level of that server for members who have chosen none: the one of their account."""
+
+
+class AccessObjects:
+    """Turns the levels below `permissions` into v3's objects of an access level and a notification level."""
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return _map_objects(value, lambda entry: {**entry, "permissions": {key: _access(entry["permissions"][key]) for key in ACCESS_KEYS}})
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        properties = {"access_level": {"type": "integer"}, "notification_level": {"const": NOTIFICATION_LEVEL}}
+        access = {"type": ["object", "null"], "properties": properties, "required": [*properties], "additionalProperties": False}
+        permissions = {
+            "type": "object",
+            "properties": dict.fromkeys(ACCESS_KEYS, access),
+            "required": [*ACCESS_KEYS],
+            "additionalProperties": False,
+        }
+
+        def with_objects(entry: Schema) -> Schema:
+            return {**entry, "properties": {**entry["properties"], "permissions": permissions}}
+
+        return {**schema, "items": with_objects(schema["items"])} if "items" in schema else with_objects(schema)
+
+
+ACCESS_KEYS = ("project_access", "group_access")
+
+
+def _access(level: int | None) -> dict[str, int] | None:
+    return None if level is None else {"access_level": level, "notification_level": NOTIFICATION_LEVEL}
+
+
+access_objects = AccessObjects()
+
+
 def _map_objects(value: Any, transform: Callable[[Mapping[str, Any]], Any]) -> Any:
     return [transform(entry) for entry in value] if isinstance(value, list) else transform(value)

@@ -22,17 +22,22 @@ from benchmarks.peers.sqlmodel_tables import (
     Build,
     CheckStatus,
     Commit,
+    GroupMember,
     Issue,
     IssueState,
     Label,
     MergeRequest,
     MergeRequestState,
+    Namespace,
     Note,
     Project,
+    ProjectMember,
+    ProjectStar,
     State,
     User,
     find_caller,
     find_project,
+    is_member,
 )
 
 Id = Annotated[int, Field(validation_alias="id", serialization_alias="databaseId")]
@@ -116,6 +121,35 @@ class NoteOut(Out):
     author: UserOut
 
 
+class NamespaceOut(Out):
+    id: Id
+    name: str
+    path: str
+
+
+class MembershipOut(Out):
+    project_level: Annotated[int | None, Field(serialization_alias="projectLevelValue")]
+    group_level: Annotated[int | None, Field(serialization_alias="groupLevelValue")]
+
+
+class ProjectOut(Out):
+    id: Id
+    name: str
+    path: str
+    full_path: Annotated[str, camel("full_path")]
+    description: str | None
+    visibility_level: Annotated[int, camel("visibility_level")]
+    archived: bool
+    created_at: Annotated[datetime, camel("created_at")]
+    last_activity_at: Annotated[datetime, camel("last_activity_at")]
+    star_count: Annotated[int, camel("star_count")]
+    fork_count: Annotated[int, camel("fork_count")]
+    open_issues_count: Annotated[int | None, camel("open_issues_count")]
+    owner: UserOut | None
+    namespace: NamespaceOut
+    viewer_membership: Annotated[MembershipOut, camel("viewer_membership")]
+
+
 class NoteIn(BaseModel):
     body: Annotated[str, Field(min_length=1, max_length=1_000_000)]
 
@@ -150,6 +184,42 @@ ProjectDep = Annotated[Project, Depends(get_project)]
 WITH_RELATIONS = (selectinload(Issue.author), selectinload(Issue.assignee), selectinload(Issue.milestone), selectinload(Issue.labels))  # type: ignore[arg-type]
 
 router = APIRouter()
+
+
+@router.get("/projects", response_model=list[ProjectOut])
+async def list_projects(session: SessionDep, user: UserDep) -> Any:
+    """A statement for the projects, two for their namespaces and owners, and one for each count and level."""
+    newest = select(Project).where(is_member(col(Project.id), col(Project.namespace_id), user))
+    ordered = newest.order_by(col(Project.created_at).desc(), col(Project.id).desc()).limit(20)
+    found = (await session.exec(ordered.options(selectinload(Project.namespace).selectinload(Namespace.owner)))).all()  # type: ignore[arg-type]
+    ids = [project.id for project in found]
+
+    async def numbers(key: Any, value: Any, *conditions: Any) -> dict[int, int]:
+        return dict((await session.exec(select(key, value).where(*conditions).group_by(key))).all())
+
+    issues = await numbers(col(Issue.project_id), func.count(), col(Issue.project_id).in_(ids), Issue.state == IssueState.OPENED)
+    forks = await numbers(col(Project.forked_from_id), func.count(), col(Project.forked_from_id).in_(ids))
+    stars = await numbers(col(ProjectStar.project_id), func.count(), col(ProjectStar.project_id).in_(ids))
+    own, level = ProjectMember.user_id == user.id, func.max(ProjectMember.access_level)
+    levels = await numbers(col(ProjectMember.project_id), level, col(ProjectMember.project_id).in_(ids), own)
+    in_groups = [GroupMember.user_id == user.id, col(GroupMember.group_id).in_([project.namespace_id for project in found])]
+    group_levels = await numbers(col(GroupMember.group_id), func.max(GroupMember.access_level), *in_groups)
+    return [
+        {
+            **project.model_dump(),
+            "full_path": f"{project.namespace.path}/{project.path}",
+            "namespace": project.namespace,
+            "owner": project.namespace.owner,
+            "star_count": stars.get(project.id or 0, 0),
+            "fork_count": forks.get(project.id or 0, 0),
+            "open_issues_count": issues.get(project.id or 0, 0) if project.issues_enabled else None,
+            "viewer_membership": {
+                "project_level": 50 if project.namespace.owner_id == user.id else levels.get(project.id or 0),
+                "group_level": group_levels.get(project.namespace_id),
+            },
+        }
+        for project in found
+    ]
 
 
 @router.get("/projects/{project_id}/issues", response_model=list[IssueOut])

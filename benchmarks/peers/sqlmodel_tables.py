@@ -61,7 +61,11 @@ class Namespace(Base, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     kind: str
+    name: str
+    path: str
     owner_id: int | None = Field(default=None, foreign_key="users.id")
+
+    owner: User | None = Relationship()
 
 
 class Project(Base, table=True):
@@ -71,10 +75,25 @@ class Project(Base, table=True):
     namespace_id: int = Field(foreign_key="namespaces.id")
     name: str
     path: str
+    description: str | None = None
+    archived: bool = False
+    forked_from_id: int | None = Field(default=None, foreign_key="projects.id")
+    created_at: datetime = Field(sa_type=DateTime(timezone=True))
+    last_activity_at: datetime = Field(sa_type=DateTime(timezone=True))
     visibility_level: int = 0
     issues_enabled: bool = True
     merge_requests_enabled: bool = True
     builds_enabled: bool = True
+
+    namespace: Namespace = Relationship()
+
+
+class ProjectStar(Base, table=True):
+    __tablename__ = "project_stars"
+
+    id: int | None = Field(default=None, primary_key=True)
+    project_id: int = Field(foreign_key="projects.id")
+    user_id: int = Field(foreign_key="users.id")
 
 
 class ProjectMember(Base, table=True):
@@ -243,12 +262,16 @@ async def find_caller(session: AsyncSession, token: str | None) -> User | None:
 async def find_project(session: AsyncSession, project_id: int, user: User) -> Project | None:
     """The project of this id; None if it does not exist or the user may not see it."""
     project = await session.get(Project, project_id)
-    if project is not None and project.visibility_level == 0 and not user.admin:
-        member = or_(
-            exists().where(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user.id),
-            exists().where(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user.id),
-            exists().where(col(Namespace.id) == project.namespace_id, col(Namespace.owner_id) == user.id, col(Namespace.kind) == "user"),
-        )
-        if not (await session.exec(select(member))).one():
-            return None
-    return project
+    if project is None or project.visibility_level or user.admin:
+        return project
+    is_visible = (await session.exec(select(is_member(project.id, project.namespace_id, user)))).one()
+    return project if is_visible else None
+
+
+def is_member(project_id: Any, namespace_id: Any, user: User) -> Any:
+    """The condition that the user is a member of the project or of its group, or owns its namespace."""
+    return or_(
+        exists().where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user.id),
+        exists().where(col(GroupMember.group_id) == namespace_id, col(GroupMember.user_id) == user.id),
+        exists().where(col(Namespace.id) == namespace_id, col(Namespace.owner_id) == user.id, col(Namespace.kind) == "user"),
+    )

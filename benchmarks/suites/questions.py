@@ -51,6 +51,20 @@ mutation Note($input: CreateNoteInput!) {{
 {_USER}
 """
 
+PROJECTS = f"""
+query Projects {{
+  projects(filter: {{membership: true, archived: null}}, first: 20) {{
+    nodes {{
+      databaseId name path fullPath description visibilityLevel archived createdAt lastActivityAt
+      starCount forkCount openIssuesCount
+      owner {{ ...user }} namespace {{ databaseId name path }}
+      viewerMembership {{ projectLevelValue groupLevelValue }}
+    }}
+  }}
+}}
+{_USER}
+"""
+
 # The words that PostGraphile makes of the tables, under the names of the others.
 _GENERATED_USER = "fragment user on User { databaseId: rowId username name state }"
 _GENERATED_ISSUE = f"""
@@ -117,6 +131,7 @@ TITLES = {
     "one": "one issue",
     "join": "20 merge requests + author + head commit + 5 builds",
     "note": "post a note",
+    "projects": "20 projects of the caller + permissions + counts",
 }
 """The questions by key, in the order of the table."""
 
@@ -133,6 +148,7 @@ def graphql_questions(data: Dataset) -> dict[str, Question]:
             data, JOIN, ({"path": str(project)} for project in data.history_projects), lambda data: data["project"]["mergeRequests"]
         ),
         "note": _graph(data, NOTE, ({"input": each} for each in inputs), lambda data: data["createNote"]["note"]),
+        "projects": _graph(data, PROJECTS, [{}], lambda data: data["projects"]),
     }
 
 
@@ -162,6 +178,7 @@ def route_questions(data: Dataset) -> dict[str, Question]:
         "one": get(f"/projects/{project}/issues/{issue}" for project, issue in data.issues),
         "join": get(f"/projects/{project}/merge_requests" for project in data.history_projects),
         "note": Question(LoadRequest("POST", notes, data.token, json.dumps({"body": BODY}), 201), lambda answer: answer),
+        "projects": get(["/projects"]),
     }
 
 
@@ -176,6 +193,7 @@ def v3_questions(data: Dataset) -> dict[str, Question]:
         "list": get((f"/projects/{project}/issues" for project in data.projects), lambda answer: [_v3_issue(row) for row in answer]),
         "one": get((f"/projects/{project}/issues/{issue}" for project, issue in data.issues), _v3_issue),
         "note": Question(LoadRequest("POST", notes, data.token, json.dumps({"body": BODY}), 201), _v3_note),
+        "projects": get(["/projects"], lambda answer: [_v3_project(row) for row in answer]),
     }
 
 
@@ -199,6 +217,29 @@ def _v3_issue(row: Any) -> Any:
 
 def _v3_note(row: Any) -> Any:
     return {**_v3(row, "databaseId", "body", "createdAt"), "author": _v3_user(row["author"])}
+
+
+_V3_PROJECT_NAMES = {
+    "fullPath": "path_with_namespace",
+    "visibilityLevel": "visibility_level",
+    "lastActivityAt": "last_activity_at",
+    "starCount": "star_count",
+    "forkCount": "forks_count",
+    "openIssuesCount": "open_issues_count",
+}
+
+
+def _v3_project(row: Any) -> Any:
+    def level(key: str) -> Any:
+        return None if row["permissions"][key] is None else row["permissions"][key]["access_level"]
+
+    return {
+        **_v3(row, "databaseId", "name", "path", "description", "archived", "createdAt"),
+        **{name: row[key] for name, key in _V3_PROJECT_NAMES.items()},
+        "owner": _v3_user(row["owner"]),
+        "namespace": _v3(row["namespace"], "databaseId", "name", "path"),
+        "viewerMembership": {"projectLevelValue": level("project_access"), "groupLevelValue": level("group_access")},
+    }
 
 
 def _graph(data: Dataset, text: str, variables: Iterable[dict[str, Any]], read: Callable[[Any], Any]) -> Question:
@@ -244,6 +285,8 @@ def compare_contents(key: str, name: str, ours: Any, theirs: Any) -> None:
         raise UnfairError("join: not twenty merge requests with five builds each")
     if key == "list" and len(ours) != 20:
         raise UnfairError("list: not twenty issues")
+    if key == "projects" and not any(row["openIssuesCount"] for row in ours):
+        raise UnfairError("projects: none with open issues")
     if key == "note":
         # Of rows that were just written, the id and the time differ.
         ours, theirs = ({**content, "databaseId": None, "createdAt": None} for content in (ours, theirs))

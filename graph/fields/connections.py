@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import strawberry
-from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, func, or_, over, select
 from sqlmodel import AutoString, col
 
 from graph.context import Context
@@ -19,6 +19,7 @@ from graph.errors import BadRequest, LimitExceeded
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.cost import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from graph.rules.validation import is_storable
+from storage.database.statement_cache import mark_constant
 
 T = TypeVar("T")
 
@@ -243,6 +244,25 @@ class KeysetListing:
             )
 
         return make_page(rows, window, self.cursor, count)
+
+    def constant_statements(self, window: Window) -> tuple[Select[Any], Select[Any]]:
+        """Returns the statements of a page without cursors, from the parameter `offset` on, and of the total, marked as constant."""
+        page = self._select(window, self.table).order_by(*self.order_by(window)).limit(window.size + 1)
+        total = select(func.count()).select_from(self.table).where(*self.conditions)
+        return mark_constant(page.offset(bindparam("offset", type_=Integer))), mark_constant(total)
+
+    @staticmethod
+    async def constant_page(
+        context: Context, window: Window, listing: "KeysetListing", page: Select[Any], total: Select[Any], values: dict[str, Any]
+    ) -> ConnectionPage:
+        """As `page`, by the constant statements of the listing; `values` are those of its parameters."""
+        rows = [row[0] for row in await context.session.read(page, {**values, "offset": window.offset})]
+
+        async def count() -> int:
+            known = _count_from_page(window, rows)
+            return known if known is not None else (await context.tuples(total, values))[0][0]
+
+        return make_page(rows, window, listing.cursor, count)
 
     async def pages(self, context: Context, window: Window, parents: Iterable[Any]) -> dict[Any, ConnectionPage]:
         """Reads a page for each parent by one statement for all, and one more if they are counted."""

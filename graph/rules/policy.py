@@ -79,6 +79,9 @@ class Action(StrEnum):
     READ_ACCOUNT = "account:read"
     ADMIN_RUNNERS = "instance:admin_runners"
     TRANSFER_PROJECT = "instance:transfer_project"
+    LIST_ALL_PROJECTS = "instance:list_all_projects"
+    CREATE_PROJECT_FOR_USER = "instance:create_project_for_user"
+    LINK_FORK = "instance:link_fork"
     IMPORT_REPOSITORY = "instance:import_repository"
 
 
@@ -174,6 +177,9 @@ INSTANCE_RULES: dict[Action, str] = {
     Action.ADMIN_SETTINGS: "admin",
     Action.ADMIN_RUNNERS: "admin",
     Action.TRANSFER_PROJECT: "admin",
+    Action.LIST_ALL_PROJECTS: "admin",
+    Action.CREATE_PROJECT_FOR_USER: "admin",
+    Action.LINK_FORK: "admin",
     Action.IMPORT_REPOSITORY: "admin",
 }
 """Actions on the instance, mapped to the user attribute that allows them."""
@@ -309,6 +315,13 @@ async def can_see_group(context: Context, group: tables.Namespace) -> bool:
     return context.viewer.admin or bool(await group_visibility_loader(context).get(group.id))
 
 
+async def filter_allowed_projects(context: Context, action: Action, projects: Sequence[tables.Project]) -> set[int]:
+    """The ids of those projects in which the viewer may perform the action, with at most one statement."""
+    if not context.viewer.admin:
+        await project_level_loader(context).get_many([project.id for project in projects])
+    return {project.id for project in projects if await can(context, action, project)}
+
+
 async def filter_visible_groups(context: Context, ids: list[int]) -> set[int]:
     """The ids of those groups that the viewer may see, loaded in one statement."""
     if context.viewer.admin:
@@ -346,6 +359,12 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
 def visible_group_conditions(context: Context) -> list[Any]:
     """SQL conditions on `Namespace` for lists of groups."""
     return [] if context.viewer.admin else [members.visible_groups(context.viewer.id)]
+
+
+def creatable_namespace_conditions(context: Context) -> list[Any]:
+    """SQL conditions on `Namespace` for lists of those in which the viewer may create projects."""
+    level = RULES[Action.CREATE_PROJECT].min_level
+    return [] if context.viewer.admin else [members.namespaces_at_level(context.viewer.id, level)]
 
 
 def visible_snippet_conditions(context: Context) -> list[Any]:

@@ -14,8 +14,10 @@ from rest_v3.routes.labels import LABELS
 from rest_v3.routes.members import MEMBERS
 from rest_v3.routes.merge_requests import CANCEL_BY_POST, MERGE_REQUESTS
 from rest_v3.routes.milestones import MILESTONES
+from rest_v3.routes.namespaces import NAMESPACES
 from rest_v3.routes.notes import COMMENTS, NOTES
 from rest_v3.routes.project_hooks import PROJECT_HOOKS
+from rest_v3.routes.projects import PROJECTS
 from rest_v3.routes.repositories import REPOSITORIES
 from rest_v3.routes.runners import RUNNERS
 from rest_v3.routes.settings import SETTINGS
@@ -46,6 +48,8 @@ EXTRA_ROUTES: tuple[Route, ...] = (
     SESSION,
     *UPLOADS,
     CANCEL_BY_POST,
+    *PROJECTS,
+    *NAMESPACES,
     *BRANCHES,
     *TAGS,
     *FILES,

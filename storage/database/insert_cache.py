@@ -1,9 +1,10 @@
 """Caches one compiled INSERT per table, which runs on the driver's connection, because the ORM's unit of work costs ten times as much."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Dialect, Select, bindparam, insert, not_, select
+from sqlalchemy import Dialect, Select, bindparam, func, insert, not_, select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
@@ -20,17 +21,16 @@ class CompiledInsert:
     sql: str
     names: frozenset[str]
     default_names: tuple[str, ...]
-    bind: ParameterBinder
+    binder: ParameterBinder
 
-    def values(self, row: Any) -> list[Any] | None:
-        """Returns the parameters; None if the ORM has to insert the row."""
-        columns = row.__dict__
-        if not self.names <= columns.keys():
+    def bind(self, values: Mapping[str, Any]) -> tuple[str, list[Any]] | None:
+        """Returns the SQL string and the parameters; None if the ORM has to insert the row."""
+        if not self.names <= values.keys():
             return None
         for name in self.default_names:
-            if columns[name] is None:
+            if values[name] is None:
                 return None
-        return self.bind(columns)
+        return self.sql, self.binder(values)
 
 
 class InsertCache:
@@ -38,34 +38,81 @@ class InsertCache:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._inserts: dict[tuple[type, int], CompiledInsert] = {}
+        self._inserts: dict[tuple[Any, ...], CompiledInsert] = {}
 
-    def bind(self, row: Any, skip_condition: Select[Any] | None = None) -> tuple[str, list[Any]] | None:
-        """Returns the SQL string that inserts the row and returns its id, and the parameters; None if the ORM has to insert it.
+    def bind(
+        self, row: Any, skip_condition: Select[Any] | None = None, follower: Any = None, key: str = ""
+    ) -> list[tuple[str, list[Any]]] | None:
+        """Returns SQL strings that insert the row and return its id, and their parameters; None if the ORM has to insert it.
 
-        If `skip_condition`, a constant statement without parameters, selects true, nothing is inserted and no id is returned.
+        If `skip_condition`, a constant statement without parameters, selects true, nothing is inserted and no id is returned. `follower` is
+        a second row, whose column `key` is set to the id of the first one; on PostgreSQL both are one statement.
         """
-        key = (type(row), id(skip_condition))
-        compiled = self._inserts.get(key)
-        if compiled is None:
-            compiled = self._inserts[key] = self._compile(type(row), skip_condition)
-        values = compiled.values(row) if row.id is None else None
-        return None if values is None else (compiled.sql, values)
+        if row.id is not None:
+            return None
+        if follower is None:
+            statement = self._find(row, skip_condition).bind(row.__dict__)
+            return None if statement is None else [statement]
+        if self._dialect.name == "sqlite":
+            found = [self._find(row, None).bind(row.__dict__), self._find_follower(row, follower, key).bind(follower.__dict__)]
+            return None if None in found else found  # type: ignore[return-value]
+        values = {**row.__dict__, **{_FOLLOWER + name: value for name, value in follower.__dict__.items()}}
+        statement = self._find_follower(row, follower, key, skip_condition).bind(values)
+        return None if statement is None else [statement]
 
-    def _compile(self, table: type, skip_condition: Select[Any] | None) -> CompiledInsert:
-        mapper: Mapper[Any] = inspect(table)
-        written = {column.key: column for column in mapper.columns if not column.primary_key}
-        parameters: dict[str, Any] = {key: bindparam(key, type_=column.type) for key, column in written.items()}
-        if skip_condition is None:
-            statement = insert(table).values(parameters)
-        else:
-            statement = insert(table).from_select(
-                list(parameters), select(*parameters.values()).where(not_(skip_condition.scalar_subquery())), False
-            )
-        compiled: Any = statement.returning(*mapper.primary_key).compile(dialect=self._dialect)
-        columns = [written[name] for name in compiled.positiontup]
-        names = [mapper.get_property_by_column(column).key for column in columns]
-        processors = [column.type.dialect_impl(self._dialect).bind_processor(self._dialect) for column in columns]
+    def _find(self, row: Any, skip_condition: Select[Any] | None) -> CompiledInsert:
+        cache_key = (type(row), id(skip_condition))
+        compiled = self._inserts.get(cache_key)
+        if compiled is None:
+            parameters, columns = _parameters_of(type(row))
+            statement = _insert(type(row), parameters, skip_condition)
+            compiled = self._inserts[cache_key] = self._compile(statement, columns)
+        return compiled
+
+    def _find_follower(self, row: Any, follower: Any, key: str, skip_condition: Select[Any] | None = None) -> CompiledInsert:
+        cache_key = (type(row), id(skip_condition), type(follower))
+        compiled = self._inserts.get(cache_key)
+        if compiled is None:
+            is_sqlite = self._dialect.name == "sqlite"
+            parameters, columns = _parameters_of(type(follower), "" if is_sqlite else _FOLLOWER, key)
+            table = inspect(type(follower)).local_table
+            if is_sqlite:
+                statement: Any = _insert(type(follower), {**parameters, key: func.last_insert_rowid()}, None)
+            else:
+                first_parameters, first_columns = _parameters_of(type(row))
+                first = _insert(type(row), first_parameters, skip_condition).cte("inserted")
+                values = select(*parameters.values(), first.c.id)
+                second = insert(table).from_select([*parameters, key], values, False).cte("followed")
+                statement, columns = select(first.c.id).add_cte(second), {**first_columns, **columns}
+            compiled = self._inserts[cache_key] = self._compile(statement, columns)
+        return compiled
+
+    def _compile(self, statement: Any, columns: dict[str, Any]) -> CompiledInsert:
+        """`columns` are those of the statement's parameters, by name."""
+        compiled: Any = statement.compile(dialect=self._dialect)
+        names = list(compiled.positiontup)
+        processors = [columns[name].type.dialect_impl(self._dialect).bind_processor(self._dialect) for name in names]
         bind = compile_binder([BoundParameter(name, process) for name, process in zip(names, processors, strict=True)], {})
-        defaulted = tuple(name for name, column in zip(names, columns, strict=True) if column.default is not None)
+        defaulted = tuple(name for name in names if columns[name].default is not None)
         return CompiledInsert(compiled.string, frozenset(names), defaulted, bind)
+
+
+_FOLLOWER = "follower_"
+"""Begins the names of the parameters of a follower, because both tables may have columns of one name."""
+
+
+def _parameters_of(table: type, prefix: str = "", left_out: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the parameters of an INSERT by the names of the columns, and the columns by the names of the parameters."""
+    mapper: Mapper[Any] = inspect(table)
+    columns = {column.key: column for column in mapper.columns if not column.primary_key and column.key != left_out}
+    parameters = {name: bindparam(prefix + name, type_=column.type) for name, column in columns.items()}
+    return parameters, {prefix + name: column for name, column in columns.items()}
+
+
+def _insert(table: type, parameters: dict[str, Any], skip_condition: Select[Any] | None) -> Any:
+    if skip_condition is None:
+        statement: Any = insert(table).values(parameters)
+    else:
+        values = select(*parameters.values()).where(not_(skip_condition.scalar_subquery()))
+        statement = insert(table).from_select(list(parameters), values, False)
+    return statement.returning(*inspect(table).primary_key)

@@ -46,6 +46,7 @@ class WriteSession(DatabaseSession):
         self._has_begun = self._has_ended = False
         self._rows: dict[Any, Any] = {}
         self._deferred: list[Any] = []
+        self._followers: dict[int, tuple[Any, Any, str]] = {}
         self._condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -64,6 +65,10 @@ class WriteSession(DatabaseSession):
             self.add(row)
         else:
             self._deferred.append(row)
+
+    def add_with_follower(self, row: Any, follower: Any, key: str) -> None:
+        self.add_deferred(row)
+        self._followers[id(row)] = row, follower, key
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         if self._has_pending():
@@ -134,6 +139,15 @@ class WriteSession(DatabaseSession):
     async def flush(self, objects: Any = None) -> None:
         if self._has_begun or self._has_pending():
             await super().flush(objects)
+            if self._followers:
+                await self._flush_followers()
+
+    async def _flush_followers(self) -> None:
+        followers, self._followers = self._followers, {}
+        for row, follower, key in followers.values():
+            setattr(follower, key, row.id)
+            self.add(follower)
+        await super().flush()
 
     def _has_pending(self) -> bool:
         """Whether rows are deferred or changed that the ORM session does not have yet."""
@@ -153,6 +167,8 @@ class WriteSession(DatabaseSession):
             if self._condition is not None:
                 pending, self._condition = self._condition, None
                 await super().run_if(*pending)
+            if self._followers:
+                await self.flush()
             await super().commit()
 
     async def _write_directly(self) -> bool:
@@ -160,11 +176,13 @@ class WriteSession(DatabaseSession):
         max_statements, skip_condition = self._database.writer.max_statements, self._condition[0] if self._condition is not None else None
         if max_statements is not None and len(self._deferred) > max_statements:
             return False
-        statements = [
-            statement for row in self._deferred if (statement := self._database.insert_cache.bind(row, skip_condition)) is not None
-        ]
-        if len(statements) != len(self._deferred):
-            return False
+        statements: list[tuple[str, list[Any]]] = []
+        for row in self._deferred:
+            _, follower, key = self._followers.get(id(row), (row, None, ""))
+            bound = self._database.insert_cache.bind(row, skip_condition, follower, key)
+            if bound is None:
+                return False
+            statements += bound
         self._release_reader()
         if statements:
             rows, self._deferred = self._deferred, []
@@ -173,18 +191,22 @@ class WriteSession(DatabaseSession):
                 # The condition is true, so nothing was inserted; the action has to run first.
                 self._deferred = rows
                 return False
-            for row, id in zip(rows, ids, strict=True):
-                row.__dict__["id"] = id
-        self._condition = None
+            found = iter(ids)
+            for row in rows:
+                row.__dict__["id"] = next(found)
+                if id(row) in self._followers and max_statements is None:
+                    # On SQLite the follower is a statement of its own.
+                    next(found)
+        self._condition, self._followers = None, {}
         return True
 
     async def rollback(self) -> None:
-        self._deferred, self._condition = [], None
+        self._deferred, self._followers, self._condition = [], {}, None
         if self._has_begun:
             await super().rollback()
 
     async def close(self) -> None:
-        self._rows, self._deferred, self._condition = {}, [], None
+        self._rows, self._deferred, self._followers, self._condition = {}, [], {}, None
         self._release_reader()
         if self._has_begun:
             await super().close()

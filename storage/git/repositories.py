@@ -50,12 +50,16 @@ class Repositories:
 
         The caller passes the returned folder to `promote` or `discard`; after a crash `sweep` removes it. Raises as `import_repository`.
         """
-        staged = self.root / f".incoming-staged-{secrets.token_hex(8)}"
+        staged = self.new_staging_folder()
         if source is None:
             Repository.create(staged, default_branch)
         else:
             import_repository(source, staged, progress)
         return staged
+
+    def new_staging_folder(self) -> Path:
+        """Returns the path for a new repository that belongs to no project yet; see `stage`."""
+        return self.root / f".incoming-staged-{secrets.token_hex(8)}"
 
     def promote(self, project_id: int, staged: Path) -> None:
         """Renames a staged repository to the project's path, synced to disk when this returns.

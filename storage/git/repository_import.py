@@ -75,12 +75,12 @@ def _main_branches_first(name: str) -> tuple[bool, str]:
 
 def _fetch(source: Path, target: Path, refspecs: list[str], progress: ProgressCallback | None) -> None:
     with git_command.start_fetch(target, source, *refspecs, options=("--progress", "--update-shallow")) as process:
-        last_lines = _report_progress(process, progress)
+        last_lines = report_progress(process, progress)
     if process.returncode:
         raise git_command.failure_of(b"\n".join(last_lines))
 
 
-def _report_progress(process: subprocess.Popen[bytes], progress: ProgressCallback | None) -> list[bytes]:
+def report_progress(process: subprocess.Popen[bytes], progress: ProgressCallback | None) -> list[bytes]:
     """Reports each progress step that git prints. Returns the last other lines."""
     assert process.stderr is not None  # noqa: S101 - a fetch has one
     last_lines: list[bytes] = []

@@ -16,6 +16,7 @@ from storage.tables.builds.runners import Runner, RunnerProject
 from storage.tables.builds.triggers import Trigger, TriggerRequest
 from storage.tables.builds.variables import Variable
 from storage.tables.counters import Counter, CounterKind
+from storage.tables.events.activities import Activity, ActivityAction, ActivitySubject
 from storage.tables.events.changes import Change, ChangeKind
 from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
@@ -38,13 +39,18 @@ from storage.tables.issues.notes import Note
 from storage.tables.merge_requests.merge_request_imports import ImportState, MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.projects.deploy_keys import DeployKey
+from storage.tables.projects.project_imports import ProjectImport
 from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
+from storage.tables.projects.stars import ProjectStar
 from storage.tables.projects.uploads import Upload
 from storage.tables.settings import BranchProtection, Settings
 
 __all__ = [
     "AccessLevel",
+    "Activity",
+    "ActivityAction",
+    "ActivitySubject",
     "Artifact",
     "Branch",
     "BranchMove",
@@ -89,7 +95,9 @@ __all__ = [
     "Pack",
     "Pipeline",
     "Project",
+    "ProjectImport",
     "ProjectMember",
+    "ProjectStar",
     "ProtectedBranch",
     "RegistrationToken",
     "Release",

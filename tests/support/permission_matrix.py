@@ -164,6 +164,22 @@ GET /groups/:id/members                                       401 404 200 200 20
 POST /groups/:id/members                                      401 404 403 403 403 403 201 201 401 403
 PUT /groups/:id/members/:user_id                              401 404 403 403 403 403 200 200 401 403
 DELETE /groups/:id/members/:user_id                           401 404 403 403 403 403 200 200 401 403
+GET /projects                                                 401 200 200 200 200 200 200 200 401 200
+GET /projects/owned                                           401 200 200 200 200 200 200 200 401 200
+GET /projects/starred                                         401 200 200 200 200 200 200 200 401 200
+GET /projects/all                                             401 403 403 403 403 403 403 200 401 403
+GET /projects/search/:query                                   401 200 200 200 200 200 200 200 401 200
+GET /projects/:id                                             401 404 200 200 200 200 200 200 401 200
+GET /projects/:id/events                                      401 404 200 200 200 200 200 200 401 200
+POST /projects                                                401 201 201 201 201 201 201 201 401 201
+POST /projects/user/:user_id                                  401 403 403 403 403 403 403 201 401 403
+POST /projects/fork/:id                                       401 404 403 201 201 201 201 201 401 201
+PUT /projects/:id                                             401 404 403 403 403 200 200 200 401 403
+DELETE /projects/:id                                          401 404 403 403 403 403 200 200 401 403
+POST /projects/:id/fork/:forked_from_id                       401 403 403 403 403 403 403 201 401 403
+DELETE /projects/:id/fork                                     401 404 403 403 403 403 200 200 401 403
+GET /projects/:id/users                                       401 404 200 200 200 200 200 200 401 200
+GET /namespaces                                               401 200 200 200 200 200 200 200 401 200
 """
 """Another user's key or e-mail address in `/user/…` is not found, and deleting it returns 200 without an effect."""
 
@@ -259,6 +275,12 @@ createTag            401  not_found forbidden forbidden ok        ok        ok  
 deleteTag            401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createRelease        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 updateRelease        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+archiveProject       401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+unarchiveProject     401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+linkFork             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+unlinkFork           401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
+starProject          401  not_found ok        ok        ok        ok        ok        ok 401  ok
+unstarProject        401  not_found ok        ok        ok        ok        ok        ok 401  ok
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
 """The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and

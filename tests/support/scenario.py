@@ -176,8 +176,11 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
     number = next(world.numbers)
     parameters: dict[str, Any] = {}
     keys: dict[str, Any] = {"sha": world.sha}
-    if path.startswith("/projects/"):
-        keys["id"] = await world.create_target("project", role, call)
+    if path.startswith(("/projects/:id", "/projects/fork/")):
+        owns = call in ("PUT /projects/:id", "DELETE /projects/:id", "POST /projects/fork/:id") or path.startswith("/projects/:id/fork")
+        keys["id"] = (await world.create_target("doomed project", role, call)).id if owns else world.project(role).id
+        if ":forked_from_id" in path:
+            keys["forked_from_id"] = (await world.create_target("doomed project", role, call)).id
         if ":note_id" in path:
             kind = next(kind for kind in ("snippet", "merge request", "issue") if f":{kind.replace(' ', '_')}_id" in path)
             if kind == "issue":
@@ -238,6 +241,8 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
         elif "/repository/" in path and method in ("POST", "PUT"):
             parameters |= {"branch_name": f"new{number}", "ref": "master", "description": "D"}
             parameters |= {} if "tag_name" in keys else {"tag_name": f"new{number}"}
+        if call == "PUT /projects/:id":
+            parameters = {"description": "new"}
         if path.endswith("/merge_requests") and method == "POST":
             await world.create_branch(world.project(role), f"new{number}")
             parameters |= {"source_branch": f"new{number}", "target_branch": "master"}
@@ -260,6 +265,13 @@ async def valid_v3_request(world: Scenario, call: str, role: str) -> tuple[str, 
     elif path.startswith("/runners"):
         keys["id"] = (await world.make.runner(world.project(role))).id
         parameters = {"description": f"R{number}"} if method == "PUT" else {}
+    elif path == "/projects/user/:user_id":
+        keys["user_id"] = world.somebody.id
+        parameters = {"name": f"new{number}"}
+    elif path == "/projects/search/:query":
+        keys["query"] = "o"
+    elif path in ("/projects", "/namespaces") or path.startswith(("/projects/owned", "/projects/starred", "/projects/all")):
+        parameters = {"name": f"new{number}"}
     elif path.startswith("/groups"):
         group = await world.create_target("doomed group", role, call) if call == "DELETE /groups/:id" else world.group_of(role)
         keys["id"] = group.id
@@ -357,6 +369,12 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "path": f"fork{number}"}
         case "updateProject":
             return {"projectPath": path, "description": "new"}
+        case "linkFork":
+            return {"projectPath": path, "sourcePath": str((await world.create_target("doomed project", role, name)).id)}
+        case "archiveProject" | "unarchiveProject" | "unlinkFork":
+            return {"projectPath": str((await world.create_target("doomed project", role, name)).id)}
+        case "starProject" | "unstarProject":
+            return {"projectPath": path}
         case "deleteProject" | "transferProject":
             doomed_project = await world.create_target("doomed project", role, name)
             elsewhere = {"groupPath": str((await make.group(owner=world.users["OW"])).id)} if name == "transferProject" else {}

@@ -9,9 +9,10 @@ from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup
 from graph.rules.accounts import groups
+from graph.rules.events import activities
 from graph.rules.policy import Action, can, filter_visible_groups, require
 from storage import tables
-from storage.tables import AccessLevel
+from storage.tables import AccessLevel, ActivityAction, ActivitySubject
 from storage.tables.accounts import members, users
 
 GROUP_LEVELS = tuple(AccessLevel)
@@ -154,6 +155,7 @@ async def add_project_member(context: Context, project: tables.Project, values: 
     moment = context.now()
     row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
     context.add_deferred(row)
+    activities.record(context, ActivityAction.JOINED, ActivitySubject.MEMBER, project.id, user_id=user.id)
     await publish(context, payloads.UserAddedToProject, row)
     return row
 
@@ -168,6 +170,7 @@ async def update_project_member(context: Context, project: tables.Project, value
 async def remove_project_member(context: Context, project: tables.Project, user: tables.User) -> tables.ProjectMember:
     """End a membership in a project. Raises NotFound."""
     member = await lock_project_member(context, project, user)
+    activities.record(context, ActivityAction.LEFT, ActivitySubject.MEMBER, project.id, user_id=user.id)
     await publish(context, payloads.UserRemovedFromProject, member)
     await context.delete(member)
     return member

@@ -16,6 +16,7 @@ from graph.events.publisher import publish
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
 from graph.rules import lookup
 from graph.rules.builds import commit_checks, stored_objects, trace_masking
+from graph.rules.builds.build_queues import queue_name
 from graph.rules.ci import pipelines
 from graph.rules.events import change_records
 from graph.rules.policy import visible_project_conditions
@@ -190,6 +191,8 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
     row.erased_at = row.erased_by_id = None
     row.trace_size = 0
+    if row.queue is not None:
+        row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
     await handle_status_change(context, row, before)
     return row
 

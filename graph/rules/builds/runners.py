@@ -2,11 +2,12 @@
 
 A runner claims the oldest build that it may run. A shared runner serves every project, any other runner the projects assigned to it;
 all tags of the build must be among the runner's tags. While a project is archived or its builds are disabled, its builds are removed
-from their queues, so that claims do not have to skip them; they are queued again when builds are enabled.
+from their queues, so that claims do not have to skip them; they are queued again when builds are enabled. Builds of a project that
+refuses shared runners wait in queues that shared runners skip.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from graph.operations.disconnects import watch_disconnect
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules import validation
 from graph.rules.builds import builds, runner_tokens, traces, variables
+from graph.rules.builds.build_queues import accepts_queue, queue_name, queue_prefix
 from graph.rules.builds.stored_objects import erase_objects_of_builds
 from graph.rules.ci.coverage import parse_coverage
 from graph.rules.snapshots import BuildSnapshot
@@ -78,16 +80,6 @@ class RunnerDetails:
 # Claims
 
 
-def queue_name(tags: Collection[str]) -> str:
-    """The name of the queue for builds that require exactly these tags."""
-    return ",".join(sorted(set(tags)))
-
-
-def accepts_queue(queue: str, runner: tables.Runner) -> bool:
-    """Whether a runner may run the builds of a queue."""
-    return set(queue.split(",")) <= set(runner.tags) if queue else runner.run_untagged
-
-
 async def claim_build(
     context: Context, runner_identity: RunnerIdentity, details: RunnerDetails, seconds: float
 ) -> tuple[tables.Build, str] | None:
@@ -129,9 +121,10 @@ async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.B
             await context.session.close()
             continue
         project = await context.session.get(tables.Project, build.project_id)
-        if not has_builds(project):
-            # The build was queued while the project's builds were being disabled.
-            build.queue = None
+        queue_now = queue_name(project, build.tags)
+        if queue_now is None or not accepts_queue(queue_now, runner):
+            # The build was queued while the project's builds or shared runners were being disabled.
+            build.queue = queue_now
             await context.session.flush()
             runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
             continue
@@ -171,11 +164,6 @@ async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int
     return (found[1], found[2]) if found is not None else None
 
 
-def has_builds(project: tables.Project | None) -> bool:
-    """Whether the project exists, has builds enabled and is not archived."""
-    return project is not None and project.builds_enabled and not project.archived
-
-
 async def _record_contact(context: Context, runner: tables.Runner, columns: dict[str, str | None]) -> None:
     """Record when the runner last called, to the minute, and what it reports about itself."""
     changed = {field: value for field, value in columns.items() if value != getattr(runner, field)}
@@ -183,20 +171,20 @@ async def _record_contact(context: Context, runner: tables.Runner, columns: dict
         await context.session.execute(runners.record_contact(runner.id, context.now(), changed))
 
 
-async def handle_builds_switch(context: Context, project: tables.Project, had_builds: bool) -> None:
-    """Update the queues after a project's builds were switched on or off, or its archived state changed.
+async def handle_builds_switch(context: Context, project: tables.Project, old_prefix: str | None) -> None:
+    """Update the queues after a project's builds or shared runners were switched on or off, or its archived state changed.
 
-    `had_builds` is the result of `has_builds` before the change.
+    `old_prefix` is the result of `queue_prefix` before the change.
     """
-    has_builds_now = has_builds(project)
-    if has_builds_now == had_builds:
+    prefix = queue_prefix(project)
+    if prefix == old_prefix:
         return
-    if not has_builds_now:
+    if prefix is None:
         await context.session.execute(runners.clear_queues(project.id))
         return
     queues: dict[str, list[int]] = {}
     for build_id, tags in await context.tuples(runners.unfinished_of(project.id)):
-        queues.setdefault(queue_name(tags), []).append(build_id)
+        queues.setdefault(queue_name(project, tags) or "", []).append(build_id)
     for queue, ids in queues.items():
         for start in range(0, len(ids), BATCH_SIZE):
             await context.session.execute(runners.set_queue(queue, ids[start : start + BATCH_SIZE]))
@@ -267,7 +255,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     build.started_at = build.runner_id = build.token_digest = build.lease_until = None
     build.sealed_token = build.sealed_variables = None
     project = await context.rows_by_id(tables.Project).get(build.project_id)
-    build.queue = queue_name(build.tags) if has_builds(project) else None
+    build.queue = queue_name(project, build.tags)
     await builds.handle_status_change(context, build, before)
 
 

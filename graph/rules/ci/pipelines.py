@@ -12,6 +12,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.rules.builds import commit_checks
+from graph.rules.builds.build_queues import queue_name
 from graph.rules.builds.commit_checks import ChecksState
 from graph.rules.ci.config_parser import CONFIG_FILENAME
 from graph.rules.ci.job_selection import group_by_stage
@@ -58,7 +59,7 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
     if not plans:
         return
     user = context.viewer_or_none
-    await _insert_pipelines(context, project.id, list(plans.values()), user.id if user else None, None)
+    await _insert_pipelines(context, project, list(plans.values()), user.id if user else None, None)
     await commit_checks.handle_checks_changed(context, project.id, *plans)
 
 
@@ -69,19 +70,19 @@ async def create_triggered_pipeline(context: Context, project: tables.Project, p
     """
     if not _next_jobs(plan.jobs, []):
         return False
-    await _insert_pipelines(context, project.id, [plan], None, trigger_request_id)
+    await _insert_pipelines(context, project, [plan], None, trigger_request_id)
     await commit_checks.handle_checks_changed(context, project.id, (plan.sha, plan.ref))
     return True
 
 
 async def _insert_pipelines(
-    context: Context, project_id: int, plans: Sequence[PipelinePlan], user_id: int | None, trigger_request_id: int | None
+    context: Context, project: tables.Project, plans: Sequence[PipelinePlan], user_id: int | None, trigger_request_id: int | None
 ) -> None:
     """Insert pipelines and the builds of their first stages."""
     moment = context.now()
     rows: list[dict[str, Any]] = [
         {
-            "project_id": project_id,
+            "project_id": project.id,
             "sha": plan.sha,
             "ref": plan.ref,
             "tag": plan.tag,
@@ -105,6 +106,7 @@ async def _insert_pipelines(
             for row in rows
             for job in _next_jobs(row["jobs"] or [], [])
         ],
+        project,
     )
     await _record_errors(context, [row for row in rows if row["error"] is not None])
 
@@ -128,7 +130,7 @@ async def advance_pipeline(context: Context, build: tables.Build) -> None:
     if jobs:
         common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
         # Created at the time the build finished, so that the commit never appears finished in between.
-        await _create_builds(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], build.finished_at)
+        await _create_builds(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], project, build.finished_at)
         await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
 
 
@@ -169,7 +171,9 @@ def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
     return ChecksState.CANCELED if canceled else ChecksState.FAILED
 
 
-async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], created_at: datetime | None = None) -> None:
+async def _create_builds(
+    context: Context, specs: Sequence[Mapping[str, Any]], project: tables.Project, created_at: datetime | None = None
+) -> None:
     """Insert pending builds and their change records, in two statements.
 
     Each of `specs` has the columns of its pipeline, and its `job`.
@@ -182,7 +186,7 @@ async def _create_builds(context: Context, specs: Sequence[Mapping[str, Any]], c
             **{key: each[key] for key in ("project_id", "pipeline_id", "sha", "ref", "tag", "user_id")},
             **{key: each["job"][key] for key in ("name", "stage", "stage_index", "commands", "tags", "allow_failure", "options")},
             "run_when": RunWhen(each["job"]["when"]),
-            "queue": ",".join(each["job"]["tags"]),
+            "queue": queue_name(project, each["job"]["tags"]),
             "attempt": 1,
             "status": CheckStatus.PENDING,
             "trace_size": 0,

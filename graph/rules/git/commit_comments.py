@@ -9,13 +9,14 @@ from graph.errors import NotFound, Required
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
+from graph.rules.events import activities
 from graph.rules.git import refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action, require
 from storage import tables
 from storage.git import diff
 from storage.git.repository import Repository
-from storage.tables import LineType
+from storage.tables import ActivitySubject, LineType
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ async def create_comment(context: Context, path: str, rev: str, values: Mapping[
     row = tables.CommitComment(project_id=project.id, sha=position.oid, author_id=context.viewer.id, note=note, created_at=context.now())
     if position.line is not None:
         row.path, row.line, row.line_type = position.line
-    context.add_deferred(row)
+    activities.add_comment(context, row, ActivitySubject.COMMIT_COMMENT)
     await publish(context, object_payloads.CommitCommented, row)
     return row
 

@@ -16,6 +16,7 @@ from graph.events.push_payloads import BranchPushed, TagPushed
 from graph.operations.loaders import Loader
 from graph.rules import settings
 from graph.rules.ci import pipelines
+from graph.rules.events import activities
 from graph.rules.git import commit_index, indexed_commits, refs
 from graph.rules.git.commit_index import RefUpdate
 from graph.rules.issues import issue_closing
@@ -230,9 +231,10 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
 
 
 async def _notify(context: Context, project: tables.Project, ref_updates: Sequence[RefUpdate]) -> None:
-    """Publish the hook events of a push, and apply the references in its commit messages."""
+    """Publish the hook events of a push, record its activities, and apply the references in its commit messages."""
     for kind, folder in ((BranchPushed, BRANCHES), (TagPushed, TAGS)):
         await publish_all(context, kind, [(context, project, each) for each in ref_updates if each.update.ref.startswith(folder)])
+    await activities.record_pushes(context, project.id, ref_updates)
     for each in ref_updates:
         if each.mentioning:
             await issue_closing.close_after_push(context, project, each.mentioning)

@@ -21,6 +21,7 @@ from graph.events.payloads import full_path, get_existing
 from graph.events.publisher import publish_all
 from graph.rules import lookup
 from graph.rules.accounts.viewer_contexts import build_user_contexts
+from graph.rules.events import activities
 from graph.rules.issues import issues
 from graph.rules.notes import mentions, system_notes
 from graph.rules.notes.mentions import ISSUE, MAX_MENTIONS, MAX_SCANNED_CHARACTERS, PATH_SEGMENT, Mention, MentionTarget, parse_mentions
@@ -306,5 +307,6 @@ async def _close_issues(
             )
         )
     await system_notes.write_notes(context, rows)
+    await activities.record_closed_issues(context, [(author_context.viewer.id, issue) for _, author_context, issue in closed])
     await publish_all(context, object_payloads.IssueChanged, [(author_context, issue, "close") for _, author_context, issue in closed])
     return {(source.key, ISSUE, issue.id) for source, _, issue in closed}

@@ -8,12 +8,13 @@ from graph.errors import Invalid, NotFound
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
+from graph.rules.events import activities
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can
 from graph.rules.snapshots import IssueSnapshot
 from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
 from storage import tables
-from storage.tables import IssueState, Visibility, counters
+from storage.tables import ActivitySubject, IssueState, Visibility, counters
 from storage.tables.accounts import members
 from storage.tables.issues import issues, labels
 
@@ -158,6 +159,7 @@ async def create_issue(context: Context, project: tables.Project, values: Mappin
     if may_triage:
         await set_labels(context, issue, values.get("labels") or [])
     await system_notes.write_mentions(context, issue, issue.description)
+    activities.record_change(context, ActivitySubject.ISSUE, issue, "open")
     await publish(context, object_payloads.IssueChanged, issue, "open")
     return issue
 
@@ -205,6 +207,7 @@ async def notify_changes(context: Context, issue: tables.Issue, before: IssueSna
     current = IssueSnapshot.of(issue)
     if current != before or labels_changed:
         await system_notes.write_changes(context, issue, before, current)
+        activities.record_change(context, ActivitySubject.ISSUE, issue, before.hook_action(current))
         await publish(context, object_payloads.IssueChanged, issue, before.hook_action(current))
 
 

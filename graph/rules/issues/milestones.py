@@ -6,10 +6,11 @@ from typing import Any
 from graph.context import Context
 from graph.errors import NotFound
 from graph.rules import validation
+from graph.rules.events import activities
 from graph.rules.issues import issues
 from graph.rules.states import MILESTONE_TRANSITIONS, MilestoneTransition
 from storage import tables
-from storage.tables import IssueState
+from storage.tables import ActivityAction, ActivitySubject, IssueState, MilestoneState
 from storage.tables.issues import milestones
 
 
@@ -34,11 +35,14 @@ async def create_milestone(context: Context, project: tables.Project, values: Ma
         updated_at=moment,
     )
     milestone.iid = await issues.allocate_iid(context, project, tables.CounterKind.MILESTONE)
-    return await context.add(milestone)
+    await context.add(milestone)
+    activities.record(context, ActivityAction.OPENED, ActivitySubject.MILESTONE, project.id, target_id=milestone.id)
+    return milestone
 
 
 async def update_milestone(context: Context, milestone: tables.Milestone, values: Mapping[str, Any]) -> tables.Milestone:
     """Change a milestone by the values of `UpdateMilestoneInput` that were sent. Raises Required, Invalid."""
+    old_state = milestone.state
     if values.get("state_event") is not None:
         change_state(milestone, values["state_event"])
     if values.get("title") is not None:
@@ -49,6 +53,9 @@ async def update_milestone(context: Context, milestone: tables.Milestone, values
         milestone.due_date = values["due_date"]
     milestone.updated_at = context.now()
     await context.session.flush()
+    if milestone.state is not old_state:
+        action = ActivityAction.CLOSED if milestone.state is MilestoneState.CLOSED else ActivityAction.REOPENED
+        activities.record(context, action, ActivitySubject.MILESTONE, milestone.project_id, target_id=milestone.id)
     return milestone
 
 

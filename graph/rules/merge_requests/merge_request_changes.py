@@ -11,7 +11,7 @@ from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
 from graph.rules import validation
-from graph.rules.events import change_records
+from graph.rules.events import activities, change_records
 from graph.rules.issues import issues
 from graph.rules.merge_requests import branch_comparison, merge_request_refresh, merge_requests, mergeability, merging
 from graph.rules.merge_requests.branch_comparison import BranchComparison
@@ -20,7 +20,7 @@ from graph.rules.policy import Action, can, require
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MergeRequestTransition
 from storage import tables
-from storage.tables import MergeRequestState
+from storage.tables import ActivitySubject, MergeRequestState
 
 FindMergeRequest = Callable[[Context], Awaitable[tuple[tables.Project, tables.MergeRequest]]]
 """Finds a merge request and its project for a context's viewer. Raises NotFound."""
@@ -76,6 +76,7 @@ async def create_merge_request(context: Context, values: Mapping[str, Any]) -> t
     await merge_request_refresh.apply_comparison(context, row, comparison)
     await system_notes.write_mentions(context, row, row.description)
     await change_records.record_merge_request(context, row, None)
+    activities.record_change(context, ActivitySubject.MERGE_REQUEST, row, "open")
     await publish(context, object_payloads.MergeRequestChanged, row, "open")
     return row
 

@@ -21,7 +21,7 @@ from graph.errors import OperationError
 from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish_all
 from graph.operations.transaction import commit_and_notify, session_for
-from graph.rules.events import change_records
+from graph.rules.events import activities, change_records
 from graph.rules.git import refs
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests import branch_comparison
@@ -29,7 +29,7 @@ from graph.rules.merge_requests.branch_comparison import BranchComparison, is_cu
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.repositories import Repositories
-from storage.tables import MergeRequestState, MergeStatus
+from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.issues import notes
 from storage.tables.merge_requests import merge_request_branches as branched
 from storage.tables.merge_requests import merge_requests
@@ -172,6 +172,8 @@ async def mark_merged(context: Context, landed: Sequence[tuple[tables.MergeReque
     await context.session.flush()
     await change_records.record_merge_requests(context, changes)
     await _write_notes(context, [(row, "Status changed to merged") for row in rows])
+    for row in rows:
+        activities.record_change(context, ActivitySubject.MERGE_REQUEST, row, "merge")
     await publish_all(context, MergeRequestChanged, [(context, row, "merge") for row in rows])
     await issue_closing.close_after_merges(context, rows)
 

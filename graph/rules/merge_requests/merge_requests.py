@@ -14,7 +14,7 @@ from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.rules import lookup, validation
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
-from graph.rules.events import change_records
+from graph.rules.events import activities, change_records
 from graph.rules.git import commits
 from graph.rules.git.commits import ProjectCommit
 from graph.rules.issues import issue_closing, issues
@@ -27,7 +27,7 @@ from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
 from storage import tables
 from storage.git.ref_names import FULL_ID
-from storage.tables import MergeRequestState, MergeStatus
+from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.issues import labels
 from storage.tables.merge_requests import merge_requests
 from storage.tables.merge_requests.merge_requests import OPEN
@@ -242,6 +242,7 @@ async def notify_changes(
     await system_notes.write_changes(context, merge_request, before, current)
     if current.description != before.description:
         await issue_closing.record_description_closings(context, merge_request)
+    activities.record_change(context, ActivitySubject.MERGE_REQUEST, merge_request, before.hook_action(current))
     await publish(context, object_payloads.MergeRequestChanged, merge_request, before.hook_action(current))
 
 

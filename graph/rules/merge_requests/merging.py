@@ -23,7 +23,7 @@ from graph.errors import Conflict, NotFound, NotMergeable, Unavailable
 from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
-from graph.rules.events import change_records
+from graph.rules.events import activities, change_records
 from graph.rules.git import ref_reservations, ref_updates, refs
 from graph.rules.git.ref_updates import BranchOperation, PreparedUpdates
 from graph.rules.git.refs import RefConflict
@@ -38,7 +38,7 @@ from storage.git.protocol.push import RefCommand
 from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables import MergeRequestState, MergeStatus
+from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.merge_requests import merge_requests
 from storage.tables.projects import projects
 
@@ -192,6 +192,7 @@ async def _merge(prepared: PreparedMerge, context: Context) -> tables.MergeReque
     await context.session.flush()
     await change_records.record_merge_request(context, row, before)
     await system_notes.write_changes(context, row, before, MergeRequestSnapshot.of(row))
+    activities.record_change(context, ActivitySubject.MERGE_REQUEST, row, "merge")
     await publish(context, MergeRequestChanged, row, "merge")
     await issue_closing.close_after_merge(context, row)
     may_remove = await _may_remove_source(context, row)

@@ -12,10 +12,12 @@ from graph.errors import NotFound, Required, Taken
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
+from graph.rules.events import activities
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can, filter_visible_projects
 from graph.rules.projects import uploads
 from storage import tables
+from storage.tables import ActivitySubject
 from storage.tables.base import Row
 
 VOTE_BODIES = {":thumbsup:": "thumbsup", ":+1:": "thumbsup", ":thumbsdown:": "thumbsdown", ":-1:": "thumbsdown"}
@@ -27,7 +29,7 @@ class Noteable:
     """A kind of object that notes belong to.
 
     `path` is the v3 path segment of such objects below a project, `read_action` the action that reads one; `allows_votes` says whether
-    a note can be a vote.
+    a note can be a vote; `activity` is the subject of the activities that its notes are, None if they are none.
     """
 
     table: type[Row]
@@ -35,6 +37,7 @@ class Noteable:
     path: str
     read_action: Action
     allows_votes: bool
+    activity: ActivitySubject | None
 
     @cached_property
     def foreign_key(self) -> str:
@@ -43,9 +46,16 @@ class Noteable:
 
 
 NOTEABLES = (
-    Noteable(tables.Issue, "issue", "issues", Action.READ_ISSUE, allows_votes=True),
-    Noteable(tables.MergeRequest, "merge_request", "merge_requests", Action.READ_MERGE_REQUEST, allows_votes=True),
-    Noteable(tables.Snippet, "snippet", "snippets", Action.READ_SNIPPET, allows_votes=False),
+    Noteable(tables.Issue, "issue", "issues", Action.READ_ISSUE, allows_votes=True, activity=ActivitySubject.ISSUE_NOTE),
+    Noteable(
+        tables.MergeRequest,
+        "merge_request",
+        "merge_requests",
+        Action.READ_MERGE_REQUEST,
+        allows_votes=True,
+        activity=ActivitySubject.MERGE_REQUEST_NOTE,
+    ),
+    Noteable(tables.Snippet, "snippet", "snippets", Action.READ_SNIPPET, allows_votes=False, activity=None),
 )
 
 
@@ -112,7 +122,7 @@ async def create_note(context: Context, kind: Noteable, parent: Any, body: str) 
         **await build_body_columns(context, parent.project_id, body),
     )
     await apply_vote(context, note)
-    context.add_deferred(note)
+    activities.add_comment(context, note, kind.activity)
     await record_mentions(context, note, parent)
     await publish(context, object_payloads.NoteWritten, note)
     return note

@@ -4,21 +4,21 @@ A fork is created like any project with an imported repository: see `graph/rules
 is made first, outside the transaction.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
 from graph.context import Context
-from graph.errors import Invalid, Unavailable
+from graph.errors import Conflict, Invalid, Unavailable
 from graph.rules import policy
 from graph.rules.git import refs
-from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import projects
 from storage import tables
 from storage.git.repositories import StagedRepository
 from storage.git.repository import NotARepository
-from storage.tables.projects import projects as statements
+from storage.tables.accounts import members
 
 log = structlog.get_logger("graph")
 
@@ -66,18 +66,56 @@ async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[
         yield staged
 
 
-async def find_source(context: Context, project: tables.Project) -> tables.Project | None:
-    """The project that this one was forked from; None when there is none or the viewer may not see it."""
-    if project.forked_from_id is None:
+async def find_sources(context: Context, projects: Sequence[tables.Project]) -> list[tables.Project | None]:
+    """The project that each was forked from; None when there is none or the viewer may not see it."""
+    ids = [project.forked_from_id for project in projects]
+    visible = await policy.filter_visible_projects(context, [key for key in ids if key is not None])
+    found = await context.rows_by_id(tables.Project).get_many(visible)
+    return [None if key is None else found.get(key) for key in ids]
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRelation:
+    """A project and the one that it is a fork of."""
+
+    project: tables.Project
+    source: tables.Project
+
+
+async def link_fork(context: Context, project: tables.Project, source: tables.Project) -> ForkRelation:
+    """Make the project a fork of another one. Raises Conflict, Invalid, NotFound."""
+    row = await projects.lock_project(context, project)
+    if row.forked_from_id is not None:
+        raise Conflict(None, "Project already forked")
+    if source.id == row.id or source.forked_from_id == row.id:
+        raise Invalid("sourcePath", "cannot be the project itself or a fork of it")
+    if row.visibility_level > source.visibility_level:
+        raise too_wide_error()
+    row.forked_from_id, row.updated_at = source.id, context.now()
+    await context.session.flush()
+    context.loaders.clear()
+    return ForkRelation(row, source)
+
+
+async def unlink_fork(context: Context, project: tables.Project) -> ForkRelation | None:
+    """Make the project a fork of none; returns the relation that it had. Raises NotFound."""
+    row = await projects.lock_project(context, project)
+    if row.forked_from_id is None:
         return None
-    source = await context.rows_by_id(tables.Project).get(project.forked_from_id)
-    return source if source is not None and await policy.can_see_project(context, source) else None
+    source = await context.rows_by_id(tables.Project).get(row.forked_from_id)
+    row.forked_from_id, row.updated_at = None, context.now()
+    await context.session.flush()
+    return ForkRelation(row, source) if source is not None else None
 
 
-async def count_forks(context: Context, project: tables.Project) -> int:
-    """Number of forks of the project that the viewer may see; one statement for all projects of a level."""
+async def count_forks(context: Context, project_ids: Sequence[int]) -> list[int]:
+    """Number of forks of each project that the viewer may see; one statement for all projects of a level."""
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
-        return dict(map(tuple, await context.tuples(statements.fork_counts(ids).where(*visible_project_conditions(context)))))
+        if context.viewer.admin:
+            return dict(map(tuple, await context.tuples(members.FORK_COUNTS, project_ids=ids)))
+        rows = await context.tuples(members.VISIBLE_FORK_COUNTS, project_ids=ids, user_id=context.viewer.id)
+        return dict(map(tuple, rows))
 
-    return await context.loader("fork counts", fetch).get(project.id) or 0
+    found = await context.loader("fork counts", fetch).get_many(project_ids)
+    return [found[key] or 0 for key in project_ids]

@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from graph.context import Context
-from graph.errors import NotFound
+from graph.errors import Invalid, NotFound
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
-from graph.rules.builds import runners, stored_objects
+from graph.rules.builds import build_queues, runners, stored_objects
+from graph.rules.events import activities
 from graph.rules.git import ref_updates
 from graph.rules.policy import Action, require
-from graph.rules.projects import forks, projects
+from graph.rules.projects import forks, project_imports, projects
 from graph.rules.snapshots import ProjectSnapshot
 from storage import tables
 from storage.git.repositories import StagedRepository
+from storage.tables import ActivityAction, ActivitySubject
 
 
 async def create_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
@@ -25,12 +27,18 @@ async def create_project(context: Context, values: Mapping[str, Any]) -> tables.
 
     Raises Forbidden, NotFound, Required, Invalid, Taken, NotAllowed, Unavailable.
     """
+    import_target = await project_imports.validate_url(context, values.get("import_url"))
+    if import_target is not None and (values.get("repository_path") or values.get("default_branch")):
+        raise Invalid("importUrl", "cannot be combined with a default branch or another repository")
     async with context.read_only() as reader:
         await _prepare_project(reader, values)
     source = projects.validate_source_path(values.get("repository_path"))
     branch = projects.validate_branch_name(values.get("default_branch"))
     async with projects.stage_repository(context, source, branch) as staged:
-        return await _add_project(context, await _prepare_project(context, values), staged)
+        project = await _add_project(context, await _prepare_project(context, values), staged)
+    if import_target is not None:
+        await project_imports.queue_import(context, project, import_target)
+    return project
 
 
 async def fork_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
@@ -50,25 +58,29 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
 
     Raises Forbidden, NotFound, Required, Invalid, Taken, Unavailable.
     """
+    import_target = await project_imports.validate_url(context, values.get("import_url"))
     changes = _owner_changes(project, values)
     if changes:
         await require(context, Action.OWN_PROJECT, project)
+    changes |= _path_changes(project, values)
     if "visibility_level" in changes:
-        changes["visibility_level"] = await projects.resolve_visibility(context, values["visibility"])
+        changes["visibility_level"] = await projects.resolve_visibility(context, _requested_visibility(values))
         await forks.require_no_wider(context, project, changes["visibility_level"])
     row = await projects.lock_project(context, project)
     if "path_key" in changes:
         await projects.require_path_available(context, row.namespace_id, changes["path"])
     before = ProjectSnapshot.of(row)
     old_path = "" if changes.keys().isdisjoint(("name", "path")) else await payloads.full_path(context, row)
-    had_builds = runners.has_builds(row)
+    old_queues = build_queues.queue_prefix(row)
     for key, value in changes.items():
         setattr(row, key, value)
     _apply_settings(row, values)
-    await runners.handle_builds_switch(context, row, had_builds)
+    await runners.handle_builds_switch(context, row, old_queues)
     branch = projects.validate_branch_name(values.get("default_branch"))
     if branch is not None and branch != row.default_branch:
         await projects.set_default_branch(context, row, branch)
+    if import_target is not None:
+        await project_imports.queue_import(context, row, import_target)
     row.updated_at = context.now()
     await context.session.flush()
     if ProjectSnapshot.of(row) != before:
@@ -97,18 +109,18 @@ async def transfer_project(context: Context, project: tables.Project, group: tab
 
 async def _prepare_project(context: Context, values: Mapping[str, Any]) -> tables.Project:
     """Validate the values and build the row to insert. Raises the validation and permission errors."""
-    namespace = await projects.get_target_namespace(context, values.get("group_path"))
+    namespace = await projects.get_target_namespace(context, values)
     name = validation.validate_project_name("name", values["name"])
     path = validation.validate_project_path("path", values.get("path") or validation.suggest_path(name))
     await projects.require_path_available(context, namespace.id, path)
     moment = context.now()
     project = tables.Project(
         namespace_id=namespace.id,
-        creator_id=context.viewer.id,
+        creator_id=values.get("owner_id") or context.viewer.id,
         name=name,
         path=path,
         path_key=path.lower(),
-        visibility_level=await projects.resolve_visibility(context, values.get("visibility")),
+        visibility_level=await projects.resolve_visibility(context, _requested_visibility(values)),
         created_at=moment,
         updated_at=moment,
         last_activity_at=moment,
@@ -124,7 +136,7 @@ async def _prepare_fork(context: Context, values: Mapping[str, Any]) -> tuple[ta
     """
     source = await lookup.get_project(context, values["project_path"])
     await require(context, Action.FORK_PROJECT, source)
-    namespace = await projects.get_target_namespace(context, values.get("group_path"))
+    namespace = await projects.get_target_namespace(context, values)
     requested_name, requested_path = values.get("name"), values.get("path")
     name = source.name if requested_name is None else validation.validate_project_name("name", requested_name)
     path = source.path if requested_path is None else validation.validate_project_path("path", requested_path)
@@ -149,6 +161,7 @@ async def _prepare_fork(context: Context, values: Mapping[str, Any]) -> tuple[ta
 async def _add_project(context: Context, row: tables.Project, staged: StagedRepository) -> tables.Project:
     """Insert the project and install its staged repository."""
     project = await context.add(row)
+    activities.record(context, ActivityAction.CREATED, ActivitySubject.PROJECT, project.id, user_id=project.creator_id or 0)
     await publish(context, payloads.ProjectCreated, project)
     await projects.install_repository(context, project, staged)
     await ref_updates.protect_default_branch(context, project)
@@ -171,11 +184,23 @@ def _owner_changes(project: tables.Project, values: Mapping[str, Any]) -> dict[s
     changes: dict[str, Any] = {}
     if "name" in values:
         changes["name"] = validation.validate_project_name("name", validation.require_value(values, "name"))
-    if "path" in values:
-        changes["path"] = validation.validate_project_path("path", validation.require_value(values, "path"))
-        changes["path_key"] = changes["path"].lower()
-    if values.get("visibility") is not None:
-        changes["visibility_level"] = int(values["visibility"])
+    if (visibility := _requested_visibility(values)) is not None:
+        changes["visibility_level"] = int(visibility)
     if values.get("archived") is not None:
         changes["archived"] = values["archived"]
     return {key: value for key, value in changes.items() if value != getattr(project, key)}
+
+
+def _path_changes(project: tables.Project, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of the path whose values would change."""
+    if "path" not in values:
+        return {}
+    path = validation.validate_project_path("path", validation.require_value(values, "path"))
+    changes = {"path": path, "path_key": path.lower()}
+    return {key: value for key, value in changes.items() if value != getattr(project, key)}
+
+
+def _requested_visibility(values: Mapping[str, Any]) -> tables.Visibility | None:
+    """The visibility that the values name; `public` counts if it is true and `visibility` was not sent."""
+    visibility: tables.Visibility | None = values.get("visibility")
+    return tables.Visibility.PUBLIC if visibility is None and values.get("public") else visibility

@@ -14,9 +14,10 @@ A deletion goes the other way: the commit deletes the row, then the folder is re
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -46,6 +47,7 @@ FEATURE_COLUMNS = (
     "builds_enabled",
     "wiki_enabled",
     "snippets_enabled",
+    "shared_runners_enabled",
     "public_builds",
 )
 """The columns that enable a feature of a project."""
@@ -57,23 +59,28 @@ class _ImportCanceled(Exception):
     """The operation that requested this import has ended."""
 
 
-async def get_target_namespace(context: Context, group_path: str | None) -> tables.Namespace:
-    """The namespace for a new project: the group with this path, or the viewer's personal namespace.
+async def get_target_namespace(context: Context, values: Mapping[str, Any]) -> tables.Namespace:
+    """The namespace for a new project: the one of `namespace_path` or `group_path`, or the personal one of the owner.
 
-    Raises NotFound, Forbidden, and NotAllowed when the viewer's project limit is reached. Locks the viewer's row until the transaction
-    ends, so that concurrent creations cannot exceed the limit.
+    The owner is the user with the id `owner_id`, by default the viewer. Raises NotFound, Forbidden, and NotAllowed when the owner's project
+    limit is reached. Locks the owner's row until the transaction ends, so that concurrent creations cannot exceed the limit.
     """
+    owner_id = values.get("owner_id") or context.viewer.id
+    group_path = values.get("group_path")
+    if (path := values.get("namespace_path")) is not None:
+        own = await context.first(namespaces.personal(owner_id))
+        group_path = None if own is not None and path.lower() in (str(own.id), own.path_key) else path
     if group_path is not None:
         group = await lookup.get_group(context, group_path)
         await require(context, Action.CREATE_PROJECT, group)
         return group
-    viewer = await context.first(users.for_update(context.viewer.id))
-    personal = await context.first(namespaces.personal(context.viewer.id))
-    if viewer is None or personal is None:
-        raise NotFound("Namespace")
-    counted = await context.tuples(users.personal_projects([viewer.id]))
-    if (counted[0][1] if counted else 0) >= viewer.projects_limit:
-        raise NotAllowed(None, f"Your project limit is {viewer.projects_limit} projects! Ask an administrator to increase it.")
+    owner = await context.first(users.for_update(owner_id))
+    personal = await context.first(namespaces.personal(owner_id))
+    if owner is None or personal is None:
+        raise NotFound("User")
+    counted = await context.tuples(users.personal_projects([owner.id]))
+    if (counted[0][1] if counted else 0) >= owner.projects_limit:
+        raise NotAllowed(None, f"Your project limit is {owner.projects_limit} projects! Ask an administrator to increase it.")
     return personal
 
 

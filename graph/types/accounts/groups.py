@@ -27,7 +27,7 @@ from storage.tables.accounts import members, namespaces
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
     context, window = info.context, make_window(arguments)
-    listing = build_project_listing(context, arguments, tables.Project.namespace_id)
+    listing = await build_project_listing(context, arguments, tables.Project.namespace_id)
 
     async def fetch(ids: list[int]) -> dict[int, Any]:
         pages = await listing.pages(context, window, ids)

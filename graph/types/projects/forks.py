@@ -6,7 +6,7 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import connection_field, make_window
+from graph.fields.declarations import computed, connection_field, make_window
 from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import forks
 from storage import tables
@@ -35,12 +35,20 @@ class ProjectForkFields:
         _resolve_forks, description="Forks visible to the viewer, newest first."
     )
 
-    @strawberry.field(description="Project it was forked from; null if there is none, it was deleted, or the viewer cannot see it.")
+    @computed(
+        tables.Project.forked_from_id,
+        batch=lambda info, rows: forks.find_sources(info.context, rows),
+        description="Project it was forked from; null if there is none, it was deleted, or the viewer cannot see it.",
+    )
     async def forked_from(self, info: Info) -> Annotated["Project", strawberry.lazy("graph.types.projects.projects")] | None:
         project: Any = self
-        return await forks.find_source(info.context, project)  # type: ignore[return-value]
+        return (await forks.find_sources(info.context, [project]))[0]  # type: ignore[return-value]
 
-    @strawberry.field(description="Number of forks visible to the viewer.")
+    @computed(
+        tables.Project.id,
+        batch=lambda info, rows: forks.count_forks(info.context, [row.id for row in rows]),
+        description="Number of forks visible to the viewer.",
+    )
     async def fork_count(self, info: Info) -> int:
         project: Any = self
-        return await forks.count_forks(info.context, project)
+        return (await forks.count_forks(info.context, [project.id]))[0]

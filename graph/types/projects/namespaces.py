@@ -5,8 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from graph.fields.declarations import column
+from graph.context import Info
+from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.declarations import column, connection_field, filter_listing, make_window
+from graph.rules.policy import creatable_namespace_conditions
+from graph.rules.search_terms import validate_search
 from storage import tables
+from storage.tables.accounts import namespaces
 
 if TYPE_CHECKING:
     from graph.types.accounts.groups import Group
@@ -29,3 +34,29 @@ class Namespace:
     def group(self) -> Annotated["Group", strawberry.lazy("graph.types.accounts.groups")] | None:
         row: Any = self
         return row if row.kind is tables.NamespaceKind.GROUP else None
+
+
+@strawberry.input(description="Filters namespaces; all specified fields must match.")
+class NamespaceFilter:
+    search: str | None = strawberry.field(description="Name or path contains this string.", default=None)
+
+    def conditions(self) -> list[Any]:
+        return [namespaces.matching(validate_search(self.search))] if self.search else []
+
+
+OLDEST_FIRST = Order(tables.Namespace.id)
+
+
+async def _resolve_namespaces(root: Any, info: Info, **arguments: Any) -> Any:
+    context = info.context
+    listing = KeysetListing(tables.Namespace, OLDEST_FIRST).where(*creatable_namespace_conditions(context))
+    return await filter_listing(listing, arguments).page(context, make_window(arguments))
+
+
+@strawberry.type
+class NamespaceQueries:
+    namespaces: Connection[Namespace] = connection_field(
+        _resolve_namespaces,
+        filter=NamespaceFilter,
+        description="Namespaces in which the viewer can create projects, oldest first; all of them for administrators.",
+    )

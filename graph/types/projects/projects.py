@@ -1,19 +1,22 @@
 """Projects."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import strawberry
+from sqlalchemy import Integer, bindparam
 from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
 from graph.fields.declarations import (
     Node,
+    cached_repr,
     column,
+    computed,
     connection_field,
     entity,
     filter_listing,
@@ -23,7 +26,8 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.rules import lookup
-from graph.rules.policy import Action, can, load_project_level, visible_project_conditions
+from graph.rules.policy import Action, can, filter_allowed_projects, load_project_level, require
+from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, ProjectMemberFields
 from graph.types.accounts.users import User
@@ -51,16 +55,21 @@ from graph.types.issues.milestones import ProjectMilestoneFields
 from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
 from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
+from graph.types.projects.activities import ProjectActivityFields
 from graph.types.projects.deploy_keys import ProjectDeployKeyFields
 from graph.types.projects.forks import ProjectForkFields
 from graph.types.projects.namespaces import Namespace
+from graph.types.projects.project_imports import ProjectRepositoryImportFields
+from graph.types.projects.project_paths import ProjectPathFields
 from graph.types.projects.snippets import ProjectSnippetFields
+from graph.types.projects.stars import ProjectStarFields
+from graph.types.projects.teams import ProjectTeamFields
 from graph.types.projects.uploads import ProjectUploadFields
 from graph.types.visibility import Visibility
 from storage import tables
 from storage.tables.accounts import members
 from storage.tables.issues import issues
-from storage.tables.projects import projects
+from storage.tables.projects import projects, stars
 
 
 @strawberry.type(description="Actions the viewer is allowed to perform on a project.")
@@ -68,7 +77,7 @@ class ProjectAbilities:
     update: bool = strawberry.field(
         description="Change the description, the features, the default branch and other settings not listed below."
     )
-    rename: bool = strawberry.field(description="Change the name and path.")
+    rename: bool = strawberry.field(description="Change the name.")
     change_visibility: bool = strawberry.field(description="Change the visibility.")
     archive: bool = strawberry.field(description="Archive and unarchive it.")
     delete: bool = strawberry.field(description="Delete it and its repository.")
@@ -101,6 +110,7 @@ class ProjectAbilities:
 )
 class Project(
     Node,
+    ProjectPathFields,
     ProjectIssueFields,
     ProjectMergeRequestFields,
     ProjectMergeRequestStatsFields,
@@ -128,6 +138,10 @@ class Project(
     ProjectTreeFields,
     ProjectComparisonFields,
     ProjectForkFields,
+    ProjectStarFields,
+    ProjectActivityFields,
+    ProjectRepositoryImportFields,
+    ProjectTeamFields,
     ProjectPipelineFields,
     ProjectRunnerRegistrationFields,
 ):
@@ -149,6 +163,7 @@ class Project(
     builds_enabled: bool = column(description="Whether builds are enabled.")
     wiki_enabled: bool = column(description="Whether the wiki is enabled.")
     snippets_enabled: bool = column(description="Whether snippets are enabled.")
+    shared_runners_enabled: bool = column(description="Whether shared runners run its builds.")
     public_builds: bool = column(description="Whether builds are visible to everyone who can see the internal or public project.")
     tag_list: list[str] = column(description="Tags of the project.")
     namespace: Namespace = to_one(tables.Project.namespace_id, description="Group or personal namespace of the project.")
@@ -161,50 +176,16 @@ class Project(
     def public(self) -> bool:
         return _as_row(self).visibility_level == tables.Visibility.PUBLIC
 
-    @strawberry.field(description="`namespace/path`; `path_with_namespace` in v3.")
-    async def full_path(self, info: Info) -> str:
-        return await _load_full_path(info.context, _as_row(self))
-
-    @strawberry.field(description="Names of the namespace and the project, such as `Group / Project`.")
-    async def name_with_namespace(self, info: Info) -> str:
-        namespace = await _load_namespace(info.context, _as_row(self))
-        return f"{namespace.name} / {_as_row(self).name}"
-
-    @strawberry.field(description="URL of the web page of the project.")
-    async def web_url(self, info: Info) -> str:
-        return f"{info.context.services.external_url}/{await _load_full_path(info.context, _as_row(self))}"
-
-    @strawberry.field(description="URL to clone over HTTP.")
-    async def http_url_to_repo(self, info: Info) -> str:
-        return f"{info.context.services.external_url}/{await _load_full_path(info.context, _as_row(self))}.git"
-
-    @strawberry.field(description="URL to clone over SSH, even if SSH is not served.")
-    async def ssh_url_to_repo(self, info: Info) -> str:
-        services = info.context.services
-        prefix = services.ssh_prefix or f"git@{urlsplit(services.external_url).hostname}:"
-        return f"{prefix}{await _load_full_path(info.context, _as_row(self))}.git"
-
-    @strawberry.field(description="Owner of a personal project; null for a project of a group.")
-    async def owner(self, info: Info) -> User | None:
-        namespace = await _load_namespace(info.context, _as_row(self))
-        if namespace.owner_id is None:
-            return None
-        return await info.context.rows_by_id(tables.User).get(namespace.owner_id)  # type: ignore[return-value]
-
-    @strawberry.field(description="Path prefix of the project in the v3 API; v3 has no path of the project itself.")
+    @computed(tables.Project.id, description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:
         return f"/api/v3/projects/{_as_row(self).id}"
 
-    @strawberry.field(description="Number of open issues; null if the viewer cannot see issues or they are disabled.")
+    @strawberry.field(
+        description="Number of open issues; null if the viewer cannot see issues or they are disabled.",
+        metadata={"batch": lambda info, rows: _count_open_issues(info.context, rows)},
+    )
     async def open_issues_count(self, info: Info) -> int | None:
-        context = info.context
-        if not await can(context, Action.READ_ISSUE, _as_row(self)):
-            return None
-
-        async def fetch(ids: list[int]) -> dict[int, int]:
-            return dict(map(tuple, await context.tuples(issues.open_counts(ids))))
-
-        return await context.loader("open issues", fetch).get(_as_row(self).id) or 0
+        return (await _count_open_issues(info.context, [_as_row(self)]))[0]
 
     @strawberry.field(
         description="Access level of the viewer, as a member of the project or its group, or as its owner; null if there is none."
@@ -249,14 +230,17 @@ def _as_row(project: Any) -> tables.Project:
     return project  # type: ignore[no-any-return]
 
 
-async def _load_namespace(context: Context, project: tables.Project) -> tables.Namespace:
-    found = await context.rows_by_id(tables.Namespace).get(project.namespace_id)
-    assert found is not None, "a foreign key keeps the namespace of a project"  # noqa: S101
-    return found
+async def _count_open_issues(context: Context, projects: Sequence[tables.Project]) -> list[int | None]:
+    if not context.viewer.admin:
+        # Lists show the memberships too, so one statement serves both.
+        await teams.load_memberships(context, [project.id for project in projects])
+    readable = await filter_allowed_projects(context, Action.READ_ISSUE, projects)
 
+    async def fetch(ids: list[int]) -> dict[int, int]:
+        return dict(map(tuple, await context.tuples(issues.OPEN_COUNTS, project_ids=ids)))
 
-async def _load_full_path(context: Context, project: tables.Project) -> str:
-    return f"{(await _load_namespace(context, project)).path}/{project.path}"
+    found = await context.loader("open issues", fetch).get_many(readable)
+    return [(found[project.id] or 0) if project.id in found else None for project in projects]
 
 
 @strawberry.enum(description="Fields by which projects can be sorted.")
@@ -290,12 +274,23 @@ class ProjectFilter:
         description="If true, only projects of which the viewer is a member, directly or through the group, or the owner.", default=None
     )
     owned: bool | None = strawberry.field(description="If true, only personal projects of the viewer.", default=None)
+    in_owned_namespaces: bool | None = strawberry.field(
+        description="If true, only personal projects of the viewer and projects of groups that the viewer owns.", default=None
+    )
+    starred: bool | None = strawberry.field(description="If true, only projects that the viewer has starred.", default=None)
+    name_contains: str | None = strawberry.field(description="Name contains this string.", default=None)
+    all: bool | None = strawberry.field(
+        description="If true, all projects of the instance. Administrators only, who see all projects anyway; others receive an error.",
+        default=None,
+    )
 
     def conditions(self) -> list[Any]:
         project = tables.Project
         found: list[Any] = []
         if self.search:
             found.append(projects.matching(validate_search(self.search)))
+        if self.name_contains:
+            found.append(projects.is_named_like(validate_search(self.name_contains)))
         if self.archived is not None:
             found.append(col(project.archived).is_(self.archived))
         if self.visibility is not None:
@@ -304,25 +299,70 @@ class ProjectFilter:
             found.append(col(project.builds_enabled).is_(self.ci_enabled))
         return found
 
-    def viewer_conditions(self, viewer: tables.User) -> list[Any]:
-        found: list[Any] = [members.member_projects(viewer.id)] if self.membership else []
-        return [*found, members.owned_projects(viewer.id)] if self.owned else found
+    def viewer_conditions(self, viewer_id: Any) -> list[Any]:
+        """Conditions that depend on the viewer, whose id may be a parameter of the statement."""
+        by_switch = (
+            (self.membership, members.member_projects),
+            (self.owned, members.owned_projects),
+            (self.in_owned_namespaces, members.projects_in_owned_namespaces),
+            (self.starred, stars.is_starred_by),
+        )
+        return [condition(viewer_id) for switch, condition in by_switch if switch]
+
+    @property
+    def has_strings(self) -> bool:
+        return bool(self.search or self.name_contains)
+
+    @property
+    def required_actions(self) -> tuple[Action, ...]:
+        return (Action.LIST_ALL_PROJECTS,) if self.all else ()
 
 
 NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 
 
-def build_project_listing(context: Context, arguments: dict[str, Any], parent: Any = None) -> KeysetListing:
-    """The projects that the viewer may see and that match the arguments; unarchived ones by default."""
+async def build_project_listing(context: Context, arguments: dict[str, Any], parent: Any = None) -> KeysetListing:
+    """The projects that the viewer may see and that match the arguments; unarchived ones by default.
+
+    Raises Forbidden for a filter that the viewer may not use.
+    """
     project_filter = arguments.get("filter") or ProjectFilter()
-    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(
-        *visible_project_conditions(context), *project_filter.viewer_conditions(context.viewer)
-    )
-    return filter_listing(listing, {**arguments, "filter": project_filter})
+    for action in project_filter.required_actions:
+        await require(context, action)
+    return _make_listing(context, {**arguments, "filter": project_filter}, context.viewer.id, parent)
+
+
+def _make_listing(context: Context, arguments: dict[str, Any], viewer_id: Any, parent: Any = None) -> KeysetListing:
+    project_filter: ProjectFilter = arguments["filter"]
+    # Members see their projects anyway.
+    is_visible = context.viewer.admin or project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
+    visible = [] if is_visible else [members.visible_projects(viewer_id)]
+    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(*visible, *project_filter.viewer_conditions(viewer_id))
+    return filter_listing(listing, arguments)
+
+
+MAX_CONSTANT_PAGES = 50
+_CONSTANT_PAGES: dict[Any, tuple[KeysetListing, Any, Any]] = {}
+"""Listings of projects with their constant statements, of a page and of its total, by what they depend on.
+
+Constructing the statements takes longer than running them. Further combinations of arguments are constructed at each call.
+"""
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
-    return await build_project_listing(info.context, arguments).page(info.context, make_window(arguments))
+    context, window = info.context, make_window(arguments)
+    project_filter = arguments.get("filter") or ProjectFilter()
+    arguments = {**arguments, "filter": project_filter}
+    key = (context.viewer.admin, cached_repr(project_filter), cached_repr(arguments.get("order_by")), window.size, window.backward)
+    is_constant = not (project_filter.has_strings or window.after or window.before)
+    if not is_constant or (key not in _CONSTANT_PAGES and len(_CONSTANT_PAGES) >= MAX_CONSTANT_PAGES):
+        return await (await build_project_listing(context, arguments)).page(context, window)
+    for action in project_filter.required_actions:
+        await require(context, action)
+    if key not in _CONSTANT_PAGES:
+        listing = _make_listing(context, arguments, bindparam("viewer_id", type_=Integer))
+        _CONSTANT_PAGES[key] = listing, *listing.constant_statements(window)
+    return await KeysetListing.constant_page(context, window, *_CONSTANT_PAGES[key], {"viewer_id": context.viewer.id})
 
 
 @strawberry.type

@@ -11,6 +11,7 @@ from sqlalchemy import (
     SmallInteger,
     String,
     UniqueConstraint,
+    and_,
     bindparam,
     case,
     exists,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    union,
     union_all,
 )
 from sqlalchemy.orm import aliased
@@ -164,6 +166,29 @@ def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, 
     return select(levels.c.user_id, levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.user_id, levels.c.project_id)
 
 
+def _membership_levels() -> Select[int, int, int]:
+    in_project, in_group, as_owner = _level_queries(bindparam("user_id", type_=Integer))
+    found: Select[Any] = select(col(Project.id), func.coalesce(in_project, as_owner), in_group)
+    return found.where(col(Project.id).in_(bindparam("project_ids", expanding=True)))
+
+
+MEMBERSHIP_LEVELS = mark_constant(_membership_levels())
+"""(project id, level as its member, level as a member of its group) of the user `user_id` in the projects of `project_ids`; a level is null
+without the membership. The owner of a personal namespace has the level of an owner as a member of its projects."""
+
+
+def team_members(project_ids: list[int]) -> Any:
+    """(project id, user id) of the members of these projects and of their groups, and the owners of personal ones, each once."""
+    direct: Any = select(col(ProjectMember.project_id).label("project_id"), col(ProjectMember.user_id).label("user_id"))
+    in_group = select(col(Project.id), col(GroupMember.user_id)).join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+    owners = select(col(Project.id), col(Namespace.owner_id)).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    return union(
+        direct.where(col(ProjectMember.project_id).in_(project_ids)),
+        in_group.where(col(Project.id).in_(project_ids)),
+        owners.where(col(Project.id).in_(project_ids), col(Namespace.owner_id).is_not(None)),
+    ).subquery("team")
+
+
 def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:
     return select(col(GroupMember.group_id), col(GroupMember.access_level)).where(
         col(GroupMember.user_id) == user_id, col(GroupMember.group_id).in_(group_ids)
@@ -229,14 +254,24 @@ def is_own_group(user_id: int) -> ColumnElement[bool]:
     return exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id)
 
 
-def owned_projects(user_id: int) -> ColumnElement[bool]:
+def owned_projects(user_id: Any) -> ColumnElement[bool]:
     """The condition on `Project` that it is in the user's personal namespace."""
     return exists().where(
         col(Namespace.id) == col(Project.namespace_id), col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER
     )
 
 
-def member_projects(user_id: int) -> ColumnElement[bool]:
+def projects_in_owned_namespaces(user_id: Any) -> ColumnElement[bool]:
+    """The condition on `Project` that it is in the user's personal namespace, or in a group that the user owns."""
+    in_owned_group = exists().where(
+        col(GroupMember.group_id) == col(Project.namespace_id),
+        col(GroupMember.user_id) == user_id,
+        col(GroupMember.access_level) >= int(AccessLevel.OWNER),
+    )
+    return or_(owned_projects(user_id), in_owned_group)
+
+
+def member_projects(user_id: Any) -> ColumnElement[bool]:
     """The condition on `Project` that the user is a member of it, of its group, or owns its namespace."""
     return or_(
         exists().where(col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id),
@@ -247,9 +282,21 @@ def member_projects(user_id: int) -> ColumnElement[bool]:
     )
 
 
-def visible_projects(user_id: int) -> ColumnElement[bool]:
+def visible_projects(user_id: Any) -> ColumnElement[bool]:
     """The condition on `Project` that a signed-in user who is not an administrator may see it."""
     return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id))
+
+
+def _fork_counts(*conditions: ColumnElement[bool]) -> Select[int, int]:
+    source: Any = col(Project.forked_from_id)
+    found: Select[int, int] = select(source, func.count()).where(source.in_(bindparam("project_ids", expanding=True)), *conditions)
+    return mark_constant(found.group_by(source))
+
+
+FORK_COUNTS = _fork_counts()
+"""(project id, number of forks) for those of the projects of `project_ids` that have any."""
+VISIBLE_FORK_COUNTS = _fork_counts(visible_projects(bindparam("user_id", type_=Integer)))
+"""As `FORK_COUNTS`, of those that the user `user_id` may see."""
 
 
 def shared_or_at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
@@ -281,6 +328,15 @@ def visible_groups(user_id: int) -> ColumnElement[bool]:
         exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id),
         exists().where(col(Project.namespace_id) == col(Namespace.id), visible_projects(user_id)),
     )
+
+
+def namespaces_at_level(user_id: int, min_level: int) -> ColumnElement[bool]:
+    """The condition on `Namespace` that it is the user's own, or a group in which the user has at least this level."""
+    own = and_(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
+    in_group = exists().where(
+        col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id, col(GroupMember.access_level) >= min_level
+    )
+    return or_(own, in_group)
 
 
 def _group_lookup(condition: Any) -> Select[Namespace, int]:

@@ -4,10 +4,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, exists, func, select
+from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, bindparam, exists, func, select
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, enum_type
+from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.users import User
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.issues.labels import IssueLabel, Label
@@ -66,13 +67,12 @@ def with_milestone(titles: list[str]) -> ColumnElement[bool]:
     return exists().where(col(Milestone.id) == col(Issue.milestone_id), col(Milestone.title).in_(titles))
 
 
-def open_counts(project_ids: list[int]) -> Select[int, int]:
-    """(project id, number of open issues) for the projects that have any."""
-    return (
-        select(col(Issue.project_id), func.count())
-        .where(col(Issue.project_id).in_(project_ids), col(Issue.state) == IssueState.OPENED)
-        .group_by(col(Issue.project_id))
-    )
+OPEN_COUNTS = mark_constant(
+    select(col(Issue.project_id), func.count())
+    .where(col(Issue.project_id).in_(bindparam("project_ids", expanding=True)), col(Issue.state) == IssueState.OPENED)
+    .group_by(col(Issue.project_id))
+)
+"""(project id, number of open issues) for those of the projects of `project_ids` that have any."""
 
 
 def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, func, or_, select
+from sqlalchemy import JSON, BigInteger, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, or_, select
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -48,6 +48,7 @@ class Project(TimestampedRow, table=True):
     builds_enabled: bool = True
     wiki_enabled: bool = True
     snippets_enabled: bool = True
+    shared_runners_enabled: bool = True
     public_builds: bool = True
     archived: bool = False
     avatar_url: str | None = Field(default=None, max_length=2000)
@@ -101,6 +102,11 @@ def matching(string: str) -> ColumnElement[bool]:
     return or_(*(col(column).icontains(string, autoescape=True) for column in (Project.name, Project.path, Project.description)))
 
 
+def is_named_like(string: str) -> ColumnElement[bool]:
+    """The condition that the name of a project contains the string."""
+    return col(Project.name).icontains(string, autoescape=True)
+
+
 def ids_after(project_id: int, limit: int) -> Select[int]:
     """The ids of the projects after this one, ordered by id, at most `limit`."""
     return select(col(Project.id)).where(col(Project.id) > project_id).order_by(col(Project.id)).limit(limit)
@@ -114,9 +120,3 @@ def existing_id(project_id: int) -> Select[int]:
 def has_path(namespace_id: int, path: str) -> ColumnElement[bool]:
     """The condition that the namespace has a project with this path, ignoring case."""
     return exists().where(col(Project.namespace_id) == namespace_id, col(Project.path_key) == path.lower())
-
-
-def fork_counts(ids: list[int]) -> Select[int, int]:
-    """(project id, number of forks) for those of these projects that have any."""
-    source: Any = col(Project.forked_from_id)
-    return select(source, func.count()).where(source.in_(ids)).group_by(source)

@@ -189,6 +189,27 @@ class TestBuildsDisabled:
         assert await runner.claim_id() is None
 
 
+class TestSharedRunnersDisabled:
+    async def test_shared_runners_skip_the_project(self, ask: Ask, calls: Calling, make: DataFactory) -> None:
+        owner = await make.user()
+        project, refusing = await make.project(owner=owner), await make.project(shared_runners_enabled=False)
+        added, build = await make.pending_build(refusing, tags=("a",)), await make.pending_build(project, tags=("a",))
+        shared, own = calls(await make.runner(tags=["a"])), calls(await make.runner(project, tags=["a"]))
+
+        async def switch(*, enabled: bool) -> None:
+            await ask.data(SWITCH, owner, input={"projectPath": str(project.id), "sharedRunnersEnabled": enabled})
+
+        await switch(enabled=False)
+        assert await shared.claim_id() is None
+        assert (await row_of(make, build.id)).queue == ",a"
+        await switch(enabled=True)
+        assert (await row_of(make, build.id)).queue == "a"
+        await switch(enabled=False)
+        assert await own.claim_id() == build.id
+        # It was queued while shared runners were being disabled.
+        assert await calls(await make.runner(refusing, tags=["a"])).claim_id() == added.id
+
+
 class TestConcurrentClaims:
     async def test_two_runners_never_claim_the_same_build(self, calls: Calling, make: DataFactory) -> None:
         project = await make.project()

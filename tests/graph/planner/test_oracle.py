@@ -262,6 +262,7 @@ def path_values(path: str, project: ProjectArguments, project_arguments: int, dr
         "key": next(iter(project.values["variable keys"]), None),
         "token": next((token.replace(" ", "%20") for token in project.values["trigger tokens"]), None),
         "branch": "master",
+        "query": "e",
     }
     for name, values in (
         ("user_id", project.values["member ids"]),

@@ -268,7 +268,7 @@ class TestUpdateProject:
             ({"description": "x"}, AccessLevel.MASTER),
             ({"buildsEnabled": False}, AccessLevel.MASTER),
             ({"name": "Other"}, AccessLevel.OWNER),
-            ({"path": "other"}, AccessLevel.OWNER),
+            ({"path": "other"}, AccessLevel.MASTER),
             ({"visibility": "PUBLIC"}, AccessLevel.OWNER),
             ({"archived": True}, AccessLevel.OWNER),
             ({"name": "Same", "path": "same", "visibility": "PRIVATE", "archived": False}, AccessLevel.MASTER),
@@ -420,3 +420,58 @@ class TestTransferProject:
 
         assert await ask.codes(TRANSFER, admin, input={"projectPath": "99", "groupPath": "nothing"}) == ["NOT_FOUND"]
         assert await ask.codes(TRANSFER, admin, input={"projectPath": str(project.id), "groupPath": admin.username}) == ["NOT_FOUND"]
+
+
+class TestStars:
+    async def test_are_counted_once_for_each_user(self, ask: Ask, make: DataFactory) -> None:
+        user, other = await make.user(), await make.user()
+        project, hidden = await make.project(visibility=Visibility.INTERNAL), await make.project()
+
+        async def change(name: str, viewer: tables.User, path: str) -> tuple[int, bool]:
+            text = f"mutation ($path: String!) {{ {name}(input: {{projectPath: $path}}) {{ project {{ starCount viewerHasStarred }} }} }}"
+            payload = (await ask.data(text, viewer, path=path))[name]["project"]
+            return payload["starCount"], payload["viewerHasStarred"]
+
+        path = str(project.id)
+        assert [await change("starProject", user, path), await change("starProject", user, path)] == [(1, True), (1, True)]
+        assert await change("starProject", other, path) == (2, True)
+        assert [await change("unstarProject", user, path), await change("unstarProject", user, path)] == [(1, False), (1, False)]
+        starred = "{ projects(filter: {starred: true}) { nodes { databaseId } } }"
+        assert (await ask.data(starred, other))["projects"]["nodes"] == [{"databaseId": project.id}]
+        assert (await ask.data(starred, user))["projects"]["nodes"] == []
+        outcome = await ask("mutation ($p: String!) { starProject(input: {projectPath: $p}) { project { id } } }", user, p=str(hidden.id))
+        assert [str(error.code) for error in outcome.errors] == ["NOT_FOUND"]
+
+
+class TestTeam:
+    async def test_takes_a_fixed_number_of_statements(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+        user = await make.user("one")
+        group = await make.group(members=[(user, AccessLevel.OWNER), (await make.user("two"), AccessLevel.GUEST)])
+        projects = [await make.project(group=group, members=[(await make.user(), AccessLevel.GUEST)]) for _ in range(3)]
+        query = """query ($first: Int) { projects(first: $first) { nodes {
+            team(first: 2) { totalCount nodes { username } pageInfo { hasNextPage endCursor } } } } }"""
+        page = """query ($path: String!, $after: String, $before: String) { project(path: $path) {
+            later: team(first: 5, after: $after) { nodes { username } }
+            earlier: team(last: 1, before: $before) { nodes { username } } } }"""
+
+        with statements.record() as few:
+            await ask.data(query, user, first=1)
+        with statements.assert_at_most(len(few)):
+            shown = (await ask.data(query, user, first=3))["projects"]["nodes"]
+
+        assert [(each["team"]["totalCount"], each["team"]["pageInfo"]["hasNextPage"]) for each in shown] == [(3, True)] * 3
+        assert [node["username"] for node in shown[0]["team"]["nodes"]] == ["one", "two"]
+        cursor = shown[0]["team"]["pageInfo"]["endCursor"]
+        rest = (await ask.data(page, user, path=str(projects[-1].id), after=cursor, before=cursor))["project"]
+        assert [len(rest["later"]["nodes"]), rest["earlier"]["nodes"]] == [1, [{"username": "one"}]]
+
+
+class TestArchiving:
+    async def test_archives_and_unarchives(self, ask: Ask, make: DataFactory) -> None:
+        owner = await make.user()
+        project = await make.project(owner=owner)
+        for name, archived in (("archiveProject", True), ("archiveProject", True), ("unarchiveProject", False)):
+            text = (
+                f"mutation ($path: String!) {{ {name}(input: {{projectPath: $path}}) {{ project {{ archived }} userErrors {{ code }} }} }}"
+            )
+            assert (await ask.data(text, owner, path=str(project.id)))[name] == {"project": {"archived": archived}, "userErrors": []}

@@ -12,13 +12,7 @@ from tests.rest_v3.support.interface_document import DocumentedCall
 
 FURTHER_ROUTES = Path(__file__).parent / "further_routes.tsv"
 
-GROUPS_TO_COME = frozenset(
-    (
-        "group",
-        "namespaces",
-        "projects",
-    )
-)
+GROUPS_TO_COME = frozenset(("group",))
 """Groups of the file that are not served yet."""
 
 

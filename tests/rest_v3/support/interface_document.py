@@ -25,7 +25,8 @@ class DocumentedCall:
         return frozenset(name[:-1] for name in self.params if name.endswith("!")) | in_path
 
 
-def _area(area: str, *rows: tuple[str, int | None, str]) -> tuple[DocumentedCall, ...]:
+def describe_area(area: str, *rows: tuple[str, int | None, str]) -> tuple[DocumentedCall, ...]:
+    """The calls of an area by their rows: call, status, and the parameters that are not in the path."""
     found = []
     for call, status, others in rows:
         in_path = [segment[1:] for segment in call.split("/") if segment.startswith(":")]
@@ -55,7 +56,7 @@ def _notes(parent: str) -> tuple[tuple[str, int | None, str], ...]:
 
 
 DOCUMENTED_CALLS: tuple[DocumentedCall, ...] = (
-    *_area(
+    *describe_area(
         "builds",
         ("GET /projects/:id/builds", 200, "scope"),
         ("GET /projects/:id/repository/commits/:sha/builds", 200, "scope"),
@@ -65,7 +66,7 @@ DOCUMENTED_CALLS: tuple[DocumentedCall, ...] = (
         ("POST /projects/:id/builds/:build_id/retry", None, ""),
         ("POST /projects/:id/builds/:build_id/erase", None, ""),
     ),
-    *_area(
+    *describe_area(
         "issues",
         ("GET /issues", 200, ISSUE_FILTERS),
         ("GET /projects/:id/issues", 200, f"iid milestone {ISSUE_FILTERS}"),
@@ -78,7 +79,7 @@ DOCUMENTED_CALLS: tuple[DocumentedCall, ...] = (
         ),
         ("DELETE /projects/:id/issues/:issue_id", 405, ""),
     ),
-    *_area(
+    *describe_area(
         "commits",
         ("GET /projects/:id/repository/commits", 200, "ref_name"),
         ("GET /projects/:id/repository/commits/:sha", 200, ""),
@@ -88,27 +89,27 @@ DOCUMENTED_CALLS: tuple[DocumentedCall, ...] = (
         ("GET /projects/:id/repository/commits/:sha/statuses", 200, "ref_name stage name all"),
         ("POST /projects/:id/statuses/:sha", None, "state! ref name target_url description"),
     ),
-    *_area(
+    *describe_area(
         "settings",
         ("GET /application/settings", 200, ""),
         ("PUT /application/settings", 200, SETTINGS),
     ),
-    *_area(
+    *describe_area(
         "hooks",
         ("GET /hooks", 200, ""),
         ("POST /hooks", None, "url!"),
         ("GET /hooks/:id", 200, ""),
         ("DELETE /hooks/:id", 200, ""),
     ),
-    *_area(
+    *describe_area(
         "labels",
         ("GET /projects/:id/labels", 200, ""),
         ("POST /projects/:id/labels", 200, "name! color!"),
         ("DELETE /projects/:id/labels", 200, "name!"),
         ("PUT /projects/:id/labels", 200, "name! new_name color"),
     ),
-    *_area("notes", *_notes("issues"), *_notes("snippets"), *_notes("merge_requests")),
-    *_area(
+    *describe_area("notes", *_notes("issues"), *_notes("snippets"), *_notes("merge_requests")),
+    *describe_area(
         "milestones",
         ("GET /projects/:id/milestones", 200, "iid"),
         ("GET /projects/:id/milestones/:milestone_id", 200, ""),
@@ -116,7 +117,7 @@ DOCUMENTED_CALLS: tuple[DocumentedCall, ...] = (
         ("PUT /projects/:id/milestones/:milestone_id", 200, "title description due_date state_event"),
         ("GET /projects/:id/milestones/:milestone_id/issues", 200, ""),
     ),
-    *_area(
+    *describe_area(
         "merge_requests",
         ("GET /projects/:id/merge_requests", 200, "iid state order_by sort"),
         ("GET /projects/:id/merge_requests/:merge_request_id", 200, ""),
@@ -140,7 +141,7 @@ DOCUMENTED_CALLS: tuple[DocumentedCall, ...] = (
         ("PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds", 200, ""),
         ("GET /projects/:id/merge_requests/:merge_request_id/closes_issues", 200, ""),
     ),
-    *_area(
+    *describe_area(
         "users",
         ("GET /users", 200, "search username"),
         ("GET /users/:id", 200, ""),
@@ -165,7 +166,7 @@ DOCUMENTED_CALLS: tuple[DocumentedCall, ...] = (
         ("PUT /users/:uid/block", 200, ""),
         ("PUT /users/:uid/unblock", 200, ""),
     ),
-    *_area(
+    *describe_area(
         "groups",
         ("GET /groups", 200, "search"),
         ("GET /groups/:id", 200, ""),

@@ -1,0 +1,236 @@
+"""Imports of repositories from other hosts, as background jobs.
+
+The project exists, empty, from the start, and a row has the state of its import. Any process takes an import without a lease, fetches
+into a folder that belongs to no project, and installs the result in one transaction: a crash leaves the project empty, and the next
+process begins again. While git fetches, the process renews its lease and writes the progress. After another process has taken over the
+lease, or the project was deleted, git is stopped and nothing is written.
+
+Git connects only to addresses that webhooks may call (`graph/events/address_guard.py`).
+"""
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import httpx
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import Invalid
+from graph.events.address_guard import ForbiddenAddress, HookUrl, InvalidHookUrl, UnresolvableHost, parse_hook_url, port_of
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules import validation
+from graph.rules.git import ref_updates
+from graph.rules.projects import projects
+from storage import tables
+from storage.disk_full import is_disk_full
+from storage.git.remote_import import RemoteRepository, import_remote
+from storage.git.repositories import StagedRepository
+from storage.git.repository import NotARepository
+from storage.git.subprocesses.git_command import GitCommandError
+from storage.secrets import UndecryptableToken
+from storage.tables import ImportState
+from storage.tables.merge_requests.merge_request_imports import UNFINISHED
+from storage.tables.projects import project_imports
+
+MAX_URL_LENGTH = 2_000
+DNS_TIMEOUT_SECONDS = 2.0
+"""Limit for resolving the host when an import is requested; the import itself resolves it again."""
+MAX_CONCURRENT_IMPORTS = 2
+"""Maximum of imports that one process runs at once."""
+LEASE_DURATION = timedelta(seconds=60)
+REPORT_SECONDS = 2.0
+"""Seconds between two reports of the progress, which also renew the lease."""
+POLL_SECONDS = 20.0
+MAX_ERROR_CHARACTERS = 500
+
+log = structlog.get_logger("graph")
+
+
+async def validate_url(context: Context, url: str | None) -> HookUrl | None:
+    """The address to import from, apart from its credentials. Raises Invalid for one that the service may not connect to.
+
+    Call it before the first statement of the operation, because a slow name server would leave the transaction open.
+    """
+    cleaned = validation.validate_string("importUrl", (url or "").strip())
+    if not cleaned:
+        return None
+    try:
+        target = parse_hook_url(cleaned, max_length=MAX_URL_LENGTH)
+        await context.services.outbox.sender.guard.check(httpx.URL(target.url), seconds=DNS_TIMEOUT_SECONDS)
+    except (InvalidHookUrl, ForbiddenAddress) as error:
+        raise Invalid("importUrl", str(error)) from None
+    return target
+
+
+async def queue_import(context: Context, project: tables.Project, target: HookUrl) -> None:
+    """Queue an import into the project, which the caller has locked or inserted. Raises Invalid unless it is empty and no import runs."""
+    if project.default_branch is not None:
+        raise Invalid("importUrl", "can be set only while the repository is empty")
+    row = await context.first(project_imports.for_update(project.id))
+    if row is not None and row.state in UNFINISHED:
+        raise Invalid("importUrl", "cannot be set while an import runs")
+    moment = context.now()
+    if row is None:
+        row = await context.add(tables.ProjectImport(project_id=project.id, url=target.url, created_at=moment))
+    credentials = target.credentials
+    row.url, row.user_id = target.url, context.viewer.id
+    row.sealed_credentials = context.services.cipher.encrypt(credentials) if credentials is not None else None
+    row.state, row.processed, row.created_at, row.updated_at = ImportState.QUEUED, 0, moment, moment
+    row.phase = row.total = row.error = row.lease_until = row.finished_at = None
+    context.after_commit.append(context.services.project_import_wakeup.notify)
+
+
+async def run_forever(services: Services) -> None:
+    """Run pending imports, and wait for new ones, until canceled."""
+    while True:
+        await asyncio.gather(*(run_pending(services) for _ in range(MAX_CONCURRENT_IMPORTS)))
+        await services.project_import_wakeup.wait(POLL_SECONDS)
+
+
+async def run_pending(services: Services) -> None:
+    """Run all imports without a lease, one after the other. Raises when the database is unavailable; the lease then expires."""
+    while (job := await _lease_next(services)) is not None:
+        try:
+            await _run(services, job)
+        except _ImportLeaseLost:
+            log.info("import lease lost", project_id=job.project_id)
+        except _ImportFailed as error:
+            log.warning("import failed", project_id=job.project_id, error=str(error))
+            await _finish(services, job, str(error))
+
+
+class _ImportLeaseLost(Exception):
+    """Another process has taken over the import, or it was deleted with its project."""
+
+
+class _ImportFailed(Exception):
+    """The import cannot succeed; the message says why and what to do."""
+
+
+class _ImportStopped(Exception):
+    """Ends git in the thread of the import."""
+
+
+@dataclass
+class _ImportJob:
+    """An import leased by this process. `progress` is what git reported last: a phase, the completed steps and their total."""
+
+    id: int
+    project_id: int
+    url: HookUrl
+    lease_until: datetime
+    progress: tuple[str, int, int] | None = None
+
+
+async def _lease_next(services: Services) -> _ImportJob | None:
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "import")
+        row = await context.first(project_imports.next_unleased_for_update(context.now()))
+        if row is None:
+            return None
+        row.state, row.lease_until = ImportState.RUNNING, context.now() + LEASE_DURATION
+        sealed, job = row.sealed_credentials, _ImportJob(row.id, row.project_id, HookUrl(row.url, None), row.lease_until)
+        await commit_and_notify(context)
+    try:
+        credentials = services.cipher.decrypt(sealed) if sealed is not None else None
+    except UndecryptableToken:
+        await _finish(services, job, "The credentials cannot be decrypted with this instance's key. Start the import again.")
+        return await _lease_next(services)
+    job.url = HookUrl(job.url.url, credentials)
+    return job
+
+
+async def _run(services: Services, job: _ImportJob) -> None:
+    """Fetch the repository and install it. Raises _ImportFailed, _ImportLeaseLost."""
+    url = httpx.URL(job.url.url)
+    try:
+        addresses = await services.outbox.sender.guard.addresses(url)
+    except (ForbiddenAddress, UnresolvableHost) as error:
+        raise _ImportFailed(str(error)) from None
+    remote = RemoteRepository(job.url.url, url.raw_host.decode("ascii").strip("[]"), port_of(url), addresses, job.url.credentials)
+    folder = services.repositories.new_staging_folder()
+    stop = threading.Event()
+
+    def report_progress(phase: str, done: int, total: int) -> None:
+        if stop.is_set():
+            raise _ImportStopped
+        job.progress = phase, done, total
+
+    fetching = asyncio.ensure_future(asyncio.to_thread(import_remote, remote, folder, report_progress))
+    try:
+        while not (await asyncio.wait([fetching], timeout=REPORT_SECONDS))[0]:
+            await _report(services, job)
+        await fetching
+        await _install(services, job, await services.repositories.publish_staged(folder))
+    except (GitCommandError, NotARepository) as error:
+        raise _ImportFailed(f"The repository cannot be imported: {_shorten(error)}") from error
+    except OSError as error:
+        reason = "The disk of the service is full." if is_disk_full(error) else "The repository cannot be stored."
+        raise _ImportFailed(f"{reason} Start the import again later.") from error
+    finally:
+        stop.set()
+        await asyncio.wait([fetching])
+        if not fetching.cancelled():
+            # Marks the exception as retrieved.
+            fetching.exception()
+        await asyncio.to_thread(services.repositories.discard, folder)
+
+
+def _shorten(error: Exception) -> str:
+    """The last lines of git's message, which has no credentials."""
+    return str(error)[-MAX_ERROR_CHARACTERS:]
+
+
+async def _report(services: Services, job: _ImportJob) -> None:
+    """Write the progress and renew the lease. Raises _ImportLeaseLost."""
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "import")
+        row = await _leased_row(context, job)
+        row.lease_until = job.lease_until = context.now() + LEASE_DURATION
+        if job.progress is not None:
+            row.phase, row.processed, row.total = job.progress
+        row.updated_at = context.now()
+        await commit_and_notify(context)
+
+
+async def _install(services: Services, job: _ImportJob, staged: StagedRepository) -> None:
+    """Give the repository to the project. Raises _ImportFailed if something was pushed meanwhile, _ImportLeaseLost."""
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "import")
+        row = await _leased_row(context, job)
+        project = await projects.lock_project(context, await _project_of(context, job))
+        if project.default_branch is not None:
+            raise _ImportFailed("Something was pushed while the import ran. Delete the branches and start the import again.")
+        await projects.install_repository(context, project, staged)
+        await ref_updates.protect_default_branch(context, project)
+        project.last_activity_at = context.now()
+        row.state, row.lease_until, row.error = ImportState.FINISHED, None, None
+        row.sealed_credentials, row.finished_at, row.updated_at = None, context.now(), context.now()
+        await commit_and_notify(context)
+
+
+async def _finish(services: Services, job: _ImportJob, error: str) -> None:
+    """Record the failure of an import."""
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "import")
+        row = await context.first(project_imports.leased_for_update(job.id, job.lease_until))
+        if row is not None:
+            row.state, row.error, row.lease_until = ImportState.FAILED, error, None
+            row.sealed_credentials, row.finished_at, row.updated_at = None, context.now(), context.now()
+            await commit_and_notify(context)
+
+
+async def _leased_row(context: Context, job: _ImportJob) -> tables.ProjectImport:
+    row = await context.first(project_imports.leased_for_update(job.id, job.lease_until))
+    if row is None:
+        raise _ImportLeaseLost
+    return row
+
+
+async def _project_of(context: Context, job: _ImportJob) -> tables.Project:
+    project = await context.rows_by_id(tables.Project).get(job.project_id)
+    if project is None:
+        raise _ImportLeaseLost
+    return project

@@ -1,0 +1,58 @@
+"""The activity log: who did what in a project. Each row is written in the transaction of what it records."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, Index
+from sqlmodel import Field
+
+from storage.database.engine import Timestamp, enum_type, now
+from storage.tables.base import Row, foreign_key
+
+
+class ActivityAction(StrEnum):
+    """What the author did."""
+
+    CREATED = "created"
+    PUSHED = "pushed"
+    OPENED = "opened"
+    CLOSED = "closed"
+    REOPENED = "reopened"
+    ACCEPTED = "accepted"
+    COMMENTED = "commented"
+    JOINED = "joined"
+    LEFT = "left"
+
+
+class ActivitySubject(StrEnum):
+    """What it was done to; who may see that may see the activity."""
+
+    PROJECT = "project"
+    MEMBER = "member"
+    REF = "ref"
+    ISSUE = "issue"
+    MERGE_REQUEST = "merge_request"
+    MILESTONE = "milestone"
+    ISSUE_NOTE = "issue_note"
+    MERGE_REQUEST_NOTE = "merge_request_note"
+    COMMIT_COMMENT = "commit_comment"
+
+
+class Activity(Row, table=True):
+    """An activity; the id gives the order.
+
+    `target_id` is the id of the issue, merge request, milestone, note or comment, which may have been deleted since; null for the others.
+    `push` has `ref`, `before`, `after`, `total_commits_count` and the newest `commits` of a push.
+    """
+
+    __tablename__ = "activities"
+    __table_args__: Any = (Index("ix_activities_project_id_id", "project_id", "id"), {"sqlite_autoincrement": True})
+
+    project_id: int = foreign_key("projects.id")
+    author_id: int = foreign_key("users.id", index=True)
+    action: ActivityAction = Field(sa_type=enum_type(ActivityAction))
+    subject: ActivitySubject = Field(sa_type=enum_type(ActivitySubject))
+    target_id: int | None = None
+    push: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)

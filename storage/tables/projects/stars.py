@@ -1,0 +1,52 @@
+"""Stars: users mark projects that they want to find again."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Delete, Select, UniqueConstraint, bindparam, delete, exists, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, col
+
+from storage.database.engine import Timestamp, now
+from storage.database.statement_cache import mark_constant
+from storage.tables.base import Row, foreign_key
+from storage.tables.projects.projects import Project
+
+
+class ProjectStar(Row, table=True):
+    __tablename__ = "project_stars"
+    __table_args__: Any = (UniqueConstraint("project_id", "user_id"), {"sqlite_autoincrement": True})
+
+    project_id: int = foreign_key("projects.id")
+    user_id: int = foreign_key("users.id", index=True)
+    created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def insert_missing(dialect: str, project_id: int, user_id: int, moment: datetime) -> Any:
+    """The statement that inserts a star; it changes nothing if the user has already starred the project."""
+    into: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    row = into(ProjectStar).values(project_id=project_id, user_id=user_id, created_at=moment)
+    return row.on_conflict_do_nothing(index_elements=["project_id", "user_id"])
+
+
+def remove(project_id: int, user_id: int) -> Delete:
+    return delete(ProjectStar).where(col(ProjectStar.project_id) == project_id, col(ProjectStar.user_id) == user_id)
+
+
+def _counts() -> Select[int, int]:
+    project: Any = col(ProjectStar.project_id)
+    return select(project, func.count()).where(project.in_(bindparam("project_ids", expanding=True))).group_by(project)
+
+
+COUNTS = mark_constant(_counts())
+"""(project id, number of stars) for those of the projects of `project_ids` that have any."""
+
+
+def starred_ids(user_id: int, project_ids: list[int]) -> Select[int]:
+    """Those of these projects that the user has starred."""
+    return select(col(ProjectStar.project_id)).where(col(ProjectStar.user_id) == user_id, col(ProjectStar.project_id).in_(project_ids))
+
+
+def is_starred_by(user_id: Any) -> ColumnElement[bool]:
+    """The condition on `Project` that the user has starred it."""
+    return exists().where(col(ProjectStar.project_id) == col(Project.id), col(ProjectStar.user_id) == user_id)
