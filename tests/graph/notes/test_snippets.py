@@ -69,7 +69,7 @@ class TestReading:
             "expiresAt": "2016-01-04T15:31:46.176000Z",
             "createdAt": "2016-01-04T15:31:46.176000Z",
             "updatedAt": "2016-01-04T15:31:46.176000Z",
-            "restPath": f"/api/v3/projects/{project.id}/snippets/{snippet.id}/notes",
+            "restPath": f"/api/v3/projects/{project.id}/snippets/{snippet.id}",
             "author": {"username": "ada"},
             "viewerCan": {"update": True, "comment": True},
             "notes": {"totalCount": 1},
