@@ -1,9 +1,14 @@
 """python-gitlab 1.2.0 with API version 3 against the whole service over HTTP, under both profiles."""
 
 import asyncio
+import contextlib
 import io
+import os
 import socket
+import subprocess
+import sys
 import tarfile
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +22,9 @@ from forgefront.app import create_app
 from forgefront.config import Config
 from storage import tables
 from tests.make import DataFactory, ssh_key, token_of
+from tests.support.npm import CACHE_FOLDER
+
+CLIENTS = Path(__file__).parents[1] / "legacy_clients"
 
 Serve = Callable[[str], Awaitable[str]]
 
@@ -288,3 +296,37 @@ async def test_changes_a_repository_under_either_profile(serve: Serve, admin: ta
         assert "fix/one" not in [each.name for each in forge.project_branches.list(**in_project)]
 
     await run_client(work)
+
+
+@pytest.fixture(scope="session")
+def old_client() -> Path:
+    """The folder of python-gitlab 0.12.2, installed once into a cache of the user; the suite's environment has its dependencies."""
+    source = CLIENTS / "python-gitlab-0.12"
+    target = CACHE_FOLDER / source.name
+    if not target.exists():
+        CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE_FOLDER) as making:
+            options = ["--quiet", "--no-deps", "--require-hashes", "--target", f"{making}/packages"]
+            command = [sys.executable, "-m", "pip", "install", *options, "--requirement", str(source / "requirements.txt")]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            if done.returncode:
+                pytest.skip(f"NOT RUN: the script with python-gitlab 0.12.2 (pip failed: {done.stderr})")
+            # Another process of the same run may have been faster.
+            with contextlib.suppress(OSError):
+                Path(making, "packages").rename(target)
+    return target
+
+
+class TestScript:
+    @pytest.mark.parametrize("profile", ["document", "gitlab-8.5"])
+    @pytest.mark.parametrize("version", ["0.12.2", "1.2.0"])
+    async def test_from_a_new_project_to_its_removal(
+        self, serve: Serve, admin: tables.User, request: pytest.FixtureRequest, dialect: str, profile: str, version: str
+    ) -> None:
+        address = await serve(profile)
+        folder = request.getfixturevalue("old_client") if version == "0.12.2" else ""
+        command = [sys.executable, "-W", "ignore", str(CLIENTS / "legacy_script.py"), address, token_of(admin), ssh_key(1)]
+        environment = {**os.environ, "PYTHONPATH": str(folder)}
+        done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, check=False)
+
+        assert (done.returncode, done.stdout) == (0, f"done with python-gitlab {version}\n"), done.stderr

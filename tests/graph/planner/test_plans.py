@@ -61,6 +61,8 @@ LISTS = {
     "Note": "issues {{ nodes {{ notes {{ nodes {{ {} }} }} }} }}",
     "Runner": "runners {{ nodes {{ {} }} }}",
     "Pipeline": "pipelines {{ nodes {{ {} }} }}",
+    "Project": "{}",
+    "Activity": "activities {{ nodes {{ {} }} }}",
     "DeployKey": "deployKeys {{ nodes {{ {} }} }}",
     "ProjectMember": "members {{ nodes {{ {} }} }}",
     "Release": "tags {{ nodes {{ release {{ {} }} }} }}",
