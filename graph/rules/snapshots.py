@@ -131,7 +131,7 @@ NOT_IN_SNAPSHOT: Mapping[type, Mapping[str, str]] = {
         "a transfer is an event of its own": "namespace_id",
         "pushes report the refs": "refs_version unborn_branch",
         "system hooks report renames, not settings": "description visibility_level default_branch issues_enabled merge_requests_enabled"
-        " builds_enabled wiki_enabled snippets_enabled public_builds archived avatar_url tag_list",
+        " builds_enabled wiki_enabled snippets_enabled shared_runners_enabled public_builds archived avatar_url tag_list",
     },
 }
 """For each table the columns that nothing reports, by the reason, separated by spaces."""

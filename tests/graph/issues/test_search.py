@@ -13,6 +13,7 @@ from tests.support.api_clients import Api, Ask
 SEARCHABLE_LISTS = {
     "UserFilter": "users(%s) { nodes { id } }",
     "GroupFilter": "groups(%s) { nodes { id } }",
+    "NamespaceFilter": "namespaces(%s) { nodes { path } }",
     "ProjectFilter": "projects(%s) { nodes { id } }",
     "IssueFilter": 'project(path: "a/b") { issues(%s) { nodes { id } } }',
     "MergeRequestFilter": 'project(path: "a/b") { mergeRequests(%s) { nodes { id } } }',

@@ -37,6 +37,9 @@ async def test_every_call_rejects_a_missing_or_wrong_token(api: Api, make: DataF
     wrong = (None, "", "x", f"{token_of(admin)}x", token_of(admin).upper(), admin.username)
     for documented in (*DOCUMENTED_CALLS, *SERVED_CALLS):
         method, path = documented.call.split(" ")
+        if path.endswith("/trigger/builds"):
+            # Its credential is the token of a trigger, in a parameter.
+            continue
         path = re.sub(r":\w+", "1", path)
         for token in wrong if documented.area == "users" else wrong[:3]:
             headers = {} if token is None else {"PRIVATE-TOKEN": token}
