@@ -36,7 +36,7 @@ class TestMissingObjects:
         for documented in CALLS:
             names = documented.call.partition(" ")[2].split("/")
             for index, name in enumerate(names):
-                if not name.startswith(":"):
+                if not name.startswith(":") or name == ":query":
                     continue
                 method, path, params = await valid_v3_request(scenario, documented.call, "AD")
                 segments = path.split("/")
