@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from storage.git.protocol.advertisement import PushAdvertiser, SendBlock
 from storage.git.protocol.proc_receive import ProcReceive, RefMover
 from storage.git.protocol.process_supervision import BLOCK_BYTES, IndexingWatchdog, InputFeed, StderrTail, terminate
 from storage.git.protocol.push import ClientStream, Push, PushAuthorizer, RefCommand
@@ -23,9 +24,6 @@ from storage.git.protocol.push_gate import PushGate
 from storage.git.protocol.push_report import PushReport
 from storage.git.subprocesses import async_process, git_command, limits
 from storage.git.subprocesses.limits import ProcessLimits
-
-SendBlock = Callable[[bytes], Awaitable[None]]
-"""Sends a block to the client; returns when the next block can be sent."""
 
 RefReserver = Callable[[list[RefCommand]], AbstractAsyncContextManager[None]]
 """Keeps others from moving these refs for the time of the context, as far as it is known to succeed."""
@@ -144,6 +142,7 @@ class Transport:
         self.fetching = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
         self.pushing = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
         self.indexing = FairLimiter(max_indexing, max_waiting=max_waiting, seconds=queue_seconds)
+        self._advertiser = PushAdvertiser()
         self._seconds = seconds
         self._max_push_bytes = max_push_bytes
         self._max_object_bytes = max_object_bytes
@@ -157,8 +156,15 @@ class Transport:
 
         Raises TransportBusy, TransportTimeout, GitCommandError.
         """
-        async with (self.pushing if service is GitService.RECEIVE else self.fetching).slot():
-            await self._run_service(service, path, ("--stateless-rpc", "--http-backend-info-refs"), _empty_stream(), outgoing, protocol)
+
+        async def run_git(outgoing: SendBlock) -> None:
+            async with (self.pushing if service is GitService.RECEIVE else self.fetching).slot():
+                await self._run_service(service, path, ("--stateless-rpc", "--http-backend-info-refs"), _empty_stream(), outgoing, protocol)
+
+        if service is GitService.RECEIVE:
+            await self._advertiser.advertise(path, outgoing, run_git)
+        else:
+            await run_git(outgoing)
 
     async def upload_pack(
         self, path: Path, incoming: ClientStream, outgoing: SendBlock, *, protocol: str = "", stateless: bool = True
