@@ -66,34 +66,39 @@ def walk_new_commits(repository: Repository, tips: Collection[str], known: Colle
             yield chunk
 
 
-def chain_ids(repository: Repository, tip: str, known: Collection[str]) -> list[str] | None:
-    """Returns the ids from `tip` to the first known commit, or to the first that has not one parent, newest first, without a process.
+def raw_chain(repository: Repository, tip: str, known: Collection[str]) -> list[tuple[str, bytes]] | None:
+    """Returns (id, bytes) from `tip` to the first known commit, or to the first that has not one parent, newest first, without a process.
 
-    They are at most MAX_CHAIN_COMMITS and one; None if commits are missing or large.
+    They are at most MAX_CHAIN_COMMITS and one, which may not be read; None if commits are missing or large.
     """
-    ids, size = [tip], 0
-    while ids[-1] not in known and len(ids) <= MAX_CHAIN_COMMITS:
+    chain, oid, size = list[tuple[str, bytes]](), tip, 0
+    while oid not in known and len(chain) < MAX_CHAIN_COMMITS:
         try:
-            raw = repository.raw_commit(ids[-1])
+            raw = repository.raw_commit(oid)
         except UnknownCommit:
             return None
         size += len(raw)
         if size > MAX_CHAIN_BYTES:
             return None
+        chain.append((oid, raw))
         parents = parse_time_and_parents(raw)[1]
         if len(parents) != 1:
-            break
-        ids.append(parents[0])
-    return ids
+            return chain
+        oid = parents[0]
+    return [*chain, (oid, b"")]
 
 
-def read_chain(repository: Repository, ids: Sequence[str], known: Collection[str], likely: str | None = None) -> list[GitCommit] | None:
-    """Reads the commits of a chain but the last; None if it cannot be seen quickly that the last is reachable from a known one.
+def parse_chain(
+    repository: Repository, chain: Sequence[tuple[str, bytes]], known: Collection[str], likely: str | None = None
+) -> list[GitCommit] | None:
+    """Parses the commits of a chain but the last; None if it cannot be seen quickly that the last is reachable from a known one.
 
     `likely` is examined first, if it is known. The commits are those of `walk_new_commits` unless one of them is reachable too.
     """
     tips = [{likely}, known] if likely is not None and likely in known else [known]
-    return repository.commits(ids[:-1]) if any(is_reachable(repository, ids[-1], each) for each in tips) else None
+    if not any(is_reachable(repository, chain[-1][0], each) for each in tips):
+        return None
+    return [repository.parse(oid, raw) for oid, raw in chain[:-1]]
 
 
 def is_reachable(repository: Repository, oid: str, tips: Collection[str]) -> bool:

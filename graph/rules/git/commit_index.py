@@ -330,17 +330,17 @@ class _CommitIndexer:
             return None
         (tip,) = tips
         repositories = self._services.repositories
-        chain = await repositories.read(self._project_id, lambda repository: commit_walk.chain_ids(repository, tip, known))
+        chain = await repositories.read(self._project_id, lambda repository: commit_walk.raw_chain(repository, tip, known))
         if chain is None:
             return None
-        if len(known) > 1 or chain[-1] not in known:
+        if len(known) > 1 or chain[-1][0] not in known:
             # A commit that the index lacks is no ancestor of an indexed head. Most branches begin below the head of another.
-            position = await self._writer.first_indexed(chain)
+            position = await self._writer.first_indexed([oid for oid, _ in chain])
             if position is None:
                 return None
             chain = chain[: position + 1]
         return await repositories.read(
-            self._project_id, lambda repository: commit_walk.read_chain(repository, chain, known, self._default_head)
+            self._project_id, lambda repository: commit_walk.parse_chain(repository, chain, known, self._default_head)
         )
 
     def _report_progress(self, done: int, total: int) -> None:

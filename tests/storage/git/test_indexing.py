@@ -53,19 +53,19 @@ class TestNewCommits:
         merge = git(repository.path, "rev-list", "--merges", "-1", "--parents", "master").split()
         before_merge = git(repository.path, "rev-parse", f"{merge[1]}~1")
         for tip, known in ((chain[1], {old}), (chain[-2], {old, merge[1]}), (old, {old})):
-            ids = commit_walk.chain_ids(repository, tip, known)
-            assert ids is not None
-            found = commit_walk.read_chain(repository, ids, known)
+            chain_read = commit_walk.raw_chain(repository, tip, known)
+            assert chain_read is not None
+            found = commit_walk.parse_chain(repository, chain_read, known)
             assert found is not None
             assert [commit.oid for commit in found] == rev_list(repository, tip, *(f"^{oid}" for oid in known))
             assert found == repository.commits([commit.oid for commit in found])
         # It ends at its limit, and at a merge, whether that is known or not.
         for tip, end in ((chain[0], chain[commit_walk.MAX_CHAIN_COMMITS]), (merge[0], merge[0])):
-            ids = commit_walk.chain_ids(repository, tip, {old, before_merge})
-            assert ids is not None
-            assert ids[-1] == end
-            assert commit_walk.read_chain(repository, ids, {before_merge}) is None
-        assert commit_walk.chain_ids(repository, "1" * 40, {old}) is None
+            chain_read = commit_walk.raw_chain(repository, tip, {old, before_merge})
+            assert chain_read is not None
+            assert chain_read[-1][0] == end
+            assert commit_walk.parse_chain(repository, chain_read, {before_merge}) is None
+        assert commit_walk.raw_chain(repository, "1" * 40, {old}) is None
 
     def test_reachable_commits_are_found_within_a_bound(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         oids = rev_list(repository, "--all")
