@@ -251,18 +251,28 @@ class KeysetListing:
         total = select(func.count()).select_from(self.table).where(*self.conditions)
         return mark_constant(page.offset(bindparam("offset", type_=Integer))), mark_constant(total)
 
-    @staticmethod
     async def constant_page(
-        context: Context, window: Window, listing: "KeysetListing", page: Select[Any], total: Select[Any], values: dict[str, Any]
+        self,
+        context: Context,
+        window: Window,
+        page: Select[Any],
+        total: Select[Any],
+        values: dict[str, Any],
+        read_details: Callable[[Sequence[Any]], None],
     ) -> ConnectionPage:
-        """As `page`, by the constant statements of the listing; `values` are those of its parameters."""
-        rows = [row[0] for row in await context.session.read(page, {**values, "offset": window.offset})]
+        """As `page`, by the constant statements of the listing; `values` are those of its parameters.
+
+        `read_details` gets the rows, which may have more than the table's.
+        """
+        found = await context.session.read(page, {**values, "offset": window.offset})
+        read_details(found)
+        rows = [row[0] for row in found]
 
         async def count() -> int:
             known = _count_from_page(window, rows)
             return known if known is not None else (await context.tuples(total, values))[0][0]
 
-        return make_page(rows, window, listing.cursor, count)
+        return make_page(rows, window, self.cursor, count)
 
     async def pages(self, context: Context, window: Window, parents: Iterable[Any]) -> dict[Any, ConnectionPage]:
         """Reads a page for each parent by one statement for all, and one more if they are counted."""

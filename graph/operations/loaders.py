@@ -105,9 +105,12 @@ class Loader(Generic[K, V]):
             self._finish_gathering()
         else:
             found = [self.load(key) for key in missing]
-        for each in found:
-            if isinstance(each, asyncio.Future):
-                await self._wait(each)
+        futures = [each for each in found if isinstance(each, asyncio.Future)]
+        for future in futures:
+            await asyncio.shield(future)
+        if futures and self._scheduler is not None:
+            # Once for all keys: reading the clock costs more than a key.
+            await self._scheduler.pause()
         return {key: self._values[key] for key in distinct_keys}
 
     def knows(self, key: K) -> bool:

@@ -12,6 +12,7 @@ import structlog
 
 from graph.context import Context
 from graph.errors import Conflict, Invalid, Unavailable
+from graph.operations.loaders import Loader
 from graph.rules import policy
 from graph.rules.git import refs
 from graph.rules.projects import projects
@@ -110,6 +111,12 @@ async def unlink_fork(context: Context, project: tables.Project) -> ForkRelation
 
 async def count_forks(context: Context, project_ids: Sequence[int]) -> list[int]:
     """Number of forks of each project that the viewer may see; one statement for all projects of a level."""
+    found = await count_loader(context).get_many(project_ids)
+    return [found[key] or 0 for key in project_ids]
+
+
+def count_loader(context: Context) -> Loader[int, int]:
+    """The loader of the numbers of forks that the viewer may see, by project id; None for none."""
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         if context.viewer.admin:
@@ -117,5 +124,4 @@ async def count_forks(context: Context, project_ids: Sequence[int]) -> list[int]
         rows = await context.tuples(members.VISIBLE_FORK_COUNTS, project_ids=ids, user_id=context.viewer.id)
         return dict(map(tuple, rows))
 
-    found = await context.loader("fork counts", fetch).get_many(project_ids)
-    return [found[key] or 0 for key in project_ids]
+    return context.loader("fork counts", fetch)

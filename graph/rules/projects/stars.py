@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from graph.context import Context
+from graph.operations.loaders import Loader
 from storage import tables
 from storage.tables.projects import stars
 
@@ -21,12 +22,17 @@ async def unstar_project(context: Context, project: tables.Project) -> tables.Pr
 
 async def count_stars(context: Context, project_ids: Sequence[int]) -> list[int]:
     """The number of stars of each project; one statement for all projects of a level."""
+    found = await count_loader(context).get_many(project_ids)
+    return [found[key] or 0 for key in project_ids]
+
+
+def count_loader(context: Context) -> Loader[int, int]:
+    """The loader of the numbers of stars by project id; None for none."""
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         return dict(map(tuple, await context.tuples(stars.COUNTS, project_ids=ids)))
 
-    found = await context.loader("star counts", fetch).get_many(project_ids)
-    return [found[key] or 0 for key in project_ids]
+    return context.loader("star counts", fetch)
 
 
 async def load_starred(context: Context, project_ids: Sequence[int]) -> list[bool]:

@@ -9,6 +9,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from graph.operations.loaders import Loader
 from graph.rules.policy import project_level_loader
 from storage import tables
 from storage.tables.accounts import members, users
@@ -27,17 +28,25 @@ NO_MEMBERSHIP = MembershipLevels(None, None)
 
 async def load_memberships(context: Context, project_ids: Sequence[int]) -> list[MembershipLevels]:
     """The memberships of the viewer in each project, which also prime the access levels; one statement for all projects of a level."""
+    found = await membership_loader(context).get_many(project_ids)
+    return [found[key] or NO_MEMBERSHIP for key in project_ids]
+
+
+def membership_loader(context: Context) -> Loader[int, MembershipLevels]:
+    """The loader of the viewer's memberships by project id, which also primes the access levels."""
 
     async def fetch(ids: list[int]) -> Mapping[int, MembershipLevels]:
         rows = await context.tuples(members.MEMBERSHIP_LEVELS, user_id=context.viewer.id, project_ids=ids)
-        levels = project_level_loader(context)
-        for key, in_project, in_group in rows:
-            if not context.viewer.admin:
-                levels.prime(key, max(in_project or 0, in_group or 0))
-        return {key: MembershipLevels(in_project, in_group) for key, in_project, in_group in rows}
+        return {key: record_membership(context, key, in_project, in_group) for key, in_project, in_group in rows}
 
-    found = await context.loader("viewer memberships", fetch).get_many(project_ids)
-    return [found[key] or NO_MEMBERSHIP for key in project_ids]
+    return context.loader("viewer memberships", fetch)
+
+
+def record_membership(context: Context, project_id: int, in_project: int | None, in_group: int | None) -> MembershipLevels:
+    """The viewer's levels in a project as one value; they prime the access level too."""
+    if not context.viewer.admin:
+        project_level_loader(context).prime(project_id, max(in_project or 0, in_group or 0))
+    return MembershipLevels(in_project, in_group)
 
 
 async def load_team_page(context: Context, project: tables.Project, window: Window, search: str | None) -> ConnectionPage:

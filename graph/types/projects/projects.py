@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Annotated, Any
 
 import strawberry
-from sqlalchemy import Integer, bindparam
 from sqlmodel import col
 
 from graph.context import Context, Info
@@ -55,6 +54,7 @@ from graph.types.issues.milestones import ProjectMilestoneFields
 from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
 from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
+from graph.types.projects import project_details
 from graph.types.projects.activities import ProjectActivityFields
 from graph.types.projects.deploy_keys import ProjectDeployKeyFields
 from graph.types.projects.forks import ProjectForkFields
@@ -68,7 +68,6 @@ from graph.types.projects.uploads import ProjectUploadFields
 from graph.types.visibility import Visibility
 from storage import tables
 from storage.tables.accounts import members
-from storage.tables.issues import issues
 from storage.tables.projects import projects, stars
 
 
@@ -236,10 +235,7 @@ async def _count_open_issues(context: Context, projects: Sequence[tables.Project
         await teams.load_memberships(context, [project.id for project in projects])
     readable = await filter_allowed_projects(context, Action.READ_ISSUE, projects)
 
-    async def fetch(ids: list[int]) -> dict[int, int]:
-        return dict(map(tuple, await context.tuples(issues.OPEN_COUNTS, project_ids=ids)))
-
-    found = await context.loader("open issues", fetch).get_many(readable)
+    found = await project_details.open_issues_loader(context).get_many(readable)
     return [(found[project.id] or 0) if project.id in found else None for project in projects]
 
 
@@ -341,7 +337,7 @@ def _make_listing(context: Context, arguments: dict[str, Any], viewer_id: Any, p
     return filter_listing(listing, arguments)
 
 
-MAX_CONSTANT_PAGES = 50
+MAX_CONSTANT_PAGES = 100
 _CONSTANT_PAGES: dict[Any, tuple[KeysetListing, Any, Any]] = {}
 """Listings of projects with their constant statements, of a page and of its total, by what they depend on.
 
@@ -353,16 +349,25 @@ async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
     context, window = info.context, make_window(arguments)
     project_filter = arguments.get("filter") or ProjectFilter()
     arguments = {**arguments, "filter": project_filter}
-    key = (context.viewer.admin, cached_repr(project_filter), cached_repr(arguments.get("order_by")), window.size, window.backward)
+    details = project_details.details_selected(info)
+    is_admin, order = context.viewer.admin, cached_repr(arguments.get("order_by"))
+    key = (is_admin, cached_repr(project_filter), order, window.size, window.backward, details)
     is_constant = not (project_filter.has_strings or window.after or window.before)
     if not is_constant or (key not in _CONSTANT_PAGES and len(_CONSTANT_PAGES) >= MAX_CONSTANT_PAGES):
         return await (await build_project_listing(context, arguments)).page(context, window)
     for action in project_filter.required_actions:
         await require(context, action)
     if key not in _CONSTANT_PAGES:
-        listing = _make_listing(context, arguments, bindparam("viewer_id", type_=Integer))
-        _CONSTANT_PAGES[key] = listing, *listing.constant_statements(window)
-    return await KeysetListing.constant_page(context, window, *_CONSTANT_PAGES[key], {"viewer_id": context.viewer.id})
+        listing = _make_listing(context, arguments, project_details.VIEWER_ID)
+        page, total = listing.constant_statements(window)
+        if details:
+            page = project_details.page_statement(listing, window, details, is_admin=is_admin)
+        _CONSTANT_PAGES[key] = listing, page, total
+    values = {"viewer_id": context.viewer.id}
+    listing, page, total = _CONSTANT_PAGES[key]
+    return await listing.constant_page(
+        context, window, page, total, values, lambda rows: project_details.prime_details(context, details, rows)
+    )
 
 
 @strawberry.type

@@ -166,9 +166,14 @@ def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, 
     return select(levels.c.user_id, levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.user_id, levels.c.project_id)
 
 
+def membership_levels(user_id: Any) -> tuple[Any, Any]:
+    """The user's levels in the `Project` of a statement, as in `MEMBERSHIP_LEVELS`."""
+    in_project, in_group, as_owner = _level_queries(user_id)
+    return func.coalesce(in_project, as_owner), in_group
+
+
 def _membership_levels() -> Select[int, int, int]:
-    in_project, in_group, as_owner = _level_queries(bindparam("user_id", type_=Integer))
-    found: Select[Any] = select(col(Project.id), func.coalesce(in_project, as_owner), in_group)
+    found: Select[Any] = select(col(Project.id), *membership_levels(bindparam("user_id", type_=Integer)))
     return found.where(col(Project.id).in_(bindparam("project_ids", expanding=True)))
 
 
@@ -271,20 +276,29 @@ def projects_in_owned_namespaces(user_id: Any) -> ColumnElement[bool]:
     return or_(owned_projects(user_id), in_owned_group)
 
 
-def member_projects(user_id: Any) -> ColumnElement[bool]:
-    """The condition on `Project` that the user is a member of it, of its group, or owns its namespace."""
+_PERSONAL: Any = aliased(Namespace)
+"""The statement around a condition may have the namespaces of its projects too."""
+
+
+def member_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
+    """The condition on `Project`, or an alias of it, that the user is a member of it, of its group, or owns its namespace."""
     return or_(
-        exists().where(col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id),
-        exists().where(col(GroupMember.group_id) == col(Project.namespace_id), col(GroupMember.user_id) == user_id),
-        exists().where(
-            col(Namespace.id) == col(Project.namespace_id), col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER
-        ),
+        exists().where(col(ProjectMember.project_id) == col(project.id), col(ProjectMember.user_id) == user_id),
+        exists().where(col(GroupMember.group_id) == col(project.namespace_id), col(GroupMember.user_id) == user_id),
+        exists().where(_PERSONAL.id == col(project.namespace_id), _PERSONAL.owner_id == user_id, _PERSONAL.kind == NamespaceKind.USER),
     )
 
 
-def visible_projects(user_id: Any) -> ColumnElement[bool]:
-    """The condition on `Project` that a signed-in user who is not an administrator may see it."""
-    return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id))
+def visible_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
+    """The condition on `Project`, or an alias of it, that a signed-in user who is not an administrator may see it."""
+    return or_(col(project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id, project))
+
+
+def fork_count(*visible_to: Any) -> Any:
+    """The number of forks of the `Project` of a statement; with the id of a user those that the user may see."""
+    fork: Any = aliased(Project)
+    visible = [visible_projects(user_id, fork) for user_id in visible_to]
+    return select(func.count()).where(fork.forked_from_id == col(Project.id), *visible).correlate(Project).scalar_subquery()
 
 
 def _fork_counts(*conditions: ColumnElement[bool]) -> Select[int, int]:

@@ -13,6 +13,7 @@ from storage.tables.accounts.users import User
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.issues.labels import IssueLabel, Label
 from storage.tables.issues.milestones import Milestone
+from storage.tables.projects.projects import Project
 
 
 class IssueState(StrEnum):
@@ -73,6 +74,12 @@ OPEN_COUNTS = mark_constant(
     .group_by(col(Issue.project_id))
 )
 """(project id, number of open issues) for those of the projects of `project_ids` that have any."""
+
+
+def open_count() -> Any:
+    """The number of open issues of the `Project` of a statement."""
+    found: Any = select(func.count()).where(col(Issue.project_id) == col(Project.id), col(Issue.state) == IssueState.OPENED)
+    return found.correlate(Project).scalar_subquery()
 
 
 def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:

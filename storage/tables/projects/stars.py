@@ -42,6 +42,11 @@ COUNTS = mark_constant(_counts())
 """(project id, number of stars) for those of the projects of `project_ids` that have any."""
 
 
+def star_count() -> Any:
+    """The number of stars of the `Project` of a statement."""
+    return select(func.count()).where(col(ProjectStar.project_id) == col(Project.id)).correlate(Project).scalar_subquery()
+
+
 def starred_ids(user_id: int, project_ids: list[int]) -> Select[int]:
     """Those of these projects that the user has starred."""
     return select(col(ProjectStar.project_id)).where(col(ProjectStar.user_id) == user_id, col(ProjectStar.project_id).in_(project_ids))

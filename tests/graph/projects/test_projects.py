@@ -443,6 +443,38 @@ class TestStars:
         assert [str(error.code) for error in outcome.errors] == ["NOT_FOUND"]
 
 
+class TestDetails:
+    async def test_one_statement_reads_a_page_with_its_details(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+        viewer, other = await make.user("one"), await make.user("two")
+        group = await make.group(path="acme", members=[(viewer, AccessLevel.REPORTER)])
+        await make.project(owner=viewer, path="mine")
+        source = await make.project(group=group, path="of-group", members=[(viewer, AccessLevel.MASTER)])
+        await make.project(owner=other, path="shown", visibility=Visibility.PUBLIC, issues_enabled=False)
+        await make.project(owner=other, path="visible-fork", visibility=Visibility.PUBLIC, forked_from_id=source.id)
+        await make.project(owner=other, path="hidden-fork", forked_from_id=source.id)
+        for project in (source, source):
+            await make.issue(project)
+        fields = """path fullPath owner { username } namespace { path } starCount forkCount openIssuesCount viewerAccessLevel
+            viewerMembership { projectLevelValue groupLevelValue }"""
+        parts = "query { projects { totalCount nodes { ...shown } edges { node { ... on Project { webUrl } } } } }"
+        star = "mutation ($p: String!) { starProject(input: {projectPath: $p}) { project { id } } }"
+        await ask.data(star, viewer, p="one/mine")
+
+        with statements.record() as page:
+            shown = (await ask.data(f"{parts} fragment shown on Project {{ {fields} }}", viewer))["projects"]
+
+        # Of the total too, because the page is shorter than it could be.
+        assert len(page) == 1
+        alone = f"query ($path: String!) {{ project(path: $path) {{ {fields} }} }}"
+        assert shown["totalCount"] == 4
+        assert shown["nodes"] == [(await ask.data(alone, viewer, path=each["fullPath"]))["project"] for each in shown["nodes"]]
+        by_path = {each["path"]: each for each in shown["nodes"]}
+        counts = {path: (each["starCount"], each["forkCount"], each["openIssuesCount"]) for path, each in by_path.items()}
+        assert counts == {"mine": (1, 0, 0), "of-group": (0, 1, 2), "shown": (0, 0, None), "visible-fork": (0, 0, 0)}
+        assert by_path["of-group"]["viewerMembership"] == {"projectLevelValue": 40, "groupLevelValue": 20}
+        assert [by_path["mine"]["owner"], by_path["of-group"]["owner"]] == [{"username": "one"}, None]
+
+
 class TestTeam:
     async def test_takes_a_fixed_number_of_statements(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
         user = await make.user("one")
