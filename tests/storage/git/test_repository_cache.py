@@ -295,20 +295,21 @@ class TestEviction:
         first, _ = hosts
         oid = await first.commit("one")
         first.cache.max_bytes = 0
-        running = True
+        running, evicted, reads = True, 0, 0
 
-        async def evict() -> int:
-            total = 0
+        async def evict() -> None:
+            nonlocal evicted
             while running:
-                total += await first.cache.evict()
+                evicted += await first.cache.evict()
                 await asyncio.sleep(0)
-            return total
 
         evicting = asyncio.create_task(evict())
-        for _ in range(30):
-            assert await asyncio.gather(*(first.has(oid) for _ in range(4))) == [True] * 4
+        async with asyncio.timeout(60):
+            while reads < 30 or not evicted:
+                assert await asyncio.gather(*(first.has(oid) for _ in range(4))) == [True] * 4
+                reads += 1
         running = False
-        assert await evicting > 0
+        await evicting
 
     async def test_the_copy_of_a_deleted_project_is_deleted(self, hosts: tuple[Host, Host], database: Database) -> None:
         first, _ = hosts
