@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from graph.context import Services
+from graph.types.projects import projects
 from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
@@ -444,7 +445,11 @@ class TestStars:
 
 
 class TestDetails:
-    async def test_one_statement_reads_a_page_with_its_details(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+    async def test_one_statement_reads_a_page_with_its_details(
+        self, ask: Ask, make: DataFactory, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Only so many combinations of arguments and details have one; other tests of this process may have used them up.
+        monkeypatch.setattr(projects, "MAX_CONSTANT_PAGES", projects.MAX_CONSTANT_PAGES + len(projects._CONSTANT_PAGES))
         viewer, other = await make.user("one"), await make.user("two")
         group = await make.group(path="acme", members=[(viewer, AccessLevel.REPORTER)])
         await make.project(owner=viewer, path="mine")
