@@ -7,7 +7,7 @@ import pytest
 
 from storage.tables import Visibility
 from tests.make import DataFactory, token_of
-from tests.rest_v3.support.further_calls import SERVED_CALLS
+from tests.rest_v3.support.further_calls import FURTHER_CALLS
 from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
@@ -35,7 +35,7 @@ async def test_issues_require_authentication(api: Api, make: DataFactory, call: 
 async def test_every_call_rejects_a_missing_or_wrong_token(api: Api, make: DataFactory) -> None:
     admin = await make.admin()
     wrong = (None, "", "x", f"{token_of(admin)}x", token_of(admin).upper(), admin.username)
-    for documented in (*DOCUMENTED_CALLS, *SERVED_CALLS):
+    for documented in (*DOCUMENTED_CALLS, *FURTHER_CALLS):
         method, path = documented.call.split(" ")
         if path.endswith("/trigger/builds"):
             # Its credential is the token of a trigger, in a parameter.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.make import DataFactory, ssh_key
-from tests.rest_v3.support.further_calls import SERVED_CALLS
+from tests.rest_v3.support.further_calls import FURTHER_CALLS
 from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
@@ -21,7 +21,7 @@ IDEMPOTENT = {
 }
 """Calls that answer 200 for what is not there, as the document says at each."""
 
-CALLS = (*DOCUMENTED_CALLS, *SERVED_CALLS)
+CALLS = (*DOCUMENTED_CALLS, *FURTHER_CALLS)
 READS = [documented.call for documented in CALLS if documented.call.startswith("GET /projects/:id")]
 
 

@@ -12,9 +12,6 @@ from tests.rest_v3.support.interface_document import DocumentedCall
 
 FURTHER_ROUTES = Path(__file__).parent / "further_routes.tsv"
 
-GROUPS_TO_COME = frozenset(("group",))
-"""Groups of the file that are not served yet."""
-
 
 def _read_calls() -> tuple[DocumentedCall, ...]:
     found: dict[str, DocumentedCall] = {}
@@ -35,4 +32,3 @@ def _read_calls() -> tuple[DocumentedCall, ...]:
 
 
 FURTHER_CALLS = _read_calls()
-SERVED_CALLS = tuple(call for call in FURTHER_CALLS if call.area not in GROUPS_TO_COME)
