@@ -237,6 +237,7 @@ class TestChunks:
             task = asyncio.create_task(others())
             await push(project, update)
             task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         assert (await indexed_rows(make, project)).keys() == listed(make, project)
         assert len(written) > 3
         assert longest < 2.0
