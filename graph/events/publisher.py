@@ -81,17 +81,17 @@ async def _write_events(context: Context, event_type: "type[EventPayload]", even
     if switch is not None:
         found = await context.session.read_without_flush(hooks.subscribed_projects(switch, set(projects)))
         listening = {project_id for (project_id,) in found}
-    # Concurrently, so that loaders batch their keys.
-    system_bodies = asyncio.gather(*(event_type.system_hook_body(*each) for each in event_arguments if None in listening))
-    project_arguments = [
-        (project_id, each) for project_id, each in zip(projects, event_arguments, strict=True) if project_id in listening - {None}
+    wanted = [
+        (key, event_type.system_hook_body(*arguments) if key is None else event_type.project_hook_body(*arguments))
+        for project_id, arguments in zip(projects, event_arguments, strict=True)
+        for key in dict.fromkeys((None, project_id))
+        if key in listening
     ]
-    project_bodies = await asyncio.gather(*(event_type.project_hook_body(*each) for _, each in project_arguments))
-    bodies: list[tuple[int | None, dict[str, Any]]] = [(None, body) for body in await system_bodies]
-    bodies += [(project_id, body) for (project_id, _), body in zip(project_arguments, project_bodies, strict=True)]
-    if not bodies:
+    if not wanted:
         return
-    rows = [{"name": event_type.event_name, "project_id": key, "payload": body, "created_at": moment} for key, body in bodies]
+    # Concurrently, so that loaders batch their keys.
+    bodies = zip(wanted, await asyncio.gather(*(body for _, body in wanted)), strict=True)
+    rows = [{"name": event_type.event_name, "project_id": key, "payload": body, "created_at": moment} for (key, _), body in bodies]
     event_ids = list((await context.session.execute(events.insert_events(), rows)).scalars().all())
     await context.session.execute(events.insert_deliveries(event_ids, new_batch_id(), switch, moment))
     if context.services.outbox.notify not in context.after_commit:
