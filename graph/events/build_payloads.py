@@ -8,6 +8,7 @@ from graph.events.payloads import EventPayload, format_timestamp
 from graph.events.project_hook_payloads import REPOSITORY_KEYS, find_commit, project_attributes
 from graph.rules.builds.rollups import roll_up
 from storage import tables
+from storage.git.ref_names import NULL_ID
 from storage.tables.builds import pipelines
 
 
@@ -43,7 +44,7 @@ class BuildChanged(EventPayload):
         return cls(
             ref=build.ref,
             tag=build.tag,
-            before_sha="0" * 40,
+            before_sha=NULL_ID,
             sha=build.sha,
             build_id=build.id,
             build_name=build.name,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 
-NO_COMMIT = "0" * 40
-"""Stands for the missing commit of a created or deleted ref."""
 MAX_COMMITS = 20
 MAX_MESSAGE_CHARACTERS = 10_000
 """Maximum characters of a commit message."""
@@ -107,16 +105,13 @@ async def commit_comment_body(context: Context, comment: tables.CommitComment) -
 
 async def push_body(context: Context, kind: str, project: tables.Project, ref_update: "RefUpdate") -> Body:
     """The body of the event of a push to one ref; `kind` is `push` or `tag_push`. Tags have no commits."""
-    attributes, viewer, update = await project_attributes(context, project.id), context.viewer, ref_update.update
+    attributes, viewer = await project_attributes(context, project.id), context.viewer
     commits = [*reversed(ref_update.commits[:MAX_COMMITS])]
     changes = await _list_changes(context, project.id, commits) if commits else []
-    commit_id, message = await _resolve_pushed(context, project.id, update.new)
+    commit_id, message = await _resolve_pushed(context, project.id, ref_update.update.new)
     return {
         "object_kind": kind,
-        "before": update.old or NO_COMMIT,
-        "after": update.new or NO_COMMIT,
-        # Imported names may not be UTF-8.
-        "ref": update.ref.encode("utf-8", "replace").decode(),
+        **ref_update.update.describe(),
         "checkout_sha": commit_id,
         "message": message,
         "user_id": viewer.id,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from graph.context import Context
 from graph.events.object_payloads import ObjectEventPayload, make_person_payload, make_project_payload
-from graph.events.project_hook_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS, NO_COMMIT, push_body
+from graph.events.project_hook_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS, push_body
 from storage import tables
 from storage.git.commits import GitCommit
 
@@ -60,12 +60,8 @@ class PushEventPayload(ObjectEventPayload):
     @classmethod
     async def of(cls, context: Context, project: tables.Project, ref_update: "RefUpdate") -> Self:
         project_payload = await make_project_payload(context, project.id)
-        update = ref_update.update
         attributes = PushAttributes(
-            before=update.old or NO_COMMIT,
-            after=update.new or NO_COMMIT,
-            # Imported names may not be UTF-8.
-            ref=update.ref.encode("utf-8", "replace").decode(),
+            **ref_update.update.describe(),
             commits=[_make_commit(commit, project_payload.web_url) for commit in reversed(ref_update.commits[:MAX_COMMITS])],
             total_commits_count=ref_update.total,
         )

@@ -7,6 +7,8 @@ TAGS = "refs/tags/"
 MAX_REF_NAME_LENGTH = 512
 """Maximum length of a complete name; longer ones of imported repositories are not stored."""
 
+NULL_ID = "0" * 40
+"""Stands for no object, as before a ref is created."""
 FULL_ID = re.compile("[0-9a-f]{40}")
 """An object id as git and the database write it."""
 TYPED_ID = re.compile("[0-9a-fA-F]{40}")

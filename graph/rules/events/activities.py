@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 MAX_COMMITS = 20
 MAX_MESSAGE_CHARACTERS = 1_000
 """Maximum characters of a commit message in the log."""
-NO_COMMIT = "0" * 40
-"""Stands for the missing commit of a created or deleted ref."""
 
 READ_ACTIONS: Mapping[ActivitySubject, Action] = {
     ActivitySubject.PROJECT: Action.READ_PROJECT,
@@ -126,12 +124,8 @@ def _make_row(
 
 
 def _describe_push(ref_update: "RefUpdate") -> dict[str, Any]:
-    update = ref_update.update
     return {
-        "before": update.old or NO_COMMIT,
-        "after": update.new or NO_COMMIT,
-        # Imported names may not be UTF-8.
-        "ref": update.ref.encode("utf-8", "replace").decode(),
+        **ref_update.update.describe(),
         "commits": [
             {
                 "id": commit.oid,

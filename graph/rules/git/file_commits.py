@@ -33,15 +33,13 @@ from storage.git import trees
 from storage.git.commit_writer import write_commit_of_tree
 from storage.git.merge import CommitSignature
 from storage.git.protocol.push import PushRule, RefCommand
-from storage.git.ref_names import BRANCHES
+from storage.git.ref_names import BRANCHES, NULL_ID
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.git.tree_changes import InvalidPath, PathTaken, TreeChange, check_path, write_tree
 
 MAX_ATTEMPTS = 5
 """How often a commit is attempted while concurrent updates move the branch."""
-UNDECIDED_OID = "0" * 40
-"""Stands for the commit that is not written yet, when the update of the branch is authorized."""
 
 _WHITESPACE = re.compile(r"\s+")
 
@@ -166,7 +164,8 @@ async def _prepare(
         head = await refs.find(reader, project_id, BRANCHES + branch)
         if head is None and await refs.in_folder(reader, project_id, BRANCHES):
             raise Invalid("branch", "The branch does not exist: files are committed to a branch")
-        await _authorize(reader, project, RefCommand(BRANCHES + branch, head, UNDECIDED_OID))
+        # The id stands for the commit that is not written yet.
+        await _authorize(reader, project, RefCommand(BRANCHES + branch, head, NULL_ID))
     signature = CommitSignature(context.viewer.name, context.viewer.email, context.now())
 
     def work(repository: Repository) -> tuple[str, dict[str, str | None]]:

@@ -88,8 +88,7 @@ def _authorize_update(update: RefCommand, is_master: bool, protections: Mapping[
 
 
 def _refuse(update: RefCommand, reason: str) -> PushDecision:
-    shown = update.ref.removeprefix(BRANCHES).encode("utf-8", "replace").decode()
-    return PushDecision(PushRule.REJECT, f"{shown}: {reason}")
+    return PushDecision(PushRule.REJECT, f"{update.printable_ref.removeprefix(BRANCHES)}: {reason}")
 
 
 def _invalid_ref_reason(update: RefCommand) -> str | None:

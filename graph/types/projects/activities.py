@@ -14,6 +14,7 @@ from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.notes import Note
 from storage import tables
+from storage.git.ref_names import NULL_ID
 from storage.tables import ActivityAction, ActivitySubject
 
 ActivityActionEnum = strawberry.enum(ActivityAction, name="ActivityAction", description="What the author of an activity did.")
@@ -78,9 +79,9 @@ class Activity(Node):
         row = _as_row(self)
         if row.push is None:
             return V3_ACTIONS.get(row.action, row.action.value)
-        if row.push["after"] == activities.NO_COMMIT:
+        if row.push["after"] == NULL_ID:
             return "deleted"
-        return "pushed new" if row.push["before"] == activities.NO_COMMIT else "pushed to"
+        return "pushed new" if row.push["before"] == NULL_ID else "pushed to"
 
     @computed(tables.Activity.subject, description="v3 name of the type of the target, such as `Issue`; null without one.")
     def target_type(self) -> str | None:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
+from storage.git.ref_names import NULL_ID
 
 ClientStream = AsyncIterator[bytes]
 """The bytes that the client sends. It raises an error if the client disconnects."""
@@ -23,7 +24,6 @@ ClientStream = AsyncIterator[bytes]
 MAX_COMMAND_LIST_BYTES = 16 * 1024 * 1024
 """Maximum size of the command list of one push: about 150,000 refs."""
 
-_ZERO_OID = "0" * 40
 _PACKET_LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
 _COMMAND = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) ([^\x00-\x20\x7f]+)\n?")
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]+")
@@ -44,6 +44,14 @@ class RefCommand:
     old: str | None
     new: str | None
 
+    @property
+    def printable_ref(self) -> str:
+        return self.ref.encode("utf-8", "replace").decode()
+
+    def describe(self) -> dict[str, str]:
+        """The update as hooks and activities report it."""
+        return {"before": self.old or NULL_ID, "after": self.new or NULL_ID, "ref": self.printable_ref}
+
 
 def parse_command(line: bytes) -> RefCommand:
     """Parses `OLD NEW REF`. Raises InvalidPush."""
@@ -51,7 +59,7 @@ def parse_command(line: bytes) -> RefCommand:
     if match is None:
         raise InvalidPush("only SHA-1 object ids and unsigned pushes are supported")
     old, new, ref = (part.decode("utf-8", "surrogateescape") for part in match.groups())
-    return RefCommand(ref, None if old == _ZERO_OID else old, None if new == _ZERO_OID else new)
+    return RefCommand(ref, None if old == NULL_ID else old, None if new == NULL_ID else new)
 
 
 class PushRule(StrEnum):

@@ -8,11 +8,12 @@ import pytest
 from graph.context import Context, Services
 from graph.events import object_payloads, payloads, push_payloads
 from graph.events.payloads import EventPayload
-from graph.events.push_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS, NO_COMMIT
+from graph.events.push_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS
 from graph.rules.git.commit_index import RefUpdate
 from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import NULL_ID
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.rest_v3.support.interface_rules import cites
@@ -229,8 +230,8 @@ class TestObjectEvents:
                     "object_kind": name,
                     **self.project_fields(event_body),
                     "object_attributes": {
-                        "before": old or NO_COMMIT,
-                        "after": new or NO_COMMIT,
+                        "before": old or NULL_ID,
+                        "after": new or NULL_ID,
                         "ref": ref.replace("\udcff", "?"),
                         "commits": [],
                         "total_commits_count": 0,
