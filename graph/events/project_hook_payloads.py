@@ -13,8 +13,9 @@ from graph.rules.accounts import accounts
 from graph.rules.states import is_work_in_progress
 from storage import tables
 from storage.git.commits import GitCommit
-from storage.git.pushed_objects import ChangedPaths, list_changed_paths, tag_message
+from storage.git.pushed_objects import ChangedPaths, list_changed_paths
 from storage.git.repository import DamagedRepository, NotARepository, Repository, UnknownCommit
+from storage.git.tag_objects import read_message
 
 if TYPE_CHECKING:
     # A circular import otherwise: payloads use rules, and rules publish events.
@@ -272,8 +273,9 @@ async def _resolve_pushed(context: Context, project_id: int, oid: str | None) ->
     if oid is None:
         return None, None
     try:
-        return await context.services.repositories.read(
-            project_id, lambda repository: (repository.peel_to_commit(oid), tag_message(repository, oid))
+        commit_id, message = await context.services.repositories.read(
+            project_id, lambda repository: (repository.peel_to_commit(oid), read_message(repository, oid))
         )
+        return commit_id, message and message.rstrip("\n")
     except (UnknownCommit, NotARepository, DamagedRepository):
         return None, None

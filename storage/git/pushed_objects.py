@@ -1,4 +1,4 @@
-"""What hooks report of pushed objects: the paths that a commit changes, found by comparing trees alone, and the message of a tag."""
+"""The paths that a commit changes, as hooks report them, found by comparing trees alone."""
 
 from dataclasses import dataclass, field
 
@@ -53,15 +53,6 @@ def list_changed_paths(repository: Repository, oid: str, parent: str | None) -> 
         return _sorted(found)
     except (pygit2.GitError, LookupError, ValueError, OSError) as error:
         raise DamagedRepository(f"{repository.path}: the trees of {oid} cannot be read: {error}") from error
-
-
-def tag_message(repository: Repository, oid: str) -> str | None:
-    """The message of an annotated tag; None for any other object. Raises DamagedRepository."""
-    try:
-        found = repository.handle.get(oid)
-    except (pygit2.GitError, ValueError, OSError) as error:
-        raise DamagedRepository(f"{repository.path}: object {oid} cannot be read: {error}") from error
-    return found.raw_message.decode("utf-8", "replace").rstrip("\n") if isinstance(found, pygit2.Tag) else None
 
 
 def _sorted(found: ChangedPaths) -> ChangedPaths:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from storage.git import pushed_objects
-from storage.git.pushed_objects import ChangedPaths, list_changed_paths, tag_message
+from storage.git.pushed_objects import ChangedPaths, list_changed_paths
 from storage.git.repository import DamagedRepository, Repository
+from storage.git.tag_objects import read_message
 from tests.support.git_history import commit_files, git
 
 
@@ -58,6 +59,6 @@ def test_only_annotated_tags_have_a_message(path: Path) -> None:
     git(path, "tag", "-a", "-m", "Version 1\n\nNotes", "v1", commit)
     repository = Repository.open(path)
 
-    assert tag_message(repository, git(path, "rev-parse", "v1")) == "Version 1\n\nNotes"
-    assert tag_message(repository, commit) is None
-    assert tag_message(repository, "1" * 40) is None
+    assert read_message(repository, git(path, "rev-parse", "v1")) == "Version 1\n\nNotes"
+    assert read_message(repository, commit) is None
+    assert read_message(repository, "1" * 40) is None
