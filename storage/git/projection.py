@@ -17,8 +17,6 @@ from pathlib import Path
 from storage.disk_sync import replace_file
 from storage.git.ref_names import BRANCHES
 
-DEFAULT_HEAD = "master"
-"""The branch of HEAD in an empty repository without a choice of its owner."""
 _VERSION = re.compile(rb"# pack-refs with: [^\n]*\bforgefront-version-(\d+) ")
 _MAX_HEADER_BYTES = 200
 LOCK_POLL_SECONDS = 0.005

@@ -4,6 +4,8 @@ import re
 
 BRANCHES = "refs/heads/"
 TAGS = "refs/tags/"
+DEFAULT_HEAD = "master"
+"""The branch of HEAD in an empty repository without a choice of its owner."""
 MAX_REF_NAME_LENGTH = 512
 """Maximum length of a complete name; longer ones of imported repositories are not stored."""
 

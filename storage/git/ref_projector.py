@@ -4,7 +4,8 @@ import asyncio
 
 from storage.database.engine import Database, DatabaseSession
 from storage.git import projection
-from storage.git.projection import DEFAULT_HEAD, RefProjection
+from storage.git.projection import RefProjection
+from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories
 from storage.tables.git import refs
 from storage.tables.projects import projects

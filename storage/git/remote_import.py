@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
+from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.git.repository import Repository, create_atomically
-from storage.git.repository_import import ProgressCallback, report_progress
+from storage.git.repository_import import REFSPECS, ProgressCallback, report_progress
 from storage.git.subprocesses import git_command
 
 IMPORT_SECONDS = 3_600.0
 LIST_SECONDS = 60.0
 MIN_BYTES_PER_SECOND = 1_000
 """A transfer that is slower than this for a minute ends."""
-FALLBACK_BRANCH = "master"
-REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 SETTINGS = (
     "credential.helper=",
     "http.followRedirects=false",
@@ -31,12 +30,8 @@ SETTINGS = (
     f"http.lowSpeedLimit={MIN_BYTES_PER_SECOND}",
     "http.lowSpeedTime=60",
     "fetch.unpackLimit=1",
-    "fetch.fsckObjects=true",
-    "fetch.fsck.badTimezone=ignore",
-    "fetch.fsck.missingSpaceBeforeDate=ignore",
-    "fetch.fsck.zeroPaddedFilemode=ignore",
+    *git_command.fsck_settings("fetch"),
 )
-"""Objects are checked as those of a push are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +55,9 @@ def import_remote(remote: RemoteRepository, target: Path, progress: ProgressCall
     `progress` ends the import and is passed on.
     """
     with create_atomically(target) as folder:
-        Repository.initialize(folder, FALLBACK_BRANCH)
+        Repository.initialize(folder, DEFAULT_HEAD)
         branch = _find_head(folder, remote)
-        with _start(folder, remote, IMPORT_SECONDS, "fetch", "--progress", *_FETCH_OPTIONS, remote.url, *REFSPECS) as process:
+        with _start(folder, remote, IMPORT_SECONDS, "fetch", "--progress", *git_command.FETCH_OPTIONS, remote.url, *REFSPECS) as process:
             last_lines = report_progress(process, progress)
         if process.returncode:
             raise git_command.failure_of(b"\n".join(last_lines), process.returncode)
@@ -72,9 +67,6 @@ def import_remote(remote: RemoteRepository, target: Path, progress: ProgressCall
         git_command.run(folder, "pack-refs", "--all")
 
 
-_FETCH_OPTIONS = ("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules", "--end-of-options")
-
-
 def _find_head(folder: Path, remote: RemoteRepository) -> str | None:
     """The branch that the remote HEAD names; None if it names none."""
     with _start(folder, remote, LIST_SECONDS, "ls-remote", "--symref", "--end-of-options", remote.url, "HEAD") as process:
@@ -82,8 +74,8 @@ def _find_head(folder: Path, remote: RemoteRepository) -> str | None:
     if process.returncode:
         raise git_command.failure_of(stderr, process.returncode)
     for line in stdout.decode("utf-8", "replace").splitlines():
-        if line.startswith("ref: refs/heads/") and line.endswith("\tHEAD"):
-            return line.removeprefix("ref: refs/heads/").removesuffix("\tHEAD")
+        if line.startswith(f"ref: {BRANCHES}") and line.endswith("\tHEAD"):
+            return line.removeprefix(f"ref: {BRANCHES}").removesuffix("\tHEAD")
     return None
 
 
@@ -93,7 +85,7 @@ def _start(folder: Path, remote: RemoteRepository, seconds: float, *arguments: s
     addresses = ",".join(f"[{address}]" if ":" in address else address for address in remote.addresses)
     settings = (*SETTINGS, f"http.curloptResolve={remote.host}:{remote.port}:{addresses}")
     process = git_command.start_process(
-        git_command.command(folder, *(part for setting in settings for part in ("-c", setting)), *arguments),
+        git_command.command(folder, *arguments, settings=settings),
         {**git_command.environment(), "GIT_ALLOW_PROTOCOL": "http:https", **_credential_environment(remote)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if arguments[0] == "ls-remote" else subprocess.DEVNULL,

@@ -87,9 +87,8 @@ def _remove_partial_packs(folder: Path) -> None:
 
 
 async def _run_git(path: Path, *arguments: str) -> None:
-    settings = (part for setting in _SETTINGS for part in ("-c", setting))
     process = await asyncio.create_subprocess_exec(
-        *git_command.current_limits().wrap_command(git_command.command(path, *settings, *arguments)),
+        *git_command.current_limits().wrap_command(git_command.command(path, *arguments, settings=_SETTINGS)),
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from storage.database.engine import DatabaseSession
 from storage.git import repack
 from storage.git.cancellation import Cancellation
+from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repository import RefTargets, Repository, move_into_place
 from storage.git.repository_import import ProgressCallback, import_repository
 
@@ -45,7 +46,7 @@ class Repositories:
             raise ValueError(f"{project_id} is not a project id")
         return self.root / f"{project_id:d}.git"
 
-    def stage(self, source: Path | None, default_branch: str = "master", progress: ProgressCallback | None = None) -> Path:
+    def stage(self, source: Path | None, default_branch: str = DEFAULT_HEAD, progress: ProgressCallback | None = None) -> Path:
         """Creates a repository that belongs to no project yet: a copy of `source`, or an empty one.
 
         The caller passes the returned folder to `promote` or `discard`; after a crash `sweep` removes it. Raises as `import_repository`.

@@ -20,7 +20,7 @@ from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 from storage.disk_sync import sync_path
 from storage.git.cancellation import check_cancelled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
-from storage.git.ref_names import BRANCHES, MAX_REF_NAME_LENGTH, TAGS, TYPED_ID
+from storage.git.ref_names import BRANCHES, DEFAULT_HEAD, MAX_REF_NAME_LENGTH, TAGS, TYPED_ID
 
 __all__ = [
     "DamagedRepository",
@@ -96,7 +96,7 @@ class Repository:
             raise NotARepository(f"{path} is not a git repository") from error
 
     @classmethod
-    def create(cls, path: Path, default_branch: str = "master") -> Self:
+    def create(cls, path: Path, default_branch: str = DEFAULT_HEAD) -> Self:
         """Creates a bare repository at `path` atomically. Raises FileExistsError."""
         with create_atomically(path) as folder:
             cls.initialize(folder, default_branch)

@@ -31,7 +31,7 @@ from storage.database.engine import Database, DatabaseSession, now
 from storage.disk_sync import replace_file
 from storage.git import pack_transfer, packs, projection, ref_projector, repack
 from storage.git.pack_transfer import PacksUnavailable
-from storage.git.projection import DEFAULT_HEAD
+from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories, StagedRepository
 from storage.git.repository import NotARepository, RefTargets, Repository
 from storage.objects.object_store import ObjectStore

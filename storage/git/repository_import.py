@@ -6,13 +6,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from storage.git.ref_names import BRANCHES, TAGS
+from storage.git.ref_names import BRANCHES, DEFAULT_HEAD, TAGS
 from storage.git.repository import DamagedRepository, Repository, create_atomically
 from storage.git.subprocesses import git_command
 
 ProgressCallback = Callable[[str, int, int], None]
 """Called with a phase ("receiving objects"), the number of completed steps, and the total number of steps."""
 
+REFSPECS = [f"+{folder}*:{folder}*" for folder in (BRANCHES, TAGS)]
 _PROGRESS_LINE = re.compile(rb"(?:remote: )?([A-Z][a-z]+ [a-z]+): +\d+% \((\d+)/(\d+)\)")
 _REMOTE_BRANCH = re.compile(r"refs/remotes/[^/]+/(.+)")
 
@@ -36,7 +37,7 @@ def import_repository(source: Path, target: Path, progress: ProgressCallback | N
     """
     origin = Repository.open(source)
     branch, detached = _target_head(origin)
-    refspecs = [f"+{folder}*:{folder}*" for folder in (BRANCHES, TAGS)]
+    refspecs = [*REFSPECS]
     if detached:
         refspecs.append(f"HEAD:{BRANCHES}{branch}")
     with create_atomically(target) as folder:
@@ -50,7 +51,7 @@ def _target_head(origin: Repository) -> tuple[str, bool]:
     branches = {branch.name: branch.oid for branch in origin.branches()}
     if not origin.handle.head_is_detached:
         head = origin.handle.lookup_reference("HEAD").target
-        unborn = head.removeprefix(BRANCHES) if isinstance(head, str) and head.startswith(BRANCHES) else "master"
+        unborn = head.removeprefix(BRANCHES) if isinstance(head, str) and head.startswith(BRANCHES) else DEFAULT_HEAD
         return origin.default_branch() or unborn, False
     commit = str(origin.handle.lookup_reference("HEAD").target)
     branches_at_head = [name for name, oid in branches.items() if oid == commit]

@@ -21,6 +21,7 @@ from storage.database.engine import Database, now
 from storage.git import projection
 from storage.git.projection import RefProjection
 from storage.git.protocol.push import RefCommand
+from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories
 from storage.git.repository import RefTargets, Repository
 from storage.tables.git import refs as git_refs
@@ -95,7 +96,7 @@ class EditableRepositories(Repositories):
                 if version and projection.read_version(path) != version:
                     async with projection.lock(path):
                         rows = await self._rows(project_id)
-                        projection.write(path, RefProjection(version, default or unborn or refs.DEFAULT_HEAD, rows))
+                        projection.write(path, RefProjection(version, default or unborn or DEFAULT_HEAD, rows))
 
     def _paths(self) -> dict[int, Path]:
         if not self.root.is_dir():

@@ -21,7 +21,7 @@ from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES
+from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.secrets import UndecryptableToken
 from storage.tables import DeliveryState
 from storage.tables.events import hooks
@@ -177,7 +177,7 @@ def validate_token(value: str) -> str:
 
 async def send_project_test(context: Context, project: tables.Project, hook: tables.Hook) -> tables.Delivery:
     """Send a push of the newest commit of the default branch to a hook of the project, as `send_test`."""
-    branch = project.default_branch or "master"
+    branch = project.default_branch or DEFAULT_HEAD
     async with context.read_only() as reader:
         head = await _find_head(reader, project)
         update = RefCommand(f"{BRANCHES}{branch}", head.parents[0] if head and head.parents else None, head.oid if head else None)

@@ -28,7 +28,7 @@ from storage import tables
 from storage.git import commit_walk
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES
+from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.git.repository import choose_default_branch
 from storage.index_comparison import list_absent_commits
 from storage.tables.git import branch_moves, branches, commits
@@ -101,7 +101,7 @@ async def _index(
 ) -> tuple[dict[RefCommand, RefUpdate], tuple[GitCommit, ...]]:
     async with services.index_semaphore:
         names = {*known, *(update.ref.removeprefix(BRANCHES) for update in updates if _is_branch(update))}
-        default = project.default_branch or choose_default_branch(project.unborn_branch or refs.DEFAULT_HEAD, names)
+        default = project.default_branch or choose_default_branch(project.unborn_branch or DEFAULT_HEAD, names)
         writer = _CommitWriter(services, project_id, MAX_DEFERRED_COMMITS)
         return await _CommitIndexer(services, project_id, known, default, writer).index_updates(updates), tuple(writer.deferred)
 

@@ -20,10 +20,9 @@ from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.git import ref_projector
-from storage.git.projection import DEFAULT_HEAD as DEFAULT_HEAD
 from storage.git.protocol.push import RefCommand
 from storage.git.ref_cache import ABSENT
-from storage.git.ref_names import BRANCHES, TAGS, TYPED_ID
+from storage.git.ref_names import BRANCHES, DEFAULT_HEAD, TAGS, TYPED_ID
 from storage.git.repository import Repository, choose_default_branch
 from storage.tables.git import refs
 from storage.tables.projects import projects

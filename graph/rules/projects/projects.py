@@ -30,7 +30,7 @@ from storage import tables
 from storage.disk_full import is_disk_full
 from storage.git import projection
 from storage.git.projection import RefProjection
-from storage.git.ref_names import BRANCHES
+from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.git.repositories import StagedRepository
 from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
 from storage.git.subprocesses.git_command import GitCommandError
@@ -40,7 +40,6 @@ from storage.tables.git.refs import next_version
 from storage.tables.projects import projects
 
 MAX_TAGS = 100
-DEFAULT_BRANCH = "master"
 FEATURE_COLUMNS = (
     "issues_enabled",
     "merge_requests_enabled",
@@ -171,7 +170,7 @@ async def stage_repository(context: Context, source: Path | None, default_branch
             progress(phase, done, total)
 
     def work() -> Path:
-        folder = repositories.stage(source, default_branch or DEFAULT_BRANCH, report_progress)
+        folder = repositories.stage(source, default_branch or DEFAULT_HEAD, report_progress)
         if source is not None and default_branch is not None:
             repository = Repository.open(folder)
             if default_branch not in (each.name for each in repository.branches()):
@@ -224,7 +223,7 @@ async def install_repository(context: Context, project: tables.Project, staged: 
     project.unborn_branch = head if project.default_branch is None else None
     await refs.insert(context, project_id, rows)
     project.refs_version = next_version(0, context.now())
-    shown = RefProjection(project.refs_version, project.default_branch or head or refs.DEFAULT_HEAD, rows)
+    shown = RefProjection(project.refs_version, project.default_branch or head or DEFAULT_HEAD, rows)
     await asyncio.to_thread(projection.write, folder, shown)
     await asyncio.to_thread(services.repositories.promote, project_id, folder)
     if project.default_branch is not None:

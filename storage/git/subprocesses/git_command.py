@@ -17,6 +17,8 @@ from storage.git.subprocesses.limits import ProcessLimits
 TIMEOUT_SECONDS = 60.0
 """Default time limit of a command, enough for commands that touch only refs."""
 
+FETCH_OPTIONS = ("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules", "--end-of-options")
+
 
 class GitCommandError(Exception):
     """The git program failed; the message is its stderr."""
@@ -56,13 +58,19 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
     }
 
 
-def command(git_dir: Path, *arguments: str) -> list[str]:
+def fsck_settings(section: str) -> tuple[str, ...]:
+    """Returns the settings of `fetch` or `receive` that check all objects; old histories have the ignored defects, which git accepts."""
+    ignored = ("badTimezone", "missingSpaceBeforeDate", "zeroPaddedFilemode")
+    return (f"{section}.fsckObjects=true", *(f"{section}.fsck.{defect}=ignore" for defect in ignored))
+
+
+def command(git_dir: Path, *arguments: str, settings: Sequence[str] = ()) -> list[str]:
     """Returns the argument list for `arguments` in the repository `git_dir`: without hooks, and with all writes synced to disk."""
-    settings = ("core.fsync=all", "core.hooksPath=/dev/null", "core.filesRefLockTimeout=2000", "gc.auto=0", *limits.GIT_SETTINGS)
+    default = ("core.fsync=all", "core.hooksPath=/dev/null", "core.filesRefLockTimeout=2000", "gc.auto=0", *limits.GIT_SETTINGS)
     return [
         "git",
         f"--git-dir={git_dir.absolute()}",
-        *(part for setting in settings for part in ("-c", setting)),
+        *(part for setting in (*default, *settings) for part in ("-c", setting)),
         *arguments,
     ]
 
@@ -166,13 +174,9 @@ def start_fetch(
         # accepts this setting only there. The operator named the source, or it is the service's own on a mounted volume.
         config_file.write("[safe]\n\tdirectory = *\n")
         config_file.flush()
-        config_arguments = [part for setting in ("fetch.unpackLimit=1", *settings) for part in ("-c", setting)]
+        arguments = ("fetch", *options, *FETCH_OPTIONS, str(source.absolute()), *refspecs)
         process = start_process(
-            [
-                *command(git_dir, *config_arguments, "fetch", *options),
-                *("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules"),
-                *("--end-of-options", str(source.absolute()), *refspecs),
-            ],
+            command(git_dir, *arguments, settings=("fetch.unpackLimit=1", *settings)),
             environment(Path(config_file.name)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
