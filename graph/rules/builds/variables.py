@@ -13,7 +13,7 @@ import orjson
 import structlog
 
 from graph.context import Context
-from graph.errors import Invalid, NotFound, UserError, UserErrors
+from graph.errors import Invalid, NotFound
 from graph.rules import validation
 from storage import tables
 from storage.secrets import UndecryptableToken
@@ -49,19 +49,6 @@ def validate_value(value: str, field: str = "value") -> str:
     return value
 
 
-def validate_pair(key: str, value: str) -> tuple[str, str]:
-    """The validated name and value. Raises UserErrors with every problem found."""
-    problems: list[UserError] = []
-    for check, string in ((validate_key, key), (validate_value, value)):
-        try:
-            check(string)
-        except UserError as error:
-            problems.append(error)
-    if problems:
-        raise UserErrors(problems)
-    return key.strip(), value
-
-
 async def find_variable(context: Context, project: tables.Project, key: str) -> tables.Variable | None:
     """The variable of the project with this name, case-sensitive."""
     return await context.first(variables.with_key(project.id, key))
@@ -78,7 +65,8 @@ async def lock_variable(context: Context, project: tables.Project, key: str) -> 
 
 async def create_variable(context: Context, project: tables.Project, key: str, value: str) -> tables.Variable:
     """Add a variable. Raises UserErrors."""
-    key, value = validate_pair(key, value)
+    validators = {"key": validate_key, "value": validate_value}
+    key, value = validation.validate_all({"key": key, "value": value}, lambda name, string: validators[name](string)).values()
     await _require_room(context, project.id, value)
     moment, sealed = context.now(), context.services.cipher.encrypt(value)
     row = tables.Variable(
