@@ -11,9 +11,9 @@ from graph.errors import Invalid
 from graph.rules import validation
 from storage import tables
 from storage.tables import settings
+from storage.tables.base import MAX_URL_LENGTH
 from storage.tables.settings import SETTINGS_ID
 
-MAX_URL_LENGTH = 2000
 MAX_DOMAIN_LENGTH = 253
 MAX_DOMAINS = 500
 SCHEME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

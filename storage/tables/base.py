@@ -13,6 +13,9 @@ from storage.database.statement_cache import mark_constant
 
 R = TypeVar("R", bound="Row")
 
+MAX_URL_LENGTH = 2000
+"""Maximum length of a URL in characters."""
+
 
 class Row(SQLModel):
     """A table with an increasing integer id that is never reused."""

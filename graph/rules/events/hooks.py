@@ -24,11 +24,11 @@ from storage.git.protocol.push import RefCommand
 from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.secrets import UndecryptableToken
 from storage.tables import DeliveryState
+from storage.tables.base import MAX_URL_LENGTH
 from storage.tables.events import hooks
-from storage.tables.events.hooks import MAX_URL_LENGTH
 
 DNS_TIMEOUT_SECONDS = 2.0
-"""Limit for resolving the host of a new hook; the host may not exist yet."""
+"""Limit for resolving the host of a URL that is saved; the host may not exist yet."""
 MAX_TOKEN_LENGTH = 255
 TEST_TIMEOUT_SECONDS = 8.0
 """Limit for the response to a test delivery; shorter than the limit of an operation."""
@@ -142,20 +142,20 @@ async def delete_hook(context: Context, hook: tables.Hook) -> tables.Hook:
     return hook
 
 
-async def validate_url(context: Context, url: str) -> HookUrl:
-    """Validate the URL of a hook.
+async def validate_url(context: Context, url: str, field: str = "url") -> HookUrl:
+    """Validate a URL that the service shall call.
 
-    Raises Required, and Invalid for an invalid URL or one that hooks may not call. Call it before the first statement of the operation,
+    Raises Required, and Invalid for an invalid URL or one the service may not call. Call it before the first statement of the operation,
     because a slow name server would leave the transaction open.
     """
-    cleaned = validation.validate_string("url", url.strip())
+    cleaned = validation.validate_string(field, url.strip())
     if not cleaned:
-        raise Required("url")
+        raise Required(field)
     try:
         target = parse_hook_url(cleaned, max_length=MAX_URL_LENGTH)
         await context.services.outbox.sender.guard.check(httpx.URL(target.url), seconds=DNS_TIMEOUT_SECONDS)
     except (InvalidHookUrl, ForbiddenAddress) as error:
-        raise Invalid("url", str(error)) from None
+        raise Invalid(field, str(error)) from None
     return target
 
 

@@ -18,9 +18,9 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Invalid
-from graph.events.address_guard import ForbiddenAddress, HookUrl, InvalidHookUrl, UnresolvableHost, parse_hook_url, port_of
+from graph.events.address_guard import ForbiddenAddress, HookUrl, UnresolvableHost, port_of
 from graph.operations.transaction import commit_and_notify, session_for
-from graph.rules import validation
+from graph.rules.events import hooks
 from graph.rules.git import ref_updates
 from graph.rules.projects import projects
 from storage import tables
@@ -34,9 +34,6 @@ from storage.tables import ImportState
 from storage.tables.merge_requests.merge_request_imports import UNFINISHED
 from storage.tables.projects import project_imports
 
-MAX_URL_LENGTH = 2_000
-DNS_TIMEOUT_SECONDS = 2.0
-"""Limit for resolving the host when an import is requested; the import itself resolves it again."""
 MAX_CONCURRENT_IMPORTS = 2
 """Maximum of imports that one process runs at once."""
 LEASE_DURATION = timedelta(seconds=60)
@@ -53,15 +50,7 @@ async def validate_url(context: Context, url: str | None) -> HookUrl | None:
 
     Call it before the first statement of the operation, because a slow name server would leave the transaction open.
     """
-    cleaned = validation.validate_string("importUrl", (url or "").strip())
-    if not cleaned:
-        return None
-    try:
-        target = parse_hook_url(cleaned, max_length=MAX_URL_LENGTH)
-        await context.services.outbox.sender.guard.check(httpx.URL(target.url), seconds=DNS_TIMEOUT_SECONDS)
-    except (InvalidHookUrl, ForbiddenAddress) as error:
-        raise Invalid("importUrl", str(error)) from None
-    return target
+    return await hooks.validate_url(context, url, "importUrl") if url and url.strip() else None
 
 
 async def queue_import(context: Context, project: tables.Project, target: HookUrl) -> None:

@@ -10,10 +10,7 @@ from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp
 from storage.database.statement_cache import mark_constant
-from storage.tables.base import TimestampedRow, any_row, foreign_key, long_text
-
-MAX_URL_LENGTH = 2000
-"""Maximum length of a URL in characters."""
+from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, any_row, foreign_key, long_text
 
 
 class Hook(TimestampedRow, table=True):

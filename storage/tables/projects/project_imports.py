@@ -7,7 +7,7 @@ from sqlalchemy import Select, UniqueConstraint, or_, select
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, enum_type
-from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text
 from storage.tables.merge_requests.merge_request_imports import UNFINISHED, ImportState
 
 
@@ -22,7 +22,7 @@ class ProjectImport(TimestampedRow, table=True):
 
     project_id: int = foreign_key("projects.id")
     user_id: int | None = foreign_key("users.id", optional=True, on_delete="SET NULL")
-    url: str = Field(max_length=2000)
+    url: str = Field(max_length=MAX_URL_LENGTH)
     sealed_credentials: str | None = long_text(optional=True)
     state: ImportState = Field(default=ImportState.QUEUED, sa_type=enum_type(ImportState))
     phase: str | None = Field(default=None, max_length=64)

@@ -10,7 +10,7 @@ from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
 from storage.tables.accounts.namespaces import Namespace
-from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text
 
 
 class Visibility(IntEnum):
@@ -51,7 +51,7 @@ class Project(TimestampedRow, table=True):
     shared_runners_enabled: bool = True
     public_builds: bool = True
     archived: bool = False
-    avatar_url: str | None = Field(default=None, max_length=2000)
+    avatar_url: str | None = Field(default=None, max_length=MAX_URL_LENGTH)
     tag_list: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
     last_activity_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
