@@ -31,12 +31,13 @@ from storage.tables.git.protected_branches import ProtectedBranch
 from storage.tables.git.refs import GitRef
 from storage.tables.git.releases import Release
 from storage.tables.hosts import Host
+from storage.tables.imports import ImportState
 from storage.tables.issues.closings import Closing
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
 from storage.tables.issues.milestones import Milestone, MilestoneState
 from storage.tables.issues.notes import Note
-from storage.tables.merge_requests.merge_request_imports import ImportState, MergeRequestImport
+from storage.tables.merge_requests.merge_request_imports import MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.projects.deploy_keys import DeployKey
 from storage.tables.projects.project_imports import ProjectImport

@@ -23,8 +23,7 @@ from storage.git.merge_history import first_parent_merges, highest_number
 from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables import ImportState
-from storage.tables.merge_requests import merge_request_imports
+from storage.tables import ImportState, imports
 
 BATCH_SIZE = 200
 """Merges per transaction."""
@@ -41,10 +40,10 @@ async def queue_import(context: Context, project: tables.Project) -> tables.Merg
     """Queue an import; an unfinished one continues unchanged."""
     # Serializes concurrent calls that would both insert the first import of a project.
     await context.session.execute(tables.lock(tables.Project, project.id))
-    row = await context.first(merge_request_imports.for_update(project.id))
+    row = await context.first(imports.for_update(tables.MergeRequestImport, project.id))
     if row is None:
         row = await context.add(tables.MergeRequestImport(project_id=project.id, user_id=context.viewer.id))
-    elif row.state not in merge_request_imports.UNFINISHED:
+    elif row.state not in imports.UNFINISHED:
         row.state, row.user_id, row.created_at = ImportState.QUEUED, context.viewer.id, context.now()
         row.tip_oid = row.total = row.error = row.lease_until = row.finished_at = None
         row.processed = row.imported = row.known = row.skipped = 0
@@ -94,7 +93,7 @@ class _LeasedImport:
 async def _lease_next(services: Services) -> _LeasedImport | None:
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
-        row = await context.first(merge_request_imports.next_unleased_for_update(context.now()))
+        row = await context.first(imports.next_unleased_for_update(tables.MergeRequestImport, context.now()))
         if row is None:
             return None
         row.state, row.lease_until = ImportState.RUNNING, context.now() + LEASE_DURATION
@@ -106,7 +105,7 @@ async def _lease_next(services: Services) -> _LeasedImport | None:
 async def _mark_failed(services: Services, job: _LeasedImport, message: str) -> None:
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
-        row = await context.first(merge_request_imports.leased_for_update(job.id, job.lease_until))
+        row = await context.first(imports.leased_for_update(tables.MergeRequestImport, job.id, job.lease_until))
         if row is not None:
             row.state, row.error, row.lease_until, row.updated_at = ImportState.FAILED, message, None, context.now()
             row.finished_at = context.now()
@@ -163,7 +162,7 @@ class _ImportRun:
         job, services = self._job, self._services
         async with session_for(services.database, writing=True) as session:
             context = Context(services, session, None, "import")
-            row = await context.first(merge_request_imports.leased_for_update(job.id, job.lease_until))
+            row = await context.first(imports.leased_for_update(tables.MergeRequestImport, job.id, job.lease_until))
             if row is None:
                 raise _LeaseLost
             project = await session.get(tables.Project, job.project_id)

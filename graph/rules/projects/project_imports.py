@@ -30,9 +30,8 @@ from storage.git.repositories import StagedRepository
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.secrets import UndecryptableToken
-from storage.tables import ImportState
-from storage.tables.merge_requests.merge_request_imports import UNFINISHED
-from storage.tables.projects import project_imports
+from storage.tables import ImportState, imports
+from storage.tables.imports import UNFINISHED
 
 MAX_CONCURRENT_IMPORTS = 2
 """Maximum of imports that one process runs at once."""
@@ -57,7 +56,7 @@ async def queue_import(context: Context, project: tables.Project, target: HookUr
     """Queue an import into the project, which the caller has locked or inserted. Raises Invalid unless it is empty and no import runs."""
     if project.default_branch is not None:
         raise Invalid("importUrl", "can be set only while the repository is empty")
-    row = await context.first(project_imports.for_update(project.id))
+    row = await context.first(imports.for_update(tables.ProjectImport, project.id))
     if row is not None and row.state in UNFINISHED:
         raise Invalid("importUrl", "cannot be set while an import runs")
     moment = context.now()
@@ -116,7 +115,7 @@ class _ImportJob:
 async def _lease_next(services: Services) -> _ImportJob | None:
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
-        row = await context.first(project_imports.next_unleased_for_update(context.now()))
+        row = await context.first(imports.next_unleased_for_update(tables.ProjectImport, context.now()))
         if row is None:
             return None
         row.state, row.lease_until = ImportState.RUNNING, context.now() + LEASE_DURATION
@@ -204,7 +203,7 @@ async def _finish(services: Services, job: _ImportJob, error: str) -> None:
     """Record the failure of an import."""
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
-        row = await context.first(project_imports.leased_for_update(job.id, job.lease_until))
+        row = await context.first(imports.leased_for_update(tables.ProjectImport, job.id, job.lease_until))
         if row is not None:
             row.state, row.error, row.lease_until = ImportState.FAILED, error, None
             row.sealed_credentials, row.finished_at, row.updated_at = None, context.now(), context.now()
@@ -212,7 +211,7 @@ async def _finish(services: Services, job: _ImportJob, error: str) -> None:
 
 
 async def _leased_row(context: Context, job: _ImportJob) -> tables.ProjectImport:
-    row = await context.first(project_imports.leased_for_update(job.id, job.lease_until))
+    row = await context.first(imports.leased_for_update(tables.ProjectImport, job.id, job.lease_until))
     if row is None:
         raise _ImportLeaseLost
     return row

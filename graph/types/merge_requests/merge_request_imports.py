@@ -9,7 +9,7 @@ from graph.context import Info
 from graph.fields.declarations import column
 from graph.rules.policy import Action, can
 from storage import tables
-from storage.tables.merge_requests import merge_request_imports
+from storage.tables import imports
 
 ImportState = strawberry.enum(
     tables.ImportState,
@@ -47,7 +47,7 @@ class ProjectMergeRequestImportFields:
             return None
 
         async def fetch(ids: list[int]) -> dict[int, Any]:
-            found = await context.all(merge_request_imports.of_projects(ids))
+            found = await context.all(imports.of_projects(tables.MergeRequestImport, ids))
             return {each.project_id: each for each in found}
 
         return await context.loader("merge request imports", fetch).get(row.id)

@@ -10,7 +10,7 @@ from graph.fields.declarations import column
 from graph.rules.policy import Action, can
 from graph.types.merge_requests.merge_request_imports import ImportState
 from storage import tables
-from storage.tables.projects import project_imports
+from storage.tables import imports
 
 
 @strawberry.type(description="A background import of a repository from another host.")
@@ -39,7 +39,7 @@ class ProjectRepositoryImportFields:
             return None
 
         async def fetch(ids: list[int]) -> dict[int, Any]:
-            return {each.project_id: each for each in await context.all(project_imports.of_projects(ids))}
+            return {each.project_id: each for each in await context.all(imports.of_projects(tables.ProjectImport, ids))}
 
         return await context.loader("project imports", fetch).get(project.id)
 

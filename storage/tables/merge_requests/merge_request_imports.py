@@ -1,24 +1,14 @@
 """Imports of merge requests from a project's git history, with their progress, so that another process can continue them."""
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Select, UniqueConstraint, or_, select
-from sqlmodel import Field, col
+from sqlalchemy import UniqueConstraint
+from sqlmodel import Field
 
 from storage.database.engine import Timestamp, enum_type
 from storage.tables.base import TimestampedRow, foreign_key, long_text
-
-
-class ImportState(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    FINISHED = "finished"
-    FAILED = "failed"
-
-
-UNFINISHED = (ImportState.QUEUED, ImportState.RUNNING)
+from storage.tables.imports import ImportState
 
 
 class MergeRequestImport(TimestampedRow, table=True):
@@ -43,28 +33,3 @@ class MergeRequestImport(TimestampedRow, table=True):
     error: str | None = long_text(optional=True)
     lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
     finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
-
-
-def of_projects(project_ids: list[int]) -> Select[MergeRequestImport]:
-    return select(MergeRequestImport).where(col(MergeRequestImport.project_id).in_(project_ids))
-
-
-def for_update(project_id: int) -> Select[MergeRequestImport]:
-    """The import of a project, locked until the transaction ends."""
-    statement = select(MergeRequestImport).where(col(MergeRequestImport.project_id) == project_id)
-    return statement.with_for_update().execution_options(populate_existing=True)
-
-
-def next_unleased_for_update(moment: datetime) -> Select[MergeRequestImport]:
-    """The oldest unfinished import without a valid lease, locked; imports that another transaction has locked are skipped."""
-    row = MergeRequestImport
-    is_free = or_(col(row.lease_until).is_(None), col(row.lease_until) < moment)
-    statement = select(row).where(col(row.state).in_(UNFINISHED), is_free).order_by(col(row.updated_at), col(row.id)).limit(1)
-    return statement.with_for_update(skip_locked=True).execution_options(populate_existing=True)
-
-
-def leased_for_update(import_id: int, lease_until: datetime) -> Select[MergeRequestImport]:
-    """The import, locked, if it still has this lease; no row if another process has taken it over."""
-    row = MergeRequestImport
-    statement = select(row).where(col(row.id) == import_id, col(row.lease_until) == lease_until)
-    return statement.with_for_update().execution_options(populate_existing=True)

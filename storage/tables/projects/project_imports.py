@@ -3,12 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, UniqueConstraint, or_, select
-from sqlmodel import Field, col
+from sqlalchemy import UniqueConstraint
+from sqlmodel import Field
 
 from storage.database.engine import Timestamp, enum_type
 from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text
-from storage.tables.merge_requests.merge_request_imports import UNFINISHED, ImportState
+from storage.tables.imports import ImportState
 
 
 class ProjectImport(TimestampedRow, table=True):
@@ -31,28 +31,3 @@ class ProjectImport(TimestampedRow, table=True):
     error: str | None = long_text(optional=True)
     lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
     finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
-
-
-def of_projects(project_ids: list[int]) -> Select[ProjectImport]:
-    return select(ProjectImport).where(col(ProjectImport.project_id).in_(project_ids))
-
-
-def for_update(project_id: int) -> Select[ProjectImport]:
-    """The import of a project, locked until the transaction ends."""
-    statement = select(ProjectImport).where(col(ProjectImport.project_id) == project_id)
-    return statement.with_for_update().execution_options(populate_existing=True)
-
-
-def next_unleased_for_update(moment: datetime) -> Select[ProjectImport]:
-    """The oldest unfinished import without a valid lease, locked; imports that another transaction has locked are skipped."""
-    row = ProjectImport
-    is_free = or_(col(row.lease_until).is_(None), col(row.lease_until) < moment)
-    statement = select(row).where(col(row.state).in_(UNFINISHED), is_free).order_by(col(row.updated_at), col(row.id)).limit(1)
-    return statement.with_for_update(skip_locked=True).execution_options(populate_existing=True)
-
-
-def leased_for_update(import_id: int, lease_until: datetime) -> Select[ProjectImport]:
-    """The import, locked, if it still has this lease; no row if another process has taken it over."""
-    row = ProjectImport
-    statement = select(row).where(col(row.id) == import_id, col(row.lease_until) == lease_until)
-    return statement.with_for_update().execution_options(populate_existing=True)
