@@ -80,34 +80,21 @@ def add_comment(context: Context, row: Any, subject: ActivitySubject | None) -> 
 
 async def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Issue]]) -> None:
     """Record that users, by id, closed issues, in one statement."""
-    await _insert(
-        context,
-        [
-            (user_id, issue.project_id, ActivityAction.CLOSED, ActivitySubject.ISSUE, {"target_id": issue.id, "push": None})
-            for user_id, issue in closed
-        ],
-    )
+    common = {"action": ActivityAction.CLOSED, "subject": ActivitySubject.ISSUE}
+    rows = [{**common, "author_id": user_id, "project_id": issue.project_id, "target_id": issue.id} for user_id, issue in closed]
+    await _insert(context, rows)
 
 
 async def record_pushes(context: Context, project_id: int, ref_updates: "Iterable[RefUpdate]") -> None:
     """Record the ref updates of the viewer, in one statement."""
-    await _insert(
-        context,
-        [
-            (context.viewer.id, project_id, ActivityAction.PUSHED, ActivitySubject.REF, {"target_id": None, "push": _describe_push(each)})
-            for each in ref_updates
-        ],
-    )
+    common = {"author_id": context.viewer.id, "project_id": project_id, "action": ActivityAction.PUSHED, "subject": ActivitySubject.REF}
+    await _insert(context, [{**common, "push": _describe_push(each)} for each in ref_updates])
 
 
-async def _insert(context: Context, found: Sequence[tuple[int, int, ActivityAction, ActivitySubject, dict[str, Any]]]) -> None:
-    moment = context.now()
-    rows = [
-        {"author_id": user_id, "project_id": project_id, "action": action, "subject": subject, "created_at": moment, **columns}
-        for user_id, project_id, action, subject, columns in found
-    ]
+async def _insert(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
-        await context.session.execute(insert(tables.Activity), rows)
+        moment = context.now()
+        await context.session.execute(insert(tables.Activity), [{**row, "created_at": moment} for row in rows])
 
 
 def _make_row(
