@@ -15,7 +15,7 @@ from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.events import hooks
 from graph.rules.policy import Action, require
-from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, is_set, optional, sent_values
+from graph.types.inputs import ProjectResourceInput, find_in_project, find_project, get_or, is_set, optional, sent_values
 from storage import tables
 from storage.tables.events.hooks import is_system
 
@@ -289,9 +289,7 @@ async def _find_project_hook(context: Context, input: ProjectResourceInput) -> t
 async def _find_project(context: Context, path: str) -> tables.Project:
     """The project, if the viewer may administrate its hooks, read as in `_find_project_hook`."""
     async with context.read_only() as reader:
-        project = await lookup.get_project(reader, path)
-        await require(reader, Action.ADMIN_PROJECT_HOOK, project)
-        return project
+        return await find_project(reader, path, Action.ADMIN_PROJECT_HOOK)
 
 
 @mutation(

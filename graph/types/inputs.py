@@ -67,6 +67,13 @@ class NumberedResourceInput(ProjectResourceInput):
     iid: int | None = optional("Number within the project, used with `projectPath`.")
 
 
+async def find_project(context: Context, path: str, action: policy.Action) -> tables.Project:
+    """The project, if the viewer is allowed this action in it. Raises NotFound, Forbidden."""
+    project = await lookup.get_project(context, path)
+    await policy.require(context, action, project)
+    return project
+
+
 async def find_in_project(
     context: Context, table: type[R], input: ProjectResourceInput, *, action: policy.Action | None = None
 ) -> tuple[tables.Project, R]:

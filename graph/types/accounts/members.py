@@ -14,7 +14,7 @@ from graph.rules.accounts import members
 from graph.rules.policy import Action, require
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.users import User
-from graph.types.inputs import optional, sent_values
+from graph.types.inputs import find_project, optional, sent_values
 from storage import tables
 from storage.tables.accounts import users
 
@@ -196,8 +196,7 @@ async def remove_group_member(info: Info, input: RemoveGroupMemberInput) -> tabl
     conflict=members.already_member_error(),
 )
 async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables.ProjectMember:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.ADMIN_PROJECT_MEMBER, project)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_PROJECT_MEMBER)
     return await members.add_project_member(info.context, project, sent_values(input))
 
 
@@ -208,8 +207,7 @@ async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables
     description="Changes the access level of a project member. Requires the master role.",
 )
 async def update_project_member(info: Info, input: UpdateProjectMemberInput) -> tables.ProjectMember:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.ADMIN_PROJECT_MEMBER, project)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_PROJECT_MEMBER)
     return await members.update_project_member(info.context, project, sent_values(input))
 
 

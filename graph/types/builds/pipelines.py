@@ -11,7 +11,6 @@ from graph.context import Info
 from graph.fields.connections import Connection, Order
 from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
 from graph.fields.scalars import GitOid
-from graph.rules import lookup
 from graph.rules.ci import pipeline_views
 from graph.rules.ci.pipeline_views import StageBuilds as StageRow
 from graph.rules.policy import Action, require
@@ -19,6 +18,7 @@ from graph.types.accounts.users import User
 from graph.types.builds.builds import Build
 from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import load_commit
+from graph.types.inputs import find_project
 from storage import tables
 from storage.tables import RunWhen
 from storage.tables.builds.builds import is_current
@@ -170,8 +170,7 @@ class PipelineQueries:
         tag: Annotated[bool, strawberry.argument(description="Whether `ref` is a tag.")] = False,
     ) -> CiConfig:
         context = info.context
-        project = await lookup.get_project(context, project_path)
-        await require(context, Action.READ_CODE, project)
+        project = await find_project(context, project_path, Action.READ_CODE)
         result = await pipeline_views.lint_config(context, project, content, ref, tag=tag)
         return CiConfig(
             valid=not result.problems,

@@ -7,11 +7,10 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.builds import runner_registration, runners
 from graph.rules.policy import Action, can, require
 from graph.types.builds.runners import Runner
-from graph.types.inputs import get_or, optional, sent_values
+from graph.types.inputs import find_project, get_or, optional, sent_values
 from storage import tables
 from storage.tables.builds.registration_tokens import INSTANCE_SCOPE
 
@@ -76,8 +75,7 @@ async def _find_registration(context: Context, path: str | None) -> Registration
     if path is None:
         await require(context, Action.ADMIN_SETTINGS)
         return RegistrationTarget(None)
-    project = await lookup.get_project(context, path)
-    await require(context, Action.UPDATE_PROJECT, project)
+    project = await find_project(context, path, Action.UPDATE_PROJECT)
     return RegistrationTarget(project)
 
 

@@ -11,10 +11,9 @@ from graph.context import Context, Info
 from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order
 from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.builds import runner_administration
 from graph.rules.policy import Action, filter_visible_projects, require
-from graph.types.inputs import get_or, optional, sent_values
+from graph.types.inputs import find_project, get_or, optional, sent_values
 from storage import tables
 from storage.tables.builds import runners as statements
 
@@ -167,8 +166,7 @@ async def _find_project(context: Context, input: CreateRunnerInput) -> tables.Pr
     if path is None or get_or(input.shared, False):
         await require(context, Action.ADMIN_RUNNERS)
     if path is not None:
-        project = await lookup.get_project(context, path)
-        await require(context, Action.ADMIN_RUNNER, project)
+        project = await find_project(context, path, Action.ADMIN_RUNNER)
     runner_administration.require_one_kind(path is not None, get_or(input.shared, False))
     return project
 
@@ -222,13 +220,6 @@ class RunnerProjectInput:
     runner_id: int = strawberry.field(description="v3 ID of the runner.")
 
 
-async def _find_served_project(context: Context, input: RunnerProjectInput) -> tables.Project:
-    """The project that an input names, if the viewer may administer its runners. Raises NotFound, Forbidden."""
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.ADMIN_RUNNER, project)
-    return project
-
-
 @mutation(
     entity="runner",
     returns=Runner,
@@ -236,7 +227,7 @@ async def _find_served_project(context: Context, input: RunnerProjectInput) -> t
     description="Lets a runner serve a project too. Requires the master role in the project and in another one of the runner.",
 )
 async def assign_runner(info: Info, input: RunnerProjectInput) -> tables.Runner:
-    project = await _find_served_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_RUNNER)
     return await runner_administration.assign_runner(info.context, project, input.runner_id)
 
 
@@ -247,7 +238,7 @@ async def assign_runner(info: Info, input: RunnerProjectInput) -> tables.Runner:
     description="Takes a runner away from a project, unless it is its only one. Requires the master role in the project.",
 )
 async def unassign_runner(info: Info, input: RunnerProjectInput) -> tables.Runner:
-    project = await _find_served_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_RUNNER)
     return await runner_administration.unassign_runner(info.context, project, input.runner_id)
 
 

@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from graph.context import Context, Info
+from graph.context import Info
 from graph.fields.connections import Connection, Order
 from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.builds import variables
 from graph.rules.ci import triggers
 from graph.rules.policy import Action, require
-from graph.types.inputs import get_or, optional
+from graph.types.inputs import find_project, get_or, optional
 from storage import tables
 
 if TYPE_CHECKING:
@@ -115,13 +114,6 @@ class TriggerBuildsInput:
     )
 
 
-async def _find_project(context: Context, path: str) -> tables.Project:
-    """The project, if the viewer may administer its builds. Raises NotFound, Forbidden."""
-    project = await lookup.get_project(context, path)
-    await require(context, Action.ADMIN_BUILD, project)
-    return project
-
-
 @mutation(
     entity="trigger",
     returns=Trigger,
@@ -129,7 +121,7 @@ async def _find_project(context: Context, path: str) -> tables.Project:
     description="Creates a trigger with a new token. Requires the master role. A project can have 100.",
 )
 async def create_trigger(info: Info, input: CreateTriggerInput) -> tables.Trigger:
-    return await triggers.create_trigger(info.context, await _find_project(info.context, input.project_path))
+    return await triggers.create_trigger(info.context, await find_project(info.context, input.project_path, Action.ADMIN_BUILD))
 
 
 @mutation(
@@ -140,7 +132,7 @@ async def create_trigger(info: Info, input: CreateTriggerInput) -> tables.Trigge
     description="Deletes a trigger; its token becomes invalid immediately. Requires the master role.",
 )
 async def delete_trigger(info: Info, input: DeleteTriggerInput) -> tables.Trigger:
-    project = await _find_project(info.context, input.project_path)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_BUILD)
     return await triggers.delete_trigger(info.context, await triggers.get_trigger(info.context, project, input.token))
 
 

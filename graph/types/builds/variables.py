@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from graph.context import Context, Info
+from graph.context import Info
 from graph.errors import Taken
 from graph.fields.connections import Connection, Order
 from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.builds import variables
 from graph.rules.policy import Action, require
-from graph.types.inputs import optional, sent_values
+from graph.types.inputs import find_project, optional, sent_values
 from storage import tables
 
 if TYPE_CHECKING:
@@ -92,13 +91,6 @@ class DeleteVariableInput(ProjectVariableInput):
     pass
 
 
-async def _find_project(context: Context, input: ProjectVariableInput) -> tables.Project:
-    """The project that an input names, if the viewer may administer its builds. Raises NotFound, Forbidden."""
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.ADMIN_BUILD, project)
-    return project
-
-
 @mutation(
     entity="variable",
     returns=Variable,
@@ -108,7 +100,7 @@ async def _find_project(context: Context, input: ProjectVariableInput) -> tables
     conflict=Taken("key"),
 )
 async def create_variable(info: Info, input: CreateVariableInput) -> tables.Variable:
-    project = await _find_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_BUILD)
     return await variables.create_variable(info.context, project, input.key, input.value)
 
 
@@ -119,7 +111,7 @@ async def create_variable(info: Info, input: CreateVariableInput) -> tables.Vari
     description="Changes the value of a variable. Requires the master role. Running builds keep the old value.",
 )
 async def update_variable(info: Info, input: UpdateVariableInput) -> tables.Variable:
-    project = await _find_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_BUILD)
     variable = await variables.lock_variable(info.context, project, input.key)
     return await variables.update_variable(info.context, variable, sent_values(input))
 
@@ -132,7 +124,7 @@ async def update_variable(info: Info, input: UpdateVariableInput) -> tables.Vari
     description="Deletes a variable. Requires the master role. Running builds keep it.",
 )
 async def delete_variable(info: Info, input: DeleteVariableInput) -> tables.Variable:
-    project = await _find_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_BUILD)
     return await variables.delete_variable(info.context, await variables.lock_variable(info.context, project, input.key))
 
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import strawberry
 
-from graph.context import Context, Info
+from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import Node, column, connection_field, entity, make_window
 from graph.fields.mutations import mutation
@@ -19,8 +19,7 @@ from graph.types.git.branch_history import BranchHistoryFields
 from graph.types.git.branch_timeline import BranchTimelineFields
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from graph.types.inputs import get_or, is_set, optional
-from storage import tables
+from graph.types.inputs import find_project, get_or, is_set, optional
 from storage.tables.settings import BranchProtection
 
 MAX_REFS = 1_000
@@ -135,17 +134,11 @@ class UnprotectBranchInput(BranchInput):
     pass
 
 
-async def _find_project(context: Context, input: BranchInput, action: Action) -> tables.Project:
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, action, project)
-    return project
-
-
 @mutation(
     entity="branch", returns=Branch, entity_description="The created branch.", description="Creates a branch. Requires permission to push."
 )
 async def create_branch(info: Info, input: CreateBranchInput) -> BranchRef:
-    project = await _find_project(info.context, input, Action.PUSH_CODE)
+    project = await find_project(info.context, input.project_path, Action.PUSH_CODE)
     return await branches.create_branch(info.context, project, input.name, input.ref)
 
 
@@ -157,7 +150,7 @@ async def create_branch(info: Info, input: CreateBranchInput) -> BranchRef:
     description="Deletes a branch and its protection. Requires permission to push, or the master role if the branch is protected.",
 )
 async def delete_branch(info: Info, input: DeleteBranchInput) -> BranchRef:
-    project = await _find_project(info.context, input, Action.PUSH_CODE)
+    project = await find_project(info.context, input.project_path, Action.PUSH_CODE)
     return await branches.delete_branch(info.context, project, input.name, unprotected_only=get_or(input.unprotected_only, False))
 
 
@@ -168,7 +161,7 @@ async def delete_branch(info: Info, input: DeleteBranchInput) -> BranchRef:
     description="Protects a branch: developers can no longer delete it or push to it freely. Requires the master role.",
 )
 async def protect_branch(info: Info, input: ProtectBranchInput) -> BranchRef:
-    project = await _find_project(info.context, input, Action.PROTECT_BRANCH)
+    project = await find_project(info.context, input.project_path, Action.PROTECT_BRANCH)
     protection = None
     if is_set(input.developers_can_push):
         protection = BranchProtection.PARTIAL if input.developers_can_push else BranchProtection.FULL
@@ -182,7 +175,7 @@ async def protect_branch(info: Info, input: ProtectBranchInput) -> BranchRef:
     description="Removes the protection of a branch, if it has any. Requires the master role.",
 )
 async def unprotect_branch(info: Info, input: UnprotectBranchInput) -> BranchRef:
-    project = await _find_project(info.context, input, Action.PROTECT_BRANCH)
+    project = await find_project(info.context, input.project_path, Action.PROTECT_BRANCH)
     return await branches.protect_branch(info.context, project, input.name, BranchProtection.NONE)
 
 

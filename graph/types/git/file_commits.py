@@ -8,14 +8,12 @@ from graph.context import Context, Info
 from graph.fields.declarations import column
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
-from graph.rules import lookup
 from graph.rules.git import file_commits
 from graph.rules.git.file_commits import ContentEncoding, FileActionKind
-from graph.rules.policy import Action, require
+from graph.rules.policy import Action
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from graph.types.inputs import get_or, optional
-from storage import tables
+from graph.types.inputs import find_project, get_or, optional
 
 FileActionType = strawberry.enum(FileActionKind, name="FileActionKind", description="What a commit does to a file.")
 FileEncoding = strawberry.enum(ContentEncoding, name="FileEncoding", description="How the content of a file is sent.")
@@ -76,8 +74,7 @@ async def _read_action(context: Context, input: FileActionInput) -> file_commits
     " another commit has changed at the same time is not overwritten: the result is CONFLICT.",
 )
 async def create_commit(info: Info, input: CreateCommitInput) -> file_commits.AddedCommit:
-    project: tables.Project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.PUSH_CODE, project)
+    project = await find_project(info.context, input.project_path, Action.PUSH_CODE)
     actions = [await _read_action(info.context, action) for action in input.actions]
     return await file_commits.create_commit(info.context, project, input.branch, input.message, actions)
 

@@ -4,13 +4,13 @@ from datetime import datetime
 
 import strawberry
 
-from graph.context import Context, Info
+from graph.context import Info
 from graph.errors import Conflict
 from graph.fields.declarations import Node, column, computed, entity
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.git import releases
-from graph.rules.policy import Action, require
+from graph.rules.policy import Action
+from graph.types.inputs import find_project
 from storage import tables
 
 
@@ -48,12 +48,6 @@ class UpdateReleaseInput(ReleaseInput):
     pass
 
 
-async def _find_project(context: Context, input: ReleaseInput) -> tables.Project:
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.PUSH_CODE, project)
-    return project
-
-
 @mutation(
     entity="release",
     returns=Release,
@@ -62,7 +56,7 @@ async def _find_project(context: Context, input: ReleaseInput) -> tables.Project
     conflict=Conflict("tagName", "Release already exists"),
 )
 async def create_release(info: Info, input: CreateReleaseInput) -> tables.Release:
-    project = await _find_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.PUSH_CODE)
     return await releases.create_release(info.context, project, input.tag_name, input.description)
 
 
@@ -73,7 +67,7 @@ async def create_release(info: Info, input: CreateReleaseInput) -> tables.Releas
     description="Changes the release notes of a tag. Requires permission to push.",
 )
 async def update_release(info: Info, input: UpdateReleaseInput) -> tables.Release:
-    project = await _find_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.PUSH_CODE)
     return await releases.update_release(info.context, project, input.tag_name, input.description)
 
 

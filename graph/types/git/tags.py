@@ -4,11 +4,10 @@ from typing import Annotated, Any
 
 import strawberry
 
-from graph.context import Context, Info
+from graph.context import Info
 from graph.fields.connections import Connection, OrderDirection
 from graph.fields.declarations import Node, column, connection_field, entity, make_window
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.git import releases, tags
 from graph.rules.git.tags import TagRef
 from graph.rules.policy import Action, require
@@ -16,8 +15,7 @@ from graph.types.git.branches import MAX_REFS
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
 from graph.types.git.releases import Release
-from graph.types.inputs import get_or, optional
-from storage import tables
+from graph.types.inputs import find_project, get_or, optional
 
 
 @entity(
@@ -94,12 +92,6 @@ class DeleteTagInput(TagInput):
     pass
 
 
-async def _find_project(context: Context, input: TagInput) -> tables.Project:
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.PUSH_CODE, project)
-    return project
-
-
 @mutation(
     entity="tag",
     returns=Tag,
@@ -107,7 +99,7 @@ async def _find_project(context: Context, input: TagInput) -> tables.Project:
     description="Creates a tag, annotated if it has a message. Requires permission to push.",
 )
 async def create_tag(info: Info, input: CreateTagInput) -> TagRef:
-    project = await _find_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.PUSH_CODE)
     message, description = get_or(input.message, None), get_or(input.release_description, None)
     return await tags.create_tag(info.context, project, input.name, input.ref, message=message, release_description=description)
 
@@ -120,7 +112,7 @@ async def create_tag(info: Info, input: CreateTagInput) -> TagRef:
     description="Deletes a tag and its release notes. Requires permission to push.",
 )
 async def delete_tag(info: Info, input: DeleteTagInput) -> TagRef:
-    project = await _find_project(info.context, input)
+    project = await find_project(info.context, input.project_path, Action.PUSH_CODE)
     return await tags.delete_tag(info.context, project, input.name)
 
 

@@ -24,13 +24,12 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.issues import issues
 from graph.rules.policy import Action, allowed_project_conditions, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
 from graph.types.accounts.users import User
-from graph.types.inputs import NumberedResourceInput, find_in_project, optional, sent_values
+from graph.types.inputs import NumberedResourceInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issue_closing import IssueClosingFields
 from graph.types.issues.labels import Label
 from graph.types.notes import IssueNoteFields
@@ -202,8 +201,7 @@ class IssueInput(NumberedResourceInput):
 
 @mutation(entity="issue", returns=Issue, entity_description="The created issue.", description="Creates an issue.")
 async def create_issue(info: Info, input: CreateIssueInput) -> tables.Issue:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.CREATE_ISSUE, project)
+    project = await find_project(info.context, input.project_path, Action.CREATE_ISSUE)
     return await issues.create_issue(info.context, project, sent_values(input))
 
 

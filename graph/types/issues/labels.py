@@ -16,7 +16,7 @@ from graph.rules import lookup
 from graph.rules.issues import issues, labels
 from graph.rules.policy import Action, require
 from graph.rules.search_terms import validate_search
-from graph.types.inputs import ProjectResourceInput, find_in_project, get_or, optional, sent_values
+from graph.types.inputs import ProjectResourceInput, find_in_project, find_project, get_or, optional, sent_values
 from storage import tables
 from storage.tables import IssueState
 from storage.tables.issues import issues as issue_statements
@@ -141,8 +141,7 @@ async def _lock_label(context: Context, input: LabelInput) -> tables.Label:
     if name is None or get_or(input.id, None) is not None or get_or(input.database_id, None) is not None:
         _, label = await find_in_project(context, tables.Label, input, action=Action.ADMIN_LABEL)
     else:
-        project = await lookup.get_project(context, get_or(input.project_path, ""))
-        await require(context, Action.ADMIN_LABEL, project)
+        project = await find_project(context, get_or(input.project_path, ""), Action.ADMIN_LABEL)
         label = await labels.get_label(context, project, name)
     return await labels.lock_label(context, label)
 
@@ -155,8 +154,7 @@ async def _lock_label(context: Context, input: LabelInput) -> tables.Label:
     conflict=Conflict(None, "Label already exists"),
 )
 async def create_label(info: Info, input: CreateLabelInput) -> tables.Label:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.ADMIN_LABEL, project)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_LABEL)
     return labels.create_label(info.context, project, sent_values(input))
 
 

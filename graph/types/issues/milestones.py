@@ -17,7 +17,7 @@ from graph.rules.issues import issues, milestones
 from graph.rules.policy import Action, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import MilestoneTransition
-from graph.types.inputs import NumberedResourceInput, find_in_project, optional, sent_values
+from graph.types.inputs import NumberedResourceInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issues import Issue, IssueFilter, IssueOrder, IssueState
 from graph.types.merge_requests.merge_requests import MilestoneMergeRequestFields
 from graph.types.web_urls import web_url
@@ -181,8 +181,7 @@ class UpdateMilestoneInput(NumberedResourceInput):
     conflict=Taken("title"),
 )
 async def create_milestone(info: Info, input: CreateMilestoneInput) -> tables.Milestone:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.ADMIN_MILESTONE, project)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_MILESTONE)
     return await milestones.create_milestone(info.context, project, sent_values(input))
 
 

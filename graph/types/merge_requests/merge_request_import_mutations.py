@@ -4,9 +4,9 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.merge_requests import merge_request_imports
 from graph.rules.policy import Action, require
+from graph.types.inputs import find_project
 from graph.types.projects.projects import Project
 from storage import tables
 
@@ -25,8 +25,7 @@ class ImportMergeRequestsInput:
     " running import continues. Requires the owner role.",
 )
 async def import_merge_requests(info: Info, input: ImportMergeRequestsInput) -> tables.Project:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.OWN_PROJECT, project)
+    project = await find_project(info.context, input.project_path, Action.OWN_PROJECT)
     await require(info.context, Action.READ_MERGE_REQUEST, project)
     await merge_request_imports.queue_import(info.context, project)
     return project

@@ -9,10 +9,9 @@ from graph.context import Info
 from graph.fields.connections import Connection, Order
 from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
 from graph.fields.mutations import mutation
-from graph.rules import lookup
-from graph.rules.policy import Action, require
+from graph.rules.policy import Action
 from graph.rules.projects import deploy_keys
-from graph.types.inputs import ProjectResourceInput, find_in_project
+from graph.types.inputs import ProjectResourceInput, find_in_project, find_project
 from storage import tables
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ class DeleteDeployKeyInput(ProjectResourceInput):
     " master role.",
 )
 async def add_deploy_key(info: Info, input: AddDeployKeyInput) -> tables.DeployKey:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.ADMIN_DEPLOY_KEY, project)
+    project = await find_project(info.context, input.project_path, Action.ADMIN_DEPLOY_KEY)
     return await deploy_keys.add_deploy_key(info.context, project, input.title, input.key)
 
 

@@ -11,6 +11,7 @@ from graph.rules import lookup
 from graph.rules.policy import Action, require
 from graph.rules.projects import forks
 from graph.rules.projects.forks import ForkRelation
+from graph.types.inputs import find_project
 from graph.types.projects.projects import Project
 
 
@@ -72,8 +73,7 @@ async def link_fork(info: Info, input: LinkForkInput) -> ForkRelation:
     description="Makes a project a fork of none. Its merge requests into the former source remain. Requires the owner role.",
 )
 async def unlink_fork(info: Info, input: UnlinkForkInput) -> ForkRelation | None:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.OWN_PROJECT, project)
+    project = await find_project(info.context, input.project_path, Action.OWN_PROJECT)
     return await forks.unlink_fork(info.context, project)
 
 

@@ -8,7 +8,7 @@ from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.policy import Action, require
 from graph.rules.projects import project_changes, projects
-from graph.types.inputs import get_or, optional, sent_values
+from graph.types.inputs import find_project, get_or, optional, sent_values
 from graph.types.projects.projects import Project
 from graph.types.visibility import Visibility
 from storage import tables
@@ -124,8 +124,7 @@ async def fork_project(info: Info, input: ForkProjectInput) -> tables.Project:
     conflict=Taken("path"),
 )
 async def update_project(info: Info, input: UpdateProjectInput) -> tables.Project:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.UPDATE_PROJECT, project)
+    project = await find_project(info.context, input.project_path, Action.UPDATE_PROJECT)
     return await project_changes.update_project(info.context, project, sent_values(input))
 
 
@@ -136,8 +135,7 @@ async def update_project(info: Info, input: UpdateProjectInput) -> tables.Projec
     description="Archives a project, which makes it read-only; does nothing if it is archived. Requires the owner role.",
 )
 async def archive_project(info: Info, input: ArchiveProjectInput) -> tables.Project:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.OWN_PROJECT, project)
+    project = await find_project(info.context, input.project_path, Action.OWN_PROJECT)
     return await project_changes.update_project(info.context, project, {"archived": True})
 
 
@@ -148,8 +146,7 @@ async def archive_project(info: Info, input: ArchiveProjectInput) -> tables.Proj
     description="Unarchives a project; does nothing if it is not archived. Requires the owner role.",
 )
 async def unarchive_project(info: Info, input: UnarchiveProjectInput) -> tables.Project:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.OWN_PROJECT, project)
+    project = await find_project(info.context, input.project_path, Action.OWN_PROJECT)
     return await project_changes.update_project(info.context, project, {"archived": False})
 
 
@@ -161,8 +158,7 @@ async def unarchive_project(info: Info, input: UnarchiveProjectInput) -> tables.
     description="Deletes a project and its repository. Requires the owner role.",
 )
 async def delete_project(info: Info, input: DeleteProjectInput) -> tables.Project:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.OWN_PROJECT, project)
+    project = await find_project(info.context, input.project_path, Action.OWN_PROJECT)
     return await project_changes.delete_project(info.context, project)
 
 

@@ -13,7 +13,7 @@ from graph.rules import lookup
 from graph.rules.policy import Action, can, require, visible_snippet_conditions
 from graph.rules.projects import snippets
 from graph.types.accounts.users import User
-from graph.types.inputs import ProjectResourceInput, find_in_project, optional, sent_values
+from graph.types.inputs import ProjectResourceInput, find_in_project, find_project, optional, sent_values
 from graph.types.notes import SnippetNoteFields
 from graph.types.visibility import Visibility
 from graph.types.web_urls import web_url
@@ -138,8 +138,7 @@ async def _find_snippet(context: Context, input: ProjectResourceInput) -> tables
     description="Creates a snippet. Requires the reporter role.",
 )
 async def create_snippet(info: Info, input: CreateSnippetInput) -> tables.Snippet:
-    project = await lookup.get_project(info.context, input.project_path)
-    await require(info.context, Action.CREATE_SNIPPET, project)
+    project = await find_project(info.context, input.project_path, Action.CREATE_SNIPPET)
     return await snippets.create_snippet(info.context, project, sent_values(input))
 
 

@@ -9,10 +9,10 @@ from graph.context import Info
 from graph.fields.declarations import Node, column, entity, to_one
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
-from graph.rules import lookup
 from graph.rules.policy import Action, require
 from graph.rules.projects import uploads
 from graph.types.accounts.users import User
+from graph.types.inputs import find_project
 from storage import tables
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ class CreateUploadInput:
 )
 async def create_upload(info: Info, input: CreateUploadInput) -> tables.Upload:
     context = info.context
-    project = await lookup.get_project(context, input.project_path)
-    await require(context, Action.CREATE_UPLOAD, project)
+    project = await find_project(context, input.project_path, Action.CREATE_UPLOAD)
     return await uploads.save_upload(context, project, input.file.ticket, input.file.name)
 
 
