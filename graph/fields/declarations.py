@@ -148,8 +148,9 @@ class EntityDeclaration:
     """A GraphQL type and the class of its rows.
 
     `project_key` is the column by which a row belongs to a project. `action` is required of the viewer to receive the row as a node; an
-    entity without an action gives the reason in `unrestricted`. `load_nodes(context, keys)` finds the nodes that the viewer is allowed to
-    see by the keys in their ids, if they are not found by a numeric id. `is_node`: whether `node` finds it.
+    entity without an action gives the reason in `unrestricted`. `filter_nodes(context, rows)` chooses the nodes that the viewer is allowed
+    to see, if another rule does. `load_nodes(context, keys)` finds them by the keys in their ids, if these are no numbers. `is_node`:
+    whether `node` finds it.
     """
 
     name: str
@@ -157,6 +158,7 @@ class EntityDeclaration:
     project_key: str | None
     action: Action | None
     is_node: bool
+    filter_nodes: Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]] | None = None
     load_nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None
 
 
@@ -371,6 +373,7 @@ def entity(
     project_key: str | None = None,
     action: Action | None = None,
     unrestricted: str | None = None,
+    filter_nodes: Callable[[Context, Sequence[Any]], Awaitable[Sequence[Any]]] | None = None,
     load_nodes: Callable[[Context, list[str]], Awaitable[dict[str, Any]]] | None = None,
 ) -> Callable[[C], C]:
     """Makes a class the GraphQL type of a table's rows, which need no conversion, even for interfaces and unions. See `EntityDeclaration`.
@@ -388,7 +391,7 @@ def entity(
         strawberry_type: Any = strawberry.type(cls, name=name, description=description)
         strawberry_type.is_type_of = staticmethod(lambda value, _info: isinstance(value, row))
         strawberry_type.__strawberry_definition__.is_type_of = strawberry_type.is_type_of
-        ENTITIES[row] = EntityDeclaration(name or cls.__name__, row, project_key, action, issubclass(cls, Node), load_nodes)
+        ENTITIES[row] = EntityDeclaration(name or cls.__name__, row, project_key, action, issubclass(cls, Node), filter_nodes, load_nodes)
         return strawberry_type  # type: ignore[no-any-return]
 
     return decorate

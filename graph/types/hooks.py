@@ -42,8 +42,8 @@ class DeliveryFilter:
 @entity(
     tables.Delivery,
     description="Delivery of an event to a hook; deleted after 30 days.",
-    load_nodes=hooks.delivery_nodes,
-    unrestricted="The right is on the hook: `delivery_nodes` checks it.",
+    filter_nodes=hooks.filter_deliveries,
+    unrestricted="The right is on the hook: `filter_deliveries` checks it.",
 )
 class Delivery(Node):
     database_id: int = column(tables.Delivery.id, description="Database ID.")
@@ -70,8 +70,8 @@ class Delivery(Node):
 @entity(
     tables.Hook,
     description="A URL to which events of the instance, or of a project, are sent.",
-    load_nodes=hooks.hook_nodes,
-    unrestricted="The right depends on whether it is a system hook: `hook_nodes` checks it.",
+    filter_nodes=hooks.filter_hooks,
+    unrestricted="The right depends on whether it is a system hook: `filter_hooks` checks it.",
 )
 class Hook(Node):
     database_id: int = column(tables.Hook.id, description="ID in the v3 API.")

@@ -1,7 +1,7 @@
 """Shared input types: references to objects, and the distinction of omitted from null fields."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -180,12 +180,6 @@ async def find_owned(context: Context, table: type[R], input: UserResourceInput)
     return await lookup.get_owned_row(context, table, owner, get_or(input.database_id, 0))
 
 
-def owned_nodes_loader(table: type[R]) -> Callable[[Context, list[str]], Awaitable[dict[str, Any]]]:
-    """A loader function for nodes of users' private objects, as far as the viewer may read them."""
-
-    async def nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-        numbers = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-        rows: dict[int, Any] = await context.rows_by_id(table).get_many(numbers)
-        return {numbers[key]: row for key, row in rows.items() if row is not None and policy.can_read_account(context, row.user_id)}
-
-    return nodes
+async def filter_owned(context: Context, rows: Sequence[Any]) -> list[Any]:
+    """Those of users' private objects that the viewer may read."""
+    return [row for row in rows if policy.can_read_account(context, row.user_id)]

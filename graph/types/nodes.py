@@ -1,5 +1,6 @@
 """The queries `node` and `nodes`."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import strawberry
@@ -10,7 +11,6 @@ from graph.fields.connections import MAX_FIRST
 from graph.fields.declarations import ENTITIES, Node, parse_global_id
 from graph.rules import policy
 from graph.rules.lookup import parse_id
-from storage import tables
 
 
 @strawberry.type
@@ -46,22 +46,14 @@ async def _load_nodes(context: Context, ids: list[strawberry.ID]) -> list[Any]:
         if entity.load_nodes is not None:
             found.update({(name, key): node for key, node in (await entity.load_nodes(context, lookup_keys)).items()})
             continue
-        if entity.row is tables.Namespace:
-            found.update({(name, row.id): row for row in await _load_groups(context, lookup_keys)})
-            continue
-        rows: list[Any] = [row for row in (await context.rows_by_id(entity.row).get_many(lookup_keys)).values() if row is not None]
-        if entity.project_key is not None:
+        rows: Sequence[Any] = [row for row in (await context.rows_by_id(entity.row).get_many(lookup_keys)).values() if row is not None]
+        if entity.filter_nodes is not None:
+            rows = await entity.filter_nodes(context, rows)
+        elif entity.project_key is not None:
             projects = [getattr(row, entity.project_key) for row in rows]
             visible_ids = await policy.filter_visible_projects(context, projects)
             rows = [row for row in rows if getattr(row, entity.project_key) in visible_ids]
-        if entity.action is not None:
+        if entity.filter_nodes is None and entity.action is not None:
             rows = [row for row in rows if await policy.can(context, entity.action, row)]
         found.update({(name, row.id): row for row in rows})
     return [found.get(key) if key else None for key in keys]
-
-
-async def _load_groups(context: Context, ids: list[int]) -> list[tables.Namespace]:
-    """Those of these groups that the viewer may read; permissions are loaded for all of them together."""
-    rows = await context.rows_by_id(tables.Namespace).get_many(ids)
-    visible_ids = await policy.filter_visible_groups(context, ids)
-    return [row for key, row in rows.items() if row is not None and row.kind is tables.NamespaceKind.GROUP and key in visible_ids]

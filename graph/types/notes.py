@@ -43,18 +43,12 @@ class NoteAbilities:
     update: bool = strawberry.field(description="Edit it.")
 
 
-async def _load_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    numbers = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-    rows = await context.rows_by_id(tables.Note).get_many(numbers)
-    return {numbers[note.id]: note for note in await notes.filter_visible(context, [row for row in rows.values() if row is not None])}
-
-
 @entity(
     tables.Note,
     description="A note by a user or by the system on an issue, a merge request or a snippet.",
     project_key="project_id",
     action=Action.READ_NOTE,
-    load_nodes=_load_nodes,
+    filter_nodes=notes.filter_visible,
 )
 class Note(Node):
     database_id: int = column(tables.Note.id, description="ID in the v3 API.")

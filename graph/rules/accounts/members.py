@@ -1,6 +1,6 @@
 """Memberships in groups and projects."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graph.context import Context
@@ -75,13 +75,11 @@ async def lock_project_member(context: Context, project: tables.Project, user: t
     return found
 
 
-async def group_member_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """Group memberships by node key, for groups whose members the viewer may see."""
-    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-    rows = [row for row in (await context.rows_by_id(tables.GroupMember).get_many(ids)).values() if row is not None]
+async def filter_group_members(context: Context, rows: Sequence[tables.GroupMember]) -> list[tables.GroupMember]:
+    """Those of groups whose members the viewer may see."""
     groups = await context.rows_by_id(tables.Namespace).get_many(await filter_visible_groups(context, [row.group_id for row in rows]))
     readable = {key for key, group in groups.items() if group is not None and await can(context, Action.READ_GROUP, group)}
-    return {ids[row.id]: row for row in rows if row.group_id in readable}
+    return [row for row in rows if row.group_id in readable]
 
 
 async def require_no_member(context: Context, condition: object) -> None:

@@ -1,6 +1,6 @@
 """Administration of runners: creation, changes, deletion, and who may do it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -230,17 +230,15 @@ def scope_conditions(context: Context, scope: RunnerScope | None) -> list[Any]:
     }[scope]
 
 
-async def runner_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """Runners by node key: every runner for administrators, those of a project for its masters."""
-    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-    rows = {number: row for number, row in (await context.rows_by_id(tables.Runner).get_many(ids)).items() if row is not None}
-    if not await can(context, Action.ADMIN_RUNNERS):
-        served = [(key, project_id) for key, project_id in await context.tuples(runners.projects_of(list(rows)))]
-        visible_ids = await filter_visible_projects(context, [project_id for _, project_id in served])
-        projects = await context.rows_by_id(tables.Project).get_many(visible_ids)
-        administered_ids = {key for key, project in projects.items() if await can(context, Action.ADMIN_RUNNER, project)}
-        rows = {number: row for number, row in rows.items() if any((number, key) in served for key in administered_ids)}
-    return {ids[number]: row for number, row in rows.items()}
+async def filter_administered(context: Context, rows: Sequence[tables.Runner]) -> Sequence[tables.Runner]:
+    """All runners for administrators, those of a project for its masters."""
+    if await can(context, Action.ADMIN_RUNNERS):
+        return rows
+    served = [(key, project_id) for key, project_id in await context.tuples(runners.projects_of([row.id for row in rows]))]
+    visible_ids = await filter_visible_projects(context, [project_id for _, project_id in served])
+    projects = await context.rows_by_id(tables.Project).get_many(visible_ids)
+    administered_ids = {key for key, project in projects.items() if await can(context, Action.ADMIN_RUNNER, project)}
+    return [row for row in rows if any((row.id, key) in served for key in administered_ids)]
 
 
 async def load_served_projects(context: Context, runner: tables.Runner) -> list[tables.Project]:

@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, and_, false, insert, or_
 from sqlmodel import col
 
 from graph.context import Context
-from graph.rules import lookup
 from graph.rules.policy import Action, can_see_project, filter_allowed_projects
 from storage import tables
 from storage.tables import ActivityAction, ActivitySubject
@@ -142,14 +141,12 @@ async def visible_conditions(context: Context, projects: Sequence[tables.Project
     )
 
 
-async def load_nodes(context: Context, keys: list[str]) -> dict[str, tables.Activity]:
-    """Activities by node key, those that the viewer may see."""
-    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-    rows = [row for row in (await context.rows_by_id(tables.Activity).get_many(ids)).values() if row is not None]
+async def filter_visible(context: Context, rows: Sequence[tables.Activity]) -> list[tables.Activity]:
+    """Those that the viewer may see."""
     found = await context.rows_by_id(tables.Project).get_many({row.project_id for row in rows})
     visible = [project for project in found.values() if project is not None and await can_see_project(context, project)]
     readable = {action: await filter_allowed_projects(context, action, visible) for action in set(READ_ACTIONS.values())}
-    return {ids[row.id]: row for row in rows if row.project_id in readable[READ_ACTIONS[row.subject]]}
+    return [row for row in rows if row.project_id in readable[READ_ACTIONS[row.subject]]]
 
 
 async def load_targets(context: Context, activities: Sequence[tables.Activity]) -> list[Any]:

@@ -14,7 +14,7 @@ from graph.events.project_hook_payloads import find_commit, push_body
 from graph.events.publisher import new_batch_id
 from graph.events.push_payloads import BranchPushed
 from graph.events.webhook_sender import DeliveryResult, parse_secret
-from graph.rules import lookup, validation
+from graph.rules import validation
 from graph.rules.git.commit_index import RefUpdate
 from graph.rules.policy import Action, can, can_see_project, filter_visible_projects, load_project_of, require
 from storage import tables
@@ -107,23 +107,15 @@ async def require_hook(context: Context, hook: tables.Hook) -> None:
     await require(context, Action.ADMIN_PROJECT_HOOK, project)
 
 
-async def hook_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """Hooks by node key, those that the viewer may administrate."""
-    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-    rows = [row for row in (await context.rows_by_id(tables.Hook).get_many(ids)).values() if row is not None]
-    return {ids[row.id]: row for row in await _filter_administrated(context, rows)}
-
-
-async def delivery_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
-    """Deliveries by node key, those to hooks that the viewer may administrate."""
-    ids = {number: key for key in keys if (number := lookup.parse_id(key)) is not None}
-    rows = [row for row in (await context.rows_by_id(tables.Delivery).get_many(ids)).values() if row is not None]
+async def filter_deliveries(context: Context, rows: Sequence[tables.Delivery]) -> list[tables.Delivery]:
+    """Those to hooks that the viewer may administrate."""
     found = await context.rows_by_id(tables.Hook).get_many({row.hook_id for row in rows})
-    allowed = {hook.id for hook in await _filter_administrated(context, [hook for hook in found.values() if hook is not None])}
-    return {ids[row.id]: row for row in rows if row.hook_id in allowed}
+    allowed = {hook.id for hook in await filter_hooks(context, [hook for hook in found.values() if hook is not None])}
+    return [row for row in rows if row.hook_id in allowed]
 
 
-async def _filter_administrated(context: Context, rows: Sequence[tables.Hook]) -> list[tables.Hook]:
+async def filter_hooks(context: Context, rows: Sequence[tables.Hook]) -> list[tables.Hook]:
+    """Those that the viewer may administrate."""
     project_ids = [row.project_id for row in rows if row.project_id is not None]
     visible = await filter_visible_projects(context, project_ids)
     return [

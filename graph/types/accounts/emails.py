@@ -13,7 +13,7 @@ from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import emails
 from graph.rules.policy import Action, require
-from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
+from graph.types.inputs import UserResourceInput, filter_owned, find_owned, optional, resolve_owner_id
 from storage import tables
 
 IS_SECONDARY = col(tables.Email.is_primary).is_(False)
@@ -23,8 +23,8 @@ OLDEST_FIRST = Order(tables.Email.id)
 @entity(
     tables.Email,
     description="An email address of a user.",
-    load_nodes=owned_nodes_loader(tables.Email),
-    unrestricted="The right is on the account: `owned_nodes_loader` checks it.",
+    filter_nodes=filter_owned,
+    unrestricted="The right is on the account: `filter_owned` checks it.",
 )
 class Email(Node):
     database_id: int = column(tables.Email.id, description="ID in the v3 API.")

@@ -1,12 +1,13 @@
 """Groups."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any
 
 import strawberry
 
-from graph.context import Info
+from graph.context import Context, Info
 from graph.errors import Taken
 from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
 from graph.fields.declarations import Node, column, connection_field, entity, filter_listing, make_order, make_window, to_many
@@ -14,7 +15,7 @@ from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import groups
 from graph.rules.accounts import members as member_rules
-from graph.rules.policy import Action, can, load_group_level, require, visible_group_conditions
+from graph.rules.policy import Action, can, filter_visible_groups, load_group_level, require, visible_group_conditions
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, GroupMember
 from graph.types.builds.build_stats import GroupBuildStatsFields
@@ -47,7 +48,19 @@ class GroupAbilities:
     create_project: bool = strawberry.field(description="Create projects in the group.")
 
 
-@entity(tables.Namespace, name="Group", description="A group of projects and their members.", action=Action.READ_GROUP)
+async def _filter_groups(context: Context, rows: Sequence[tables.Namespace]) -> list[tables.Namespace]:
+    """The groups that the viewer may read; permissions are loaded for all of them together."""
+    visible_ids = await filter_visible_groups(context, [row.id for row in rows])
+    return [row for row in rows if row.kind is tables.NamespaceKind.GROUP and row.id in visible_ids]
+
+
+@entity(
+    tables.Namespace,
+    name="Group",
+    description="A group of projects and their members.",
+    action=Action.READ_GROUP,
+    filter_nodes=_filter_groups,
+)
 class Group(Node, GroupMergeRequestFields, GroupBuildStatsFields):
     database_id: int = column(tables.Namespace.id, description="ID in the v3 API.")
     name: str = column(description="Display name.")

@@ -28,7 +28,7 @@ Level = tables.AccessLevel
     tables.GroupMember,
     description="Membership of a user in a group; applies to all projects of the group.",
     unrestricted="Who sees a group sees its members, and `nodes` finds those of visible groups alone.",
-    load_nodes=members.group_member_nodes,
+    filter_nodes=members.filter_group_members,
 )
 class GroupMember(Node):
     user: User = to_one(tables.GroupMember.user_id, description="The user.")

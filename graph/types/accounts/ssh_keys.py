@@ -14,7 +14,7 @@ from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import ssh_keys
 from graph.rules.policy import Action, require
-from graph.types.inputs import UserResourceInput, find_owned, optional, owned_nodes_loader, resolve_owner_id
+from graph.types.inputs import UserResourceInput, filter_owned, find_owned, optional, resolve_owner_id
 from storage import tables
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ NEWEST_FIRST = Order(tables.SshKey.id, descending=True)
 @entity(
     tables.SshKey,
     description="SSH public key of a user.",
-    load_nodes=owned_nodes_loader(tables.SshKey),
-    unrestricted="The right is on the account: `owned_nodes_loader` checks it.",
+    filter_nodes=filter_owned,
+    unrestricted="The right is on the account: `filter_owned` checks it.",
 )
 class SshKey(Node):
     database_id: int = column(tables.SshKey.id, description="ID in the v3 API.")

@@ -30,7 +30,7 @@ SCOPE_ARGUMENT = (Annotated[RunnerScope | None, strawberry.argument(description=
     description="A program that runs builds. As a node, available to administrators and to masters of a project of the runner; to others,"
     " through builds it ran.",
     unrestricted="`nodes` asks for the right to administer it; elsewhere it is shown where it ran something.",
-    load_nodes=runner_administration.runner_nodes,
+    filter_nodes=runner_administration.filter_administered,
 )
 class Runner(Node):
     database_id: int = column(tables.Runner.id, description="ID in the v3 API.")

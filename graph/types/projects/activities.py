@@ -61,7 +61,7 @@ class ActivityPush:
     tables.Activity,
     description="Activity in a project: who did what.",
     unrestricted="Each subject needs a permission of its own, which `nodes` and the list of a project check.",
-    load_nodes=activities.load_nodes,
+    filter_nodes=activities.filter_visible,
 )
 class Activity(Node):
     action: ActivityActionEnum = column(description="What the author did.")  # type: ignore[valid-type]
