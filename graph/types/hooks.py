@@ -186,18 +186,9 @@ class CreateHookInput:
 
 
 @strawberry.input(description="Input of `createProjectHook`.")
-class CreateProjectHookInput:
+class CreateProjectHookInput(CreateHookInput):
     project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
-    url: str = strawberry.field(description="As in `createHook`.")
-    secret: str | None = optional("Signing key, as in `createHook`. Never returned.")
     token: str | None = optional("Token that is sent in the `X-Gitlab-Token` header. Never returned.")
-    push_events: bool | None = optional("Send pushes to branches; default true.")
-    tag_push_events: bool | None = optional("Send pushes of tags; default false.")
-    issues_events: bool | None = optional("Send issue events; default false.")
-    merge_requests_events: bool | None = optional("Send merge request events; default false.")
-    note_events: bool | None = optional("Send note events; default false.")
-    build_events: bool | None = optional("Send events of builds that start or finish; default false.")
-    enable_ssl_verification: bool | None = optional("Verify the TLS certificate of the receiver; default true.")
 
 
 @strawberry.input(description="Input of `updateProjectHook`; omitted fields are not changed.")
