@@ -24,6 +24,7 @@ from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.engine import Database, DatabaseSession, now
 from storage.database.text_budget import TextBudget
+from storage.database.write_session import WriteSession
 from storage.git.protocol.transport import FairLimiter
 from storage.git.ref_cache import RefCache
 from storage.git.repositories import Repositories
@@ -301,6 +302,7 @@ class Context:
 
     def add_with_follower(self, row: R, follower: Row, key: str) -> R:
         """As `add_deferred`, with a second row whose column `key` is the id of the first one; the commit inserts both at once."""
+        assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
         self.session.add_with_follower(row, follower, key)
         return row
 

@@ -64,10 +64,6 @@ class DatabaseSession(AsyncSession):
         """Adds a row that is inserted at the commit, or before the next statement of the transaction; its id is known then."""
         self.add(row)
 
-    def add_with_follower(self, row: Any, follower: Any, key: str) -> None:
-        """As `add_deferred`, with a second row whose column `key` is the id of the first one."""
-        raise NotImplementedError
-
     async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:
         """Runs an SQL string of the driver's dialect and returns rows of the driver's values.
 

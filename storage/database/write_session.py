@@ -67,6 +67,7 @@ class WriteSession(DatabaseSession):
             self._deferred.append(row)
 
     def add_with_follower(self, row: Any, follower: Any, key: str) -> None:
+        """As `add_deferred`, with a second row whose column `key` is the id of the first one."""
         self.add_deferred(row)
         self._followers[id(row)] = row, follower, key
 
