@@ -6,7 +6,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 import strawberry
 from sqlalchemy import Select, select
@@ -113,11 +112,6 @@ class Services:
     @property
     def static_settings(self) -> StaticSettings:
         return StaticSettings(self.external_url, bool(self.avatar_url_template))
-
-    @property
-    def ssh_clone_prefix(self) -> str:
-        """`ssh_prefix`, or that of the host of `external_url` if SSH is not served."""
-        return self.ssh_prefix or f"git@{urlsplit(self.external_url).hostname}:"
 
 
 class ServedFile(Protocol):
