@@ -132,6 +132,19 @@ class ServedFile(Protocol):
         """
 
 
+async def read_first(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Reads the first chunk now, so that what prevents it is raised before the response begins. Returns all chunks."""
+    first = await anext(chunks, b"")
+
+    async def all_chunks() -> AsyncIterator[bytes]:
+        if first:
+            yield first
+        async for chunk in chunks:
+            yield chunk
+
+    return all_chunks()
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A served file that is one object of the object store."""

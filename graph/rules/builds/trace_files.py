@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
-from graph.context import Context, Services
+from graph.context import Context, Services, read_first
 from graph.rules.builds import trace_masking
 from storage import tables
 from storage.objects.object_store import ObjectNotFound
@@ -25,15 +25,7 @@ class StoredTrace:
     async def open(self, start: int, size: int) -> AsyncIterator[AsyncIterator[bytes]]:
         """As `ServedFile.open`."""
         async with aclosing(self._read(start, size)) as chunks:
-            first = await anext(chunks, None)
-
-            async def all_chunks() -> AsyncIterator[bytes]:
-                if first is not None:
-                    yield first
-                    async for chunk in chunks:
-                        yield chunk
-
-            yield all_chunks()
+            yield await read_first(chunks)
 
     async def _read(self, offset: int, size: int) -> AsyncGenerator[bytes, None]:
         """Yields `size` bytes from the offset on. Raises ObjectNotFound."""

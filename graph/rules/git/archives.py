@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from graph.context import Context, Services
+from graph.context import Context, Services, read_first
 from graph.errors import Unavailable
 from graph.rules.git.commits import get_commit
 from storage import tables
@@ -51,15 +51,7 @@ class ArchiveFile:
                 repositories.use(archive.project_id) as path,
                 stream_archive(path, archive.commit_oid, archive.format, prefix) as chunks,
             ):
-                # A repository that cannot be read is reported before the response begins.
-                first = await anext(chunks, b"")
-
-                async def all_chunks() -> AsyncIterator[bytes]:
-                    yield first
-                    async for chunk in chunks:
-                        yield chunk
-
-                yield all_chunks()
+                yield await read_first(chunks)
         except TransportBusy as error:
             raise Unavailable("Too many archives are being made. Try again in a moment.") from error
         except (NotARepository, GitCommandError) as error:
