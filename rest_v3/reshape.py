@@ -157,7 +157,7 @@ class AdminOnlyKeys:
         def optional(entry: Schema) -> Schema:
             return {**entry, "required": [key for key in entry.get("required", ()) if key not in self.keys]}
 
-        return {**schema, "items": optional(schema["items"])} if "items" in schema else optional(schema)
+        return _map_schemas(schema, optional)
 
 
 show_keys_to_admins = AdminOnlyKeys
@@ -177,7 +177,7 @@ class ConstantKeys:
             added = {key: {"const": value} for key, value in self.constant.items()}
             return {**entry, "properties": {**entry.get("properties", {}), **added}, "required": [*entry["required"], *added]}
 
-        return {**schema, "items": extended(schema["items"])} if "items" in schema else extended(schema)
+        return _map_schemas(schema, extended)
 
 
 add_keys = ConstantKeys
@@ -217,7 +217,7 @@ class MergedChild:
             required = [*inner["required"], *(key for key in entry["required"] if key != self.key)]
             return {**entry, "properties": {**inner["properties"], **own}, "required": required}
 
-        return {**schema, "items": merged(schema["items"])} if "items" in schema else merged(schema)
+        return _map_schemas(schema, merged)
 
 
 merge_child = MergedChild
@@ -305,7 +305,7 @@ class ActivityKeys:
             added = {"title": {"type": "null"}, "author_username": {"type": "string"}}
             return {**entry, "properties": {**entry["properties"], **added}, "required": [*entry["required"], *added]}
 
-        return {**schema, "items": extended(schema["items"])} if "items" in schema else extended(schema)
+        return _map_schemas(schema, extended)
 
 
 activity_keys = ActivityKeys()
@@ -334,7 +334,7 @@ class AccessObjects:
         def with_objects(entry: Schema) -> Schema:
             return {**entry, "properties": {**entry["properties"], "permissions": permissions}}
 
-        return {**schema, "items": with_objects(schema["items"])} if "items" in schema else with_objects(schema)
+        return _map_schemas(schema, with_objects)
 
 
 ACCESS_KEYS = ("project_access", "group_access")
@@ -349,3 +349,8 @@ access_objects = AccessObjects()
 
 def _map_objects(value: Any, transform: Callable[[Mapping[str, Any]], Any]) -> Any:
     return [transform(entry) for entry in value] if isinstance(value, list) else transform(value)
+
+
+def _map_schemas(schema: Schema, transform: Callable[[Schema], Schema]) -> Schema:
+    """The same change of the schema of an object, or of the objects of a list."""
+    return {**schema, "items": transform(schema["items"])} if "items" in schema else transform(schema)
