@@ -7,8 +7,9 @@ from ci_v1.endpoint import RunnerEndpoint
 from ci_v1.routes import BUILD_DETAILS
 from graph.errors import ForgeError
 from graph.operations.results import is_disk_full
-from rest_v3.endpoints.endpoint import GraphExecutor, RestRequest, RestResponse
+from rest_v3.endpoints.endpoint import GraphExecutor
 from rest_v3.endpoints.file_uploads import ClientDisconnected, FileUploadForm
+from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import ErrorResponse, error_response, missing_parameter_message, response_from_user_errors
 from rest_v3.operations import OperationRegistry
 from rest_v3.requests.bodies import MalformedRequestError, parse_pairs

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from graph.rules.builds.runner_tokens import is_token
-from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, RestRequest
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor
 from rest_v3.endpoints.file_downloads import FileDownloadEndpoint
+from rest_v3.endpoints.messages import RestRequest
 from rest_v3.errors import ErrorResponse
 from rest_v3.operations import OperationRegistry
 from rest_v3.requests.bodies import AcceptedNames

@@ -8,8 +8,9 @@ from ci_v1.endpoint import RunnerEndpoint
 from ci_v1.trace_body import TRACE_FIELD, TraceSpool, read_trace_body
 from graph.operations.results import is_disk_full
 from graph.rules.builds.runner_tokens import is_runner_token
-from rest_v3.endpoints.endpoint import GraphExecutor, RestRequest, RestResponse
+from rest_v3.endpoints.endpoint import GraphExecutor
 from rest_v3.endpoints.file_uploads import ClientDisconnected
+from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import ErrorResponse, error_response, response_from_error, response_from_user_errors
 from rest_v3.operations import OperationRegistry, RouteOperation
 from rest_v3.requests.bodies import AcceptedNames, MalformedRequestError, parse_pairs

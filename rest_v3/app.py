@@ -10,8 +10,9 @@ import orjson
 
 from graph.caches import CacheBounds, LruCache
 from graph.errors import Unavailable
-from rest_v3.endpoints.endpoint import Endpoint, RestRequest, RestResponse
+from rest_v3.endpoints.endpoint import Endpoint
 from rest_v3.endpoints.file_downloads import FileResponse, send_file
+from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import error_response
 from rest_v3.route import Route
 from rest_v3.router import RouteNode, Router, path_segments, split_path

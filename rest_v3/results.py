@@ -83,3 +83,10 @@ class RouteResultReader:
             steps.append(PathStep(key, named.name if is_composite_type(named) else None))
             selected = target.subfields
         return tuple(steps), target
+
+
+def read_value(data: Any, path: str) -> Any:
+    """The value at a path of keys: `read_value({"project": {"fileLimit": 9}}, "project.fileLimit")` is 9."""
+    for key in path.split("."):
+        data = data[key]
+    return data

@@ -5,8 +5,8 @@ keeps that order. When a parameter is invalid the operation cannot run, so the r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ import orjson
 
 from graph.http.json_pieces import dump_json
 from rest_v3 import pagination, reshape
+from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import (
     ErrorResponse,
     error_response,
@@ -24,11 +25,11 @@ from rest_v3.errors import (
 )
 from rest_v3.guard import RouteGuard
 from rest_v3.operations import BadOperationError, OperationRegistry, RouteOperation, RouteOperationVariable, SelectedField, default_guard
-from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, MalformedRequestError, Receive, parse_body, parse_pairs, read_body
+from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, MalformedRequestError, parse_body, parse_pairs, read_body
 from rest_v3.requests.credentials import read_credential
 from rest_v3.requests.params import NOT_SENT, RouteParameter
 from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_id, read_id
-from rest_v3.results import RouteResultReader
+from rest_v3.results import RouteResultReader, read_value
 from rest_v3.route import InvalidRouteError, PathNumber, Route
 
 TEXT_CSP = b"default-src 'none'; sandbox"
@@ -54,30 +55,6 @@ class GraphExecutor(Protocol):
 
     def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Awaitable[Any]: ...
     def receive(self) -> IncomingFile: ...
-
-
-@dataclass(slots=True)
-class RestRequest:
-    """What an endpoint needs of a request. `path_values` are in the order of the route's path parameters."""
-
-    method: str
-    path_values: Sequence[str]
-    segments: Sequence[str]
-    """The whole path below /api/v3, decoded."""
-    query: bytes
-    headers: Mapping[bytes, bytes]
-    receive: Receive
-    request_id: str
-    state: MutableMapping[str, Any]
-    """State that the server reads for the access log: `user_id`."""
-
-
-@dataclass(slots=True)
-class RestResponse:
-    status: int
-    body: bytes
-    headers: list[tuple[bytes, bytes]]
-    content_type: bytes = field(default=b"application/json", kw_only=True)
 
 
 class Endpoint:
@@ -160,8 +137,7 @@ class Endpoint:
 
     async def _find_body_limit(self, request: RestRequest, sent: Mapping[str, Any]) -> int | ErrorResponse:
         """The maximum size of the body, or the error for a caller who may not send one of this size."""
-        declared = declared_length(request)
-        if self.route.body_limit_path is None or self._guard is None or declared <= self.max_body_bytes:
+        if self.route.body_limit_path is None or self._guard is None or request.declared_length <= self.max_body_bytes:
             return self.max_body_bytes
         variables, _ = self._read_variables(request, {})
         credential = read_credential(request.headers, sent.get(self.token_name))
@@ -384,19 +360,6 @@ class Endpoint:
         if not needed <= target.subfields.keys():
             raise InvalidRouteError(f"{self.route.call}: {self.operation.name} does not select {' and '.join(sorted(needed))}")
         return reshape.plan_entry_transform(target)
-
-
-def declared_length(request: RestRequest) -> int:
-    """The length of the body that the header Content-Length declares; 0 without one."""
-    length = request.headers.get(b"content-length", b"")
-    return int(length[:18]) if length.isdigit() else 0
-
-
-def read_value(data: Any, path: str) -> Any:
-    """The value at a path of keys: `read_value({"project": {"fileLimit": 9}}, "project.fileLimit")` is 9."""
-    for key in path.split("."):
-        data = data[key]
-    return data
 
 
 def create_serializer(variable: RouteOperationVariable) -> Callable[[Any], Any]:

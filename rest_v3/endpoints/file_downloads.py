@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from graph.errors import Unavailable
 from graph.operations.disconnects import wait_disconnected
-from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, RestRequest, RestResponse
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor
+from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import ErrorResponse, error_response
 from rest_v3.operations import OperationRegistry
 from rest_v3.requests.bodies import MalformedRequestError, Receive, parse_pairs

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from graph.operations.results import is_disk_full
-from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, IncomingFile, RestRequest, RestResponse, declared_length, read_value
+from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor, IncomingFile
+from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import ErrorResponse, error_response
 from rest_v3.operations import OperationRegistry
 from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, MalformedRequestError, MultipartForm, Receive, parse_body, parse_pairs, read_body
+from rest_v3.results import read_value
 from rest_v3.route import InvalidRouteError, Route
 
 """The disk is full, the quota is exhausted, or the file exceeds its limit (docs/promises.md R11)."""
@@ -53,7 +55,7 @@ class FileUploadEndpoint(Endpoint):
         if error is not None or form is None:
             return self._respond_error(error or error_response(400))
         limit = read_value(result.data, self.route.upload_limit_path or "")
-        if declared_length(request) > limit + MAX_FORM_BODY_BYTES:
+        if request.declared_length > limit + MAX_FORM_BODY_BYTES:
             return self._respond_error(_too_large_response(limit))
         incoming = self._graph.receive()
         try:
