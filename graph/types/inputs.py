@@ -54,6 +54,13 @@ class DateTimeRange:
 
 
 @strawberry.input
+class ProjectInput:
+    """Names a project, in which other fields may name or describe an object."""
+
+    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+
+
+@strawberry.input
 class ProjectResourceInput:
     """Refers to an object in a project: by `id` alone, or by `databaseId` or `iid` with `projectPath`."""
 

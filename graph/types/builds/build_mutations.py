@@ -11,13 +11,12 @@ from graph.rules.builds import builds, external_builds, runners
 from graph.rules.policy import Action
 from graph.types.builds.builds import Build
 from graph.types.builds.commit_statuses import BuildStatus
-from graph.types.inputs import ProjectResourceInput, build_id_of, find_in_project, get_or, is_set, optional, sent_values
+from graph.types.inputs import ProjectInput, ProjectResourceInput, build_id_of, find_in_project, get_or, is_set, optional, sent_values
 from storage import tables
 
 
 @strawberry.input(description="Input of `createBuild`: a build that an external system runs. Builds for runners are created by pushes.")
-class CreateBuildInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateBuildInput(ProjectInput):
     sha: str = strawberry.field(description="Commit: a full ID, a branch, a tag or an unambiguous ID prefix.")
     name: str = strawberry.field(description="Name of the job; at most 255 characters.")
     ref: str | None = optional("Branch or tag of the build; defaults to `sha`, which must then be a branch or tag. At most 255 characters.")

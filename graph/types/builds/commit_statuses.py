@@ -15,7 +15,7 @@ from graph.rules.git.commits import ProjectCommit
 from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.git.commit_loader import load_commit
-from graph.types.inputs import optional, sent_values
+from graph.types.inputs import ProjectInput, optional, sent_values
 from storage import tables
 from storage.tables import CheckStatus
 from storage.tables.builds import commit_statuses as statements
@@ -108,8 +108,7 @@ class CommitStatusFields:
     description="Input of `createCommitStatus`. A pending or running status of the same name and ref is updated; otherwise a new status is"
     " created."
 )
-class CreateCommitStatusInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateCommitStatusInput(ProjectInput):
     sha: str = strawberry.field(description="Commit: a full ID, a branch, a tag or an unambiguous ID prefix.")
     state: BuildStatus = strawberry.field(description="New status, regardless of the previous one.")  # type: ignore[valid-type]
     ref: str | None = optional("Branch or tag of the status; none by default, even if `sha` is a branch. At most 255 characters.")

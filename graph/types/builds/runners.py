@@ -13,7 +13,7 @@ from graph.fields.declarations import Node, column, computed, connection_field, 
 from graph.fields.mutations import mutation
 from graph.rules.builds import runner_administration
 from graph.rules.policy import Action, filter_visible_projects, require
-from graph.types.inputs import find_project, get_or, optional, sent_values
+from graph.types.inputs import ProjectInput, find_project, get_or, optional, sent_values
 from storage import tables
 from storage.tables.builds import runners as statements
 
@@ -215,8 +215,7 @@ async def delete_runner(info: Info, input: RunnerInput) -> tables.Runner:
 
 
 @strawberry.input(description="Names a runner and a project that it serves, or is to serve.")
-class RunnerProjectInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class RunnerProjectInput(ProjectInput):
     runner_id: int = strawberry.field(description="v3 ID of the runner.")
 
 

@@ -12,7 +12,7 @@ from graph.fields.mutations import mutation
 from graph.rules.builds import variables
 from graph.rules.ci import triggers
 from graph.rules.policy import Action, require
-from graph.types.inputs import find_project, get_or, optional
+from graph.types.inputs import ProjectInput, find_project, get_or, optional
 from storage import tables
 
 if TYPE_CHECKING:
@@ -88,13 +88,12 @@ class TriggerRequest:
 
 
 @strawberry.input(description="Input of `createTrigger`.")
-class CreateTriggerInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateTriggerInput(ProjectInput):
+    pass
 
 
 @strawberry.input(description="Input of `deleteTrigger`.")
-class DeleteTriggerInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class DeleteTriggerInput(ProjectInput):
     token: str = strawberry.field(description="Token of the trigger.")
 
 
@@ -105,8 +104,7 @@ class TriggerVariableInput:
 
 
 @strawberry.input(description="Input of `triggerBuilds`.")
-class TriggerBuildsInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class TriggerBuildsInput(ProjectInput):
     token: str = strawberry.field(description="Token of a trigger of the project.")
     ref: str = strawberry.field(description="Branch or tag; a branch if both have the name.")
     variables: list[TriggerVariableInput] | None = optional(

@@ -12,7 +12,7 @@ from graph.fields.declarations import Node, column, computed, entity, to_many, t
 from graph.fields.mutations import mutation
 from graph.rules.builds import variables
 from graph.rules.policy import Action, require
-from graph.types.inputs import find_project, optional, sent_values
+from graph.types.inputs import ProjectInput, find_project, optional, sent_values
 from storage import tables
 
 if TYPE_CHECKING:
@@ -69,10 +69,9 @@ class ProjectVariableFields:
 
 
 @strawberry.input
-class ProjectVariableInput:
+class ProjectVariableInput(ProjectInput):
     """Names a variable, or a new one, of a project."""
 
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
     key: str = strawberry.field(description="Name: letters, digits and `_`, at most 255; unique in the project (case-sensitive).")
 
 

@@ -19,7 +19,7 @@ from graph.types.git.branch_history import BranchHistoryFields
 from graph.types.git.branch_timeline import BranchTimelineFields
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from graph.types.inputs import find_project, get_or, is_set, optional
+from graph.types.inputs import ProjectInput, find_project, get_or, is_set, optional
 from storage.tables.settings import BranchProtection
 
 MAX_REFS = 1_000
@@ -105,8 +105,7 @@ class ProjectBranchFields:
 
 
 @strawberry.input
-class BranchInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class BranchInput(ProjectInput):
     name: str = strawberry.field(description="Branch name, without `refs/heads/`.")
 
 

@@ -13,7 +13,7 @@ from graph.rules.git.file_commits import ContentEncoding, FileActionKind
 from graph.rules.policy import Action
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from graph.types.inputs import find_project, get_or, optional
+from graph.types.inputs import ProjectInput, find_project, get_or, optional
 
 FileActionType = strawberry.enum(FileActionKind, name="FileActionKind", description="What a commit does to a file.")
 FileEncoding = strawberry.enum(ContentEncoding, name="FileEncoding", description="How the content of a file is sent.")
@@ -51,8 +51,7 @@ class FileActionInput:
 
 
 @strawberry.input(description="Input of `createCommit`.")
-class CreateCommitInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateCommitInput(ProjectInput):
     branch: str = strawberry.field(description="Branch to which the commit is added. In an empty repository it is created.")
     message: str = strawberry.field(description="Commit message.")
     actions: list[FileActionInput] = strawberry.field(description="Changes of files, each of another file; all or none are made.")

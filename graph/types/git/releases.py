@@ -10,7 +10,7 @@ from graph.fields.declarations import Node, column, computed, entity
 from graph.fields.mutations import mutation
 from graph.rules.git import releases
 from graph.rules.policy import Action
-from graph.types.inputs import find_project
+from graph.types.inputs import ProjectInput, find_project
 from storage import tables
 
 
@@ -32,8 +32,7 @@ class Release(Node):
 
 
 @strawberry.input
-class ReleaseInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class ReleaseInput(ProjectInput):
     tag_name: str = strawberry.field(description="Name of the tag, without `refs/tags/`.")
     description: str = strawberry.field(description="Release notes.")
 

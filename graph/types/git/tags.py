@@ -15,7 +15,7 @@ from graph.types.git.branches import MAX_REFS
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
 from graph.types.git.releases import Release
-from graph.types.inputs import find_project, get_or, optional
+from graph.types.inputs import ProjectInput, find_project, get_or, optional
 
 
 @entity(
@@ -75,8 +75,7 @@ class ProjectTagFields:
 
 
 @strawberry.input
-class TagInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class TagInput(ProjectInput):
     name: str = strawberry.field(description="Tag name, without `refs/tags/`.")
 
 

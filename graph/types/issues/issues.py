@@ -29,7 +29,7 @@ from graph.rules.policy import Action, allowed_project_conditions, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
 from graph.types.accounts.users import User
-from graph.types.inputs import NumberedResourceInput, find_in_project, find_project, optional, sent_values
+from graph.types.inputs import NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issue_closing import IssueClosingFields
 from graph.types.issues.labels import Label
 from graph.types.notes import IssueNoteFields
@@ -175,8 +175,7 @@ class IssueQueries:
 
 
 @strawberry.input(description="Input of `createIssue`.")
-class CreateIssueInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateIssueInput(ProjectInput):
     title: str = strawberry.field(description="Title; at most 255 characters.")
     description: str | None = optional("Description.")
     assignee_id: int | None = optional("v3 ID of the assignee. Ignored unless the viewer is at least a reporter.")

@@ -16,7 +16,7 @@ from graph.rules import lookup
 from graph.rules.issues import issues, labels
 from graph.rules.policy import Action, require
 from graph.rules.search_terms import validate_search
-from graph.types.inputs import ProjectResourceInput, find_in_project, find_project, get_or, optional, sent_values
+from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project, get_or, optional, sent_values
 from storage import tables
 from storage.tables import IssueState
 from storage.tables.issues import issues as issue_statements
@@ -108,8 +108,7 @@ class ProjectLabelFields:
 
 
 @strawberry.input(description="Input of `createLabel`.")
-class CreateLabelInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateLabelInput(ProjectInput):
     name: str = strawberry.field(description="Name, unique in the project; at most 255 characters, without `&`, `?` and `,`.")
     color: str = strawberry.field(description="`#` and six hexadecimal digits.")
     description: str | None = optional("Description.")

@@ -17,7 +17,7 @@ from graph.rules.issues import issues, milestones
 from graph.rules.policy import Action, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import MilestoneTransition
-from graph.types.inputs import NumberedResourceInput, find_in_project, find_project, optional, sent_values
+from graph.types.inputs import NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issues import Issue, IssueFilter, IssueOrder, IssueState
 from graph.types.merge_requests.merge_requests import MilestoneMergeRequestFields
 from graph.types.web_urls import web_url
@@ -158,8 +158,7 @@ def _as_project(project: Any) -> tables.Project:
 
 
 @strawberry.input(description="Input of `createMilestone`.")
-class CreateMilestoneInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateMilestoneInput(ProjectInput):
     title: str = strawberry.field(description="Title, unique in the project; at most 255 characters.")
     description: str | None = optional("Description.")
     due_date: date | None = optional("Due date.")

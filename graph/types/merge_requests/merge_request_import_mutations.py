@@ -6,14 +6,14 @@ from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.merge_requests import merge_request_imports
 from graph.rules.policy import Action, require
-from graph.types.inputs import find_project
+from graph.types.inputs import ProjectInput, find_project
 from graph.types.projects.projects import Project
 from storage import tables
 
 
 @strawberry.input(description="Input of `importMergeRequests`.")
-class ImportMergeRequestsInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class ImportMergeRequestsInput(ProjectInput):
+    pass
 
 
 @mutation(

@@ -11,7 +11,7 @@ from graph.fields.declarations import Node, column, computed, entity, to_many, t
 from graph.fields.mutations import mutation
 from graph.rules.policy import Action
 from graph.rules.projects import deploy_keys
-from graph.types.inputs import ProjectResourceInput, find_in_project, find_project
+from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project
 from storage import tables
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class ProjectDeployKeyFields:
 
 
 @strawberry.input(description="Input of `addDeployKey`.")
-class AddDeployKeyInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class AddDeployKeyInput(ProjectInput):
     title: str = strawberry.field(description="Title; at most 255 characters.")
     key: str = strawberry.field(description="Public key in one line, such as `ssh-ed25519 AAAA… comment`.")
 

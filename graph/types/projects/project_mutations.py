@@ -8,7 +8,7 @@ from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.policy import Action, require
 from graph.rules.projects import project_changes, projects
-from graph.types.inputs import find_project, get_or, optional, sent_values
+from graph.types.inputs import ProjectInput, find_project, get_or, optional, sent_values
 from graph.types.projects.projects import Project
 from graph.types.visibility import Visibility
 from storage import tables
@@ -68,23 +68,22 @@ class UpdateProjectInput(ProjectSettingsInput):
 
 
 @strawberry.input(description="Input of `archiveProject`.")
-class ArchiveProjectInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class ArchiveProjectInput(ProjectInput):
+    pass
 
 
 @strawberry.input(description="Input of `unarchiveProject`.")
-class UnarchiveProjectInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class UnarchiveProjectInput(ProjectInput):
+    pass
 
 
 @strawberry.input(description="Input of `deleteProject`.")
-class DeleteProjectInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class DeleteProjectInput(ProjectInput):
+    pass
 
 
 @strawberry.input(description="Input of `transferProject`.")
-class TransferProjectInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class TransferProjectInput(ProjectInput):
     group_path: str = strawberry.field(description="Path of the group, or its v3 ID.")
 
 

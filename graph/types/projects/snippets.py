@@ -13,7 +13,7 @@ from graph.rules import lookup
 from graph.rules.policy import Action, can, require, visible_snippet_conditions
 from graph.rules.projects import snippets
 from graph.types.accounts.users import User
-from graph.types.inputs import ProjectResourceInput, find_in_project, find_project, optional, sent_values
+from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project, optional, sent_values
 from graph.types.notes import SnippetNoteFields
 from graph.types.visibility import Visibility
 from graph.types.web_urls import web_url
@@ -100,8 +100,7 @@ class ProjectSnippetFields:
 
 
 @strawberry.input(description="Input of `createSnippet`.")
-class CreateSnippetInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateSnippetInput(ProjectInput):
     title: str = strawberry.field(description="Title; at most 255 characters.")
     file_name: str = strawberry.field(description="File name: letters, digits, `_`, `-`, `@` and `.`.")
     content: str = strawberry.field(description="Contents of the snippet.")

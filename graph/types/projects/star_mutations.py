@@ -6,18 +6,19 @@ from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.projects import stars
+from graph.types.inputs import ProjectInput
 from graph.types.projects.projects import Project
 from storage import tables
 
 
 @strawberry.input(description="Input of `starProject`.")
-class StarProjectInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class StarProjectInput(ProjectInput):
+    pass
 
 
 @strawberry.input(description="Input of `unstarProject`.")
-class UnstarProjectInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class UnstarProjectInput(ProjectInput):
+    pass
 
 
 @mutation(

@@ -12,7 +12,7 @@ from graph.fields.scalars import BigInt
 from graph.rules.policy import Action, require
 from graph.rules.projects import uploads
 from graph.types.accounts.users import User
-from graph.types.inputs import find_project
+from graph.types.inputs import ProjectInput, find_project
 from storage import tables
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ class ReceivedFile:
 
 
 @strawberry.input(description="Input of `createUpload`.")
-class CreateUploadInput:
-    project_path: str = strawberry.field(description="Full path of the project, or its v3 ID.")
+class CreateUploadInput(ProjectInput):
     file: ReceivedFile = strawberry.field(description="The received file.")
 
 
