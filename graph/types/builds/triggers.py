@@ -69,15 +69,8 @@ class TriggerVariable:
 
 @strawberry.type(description="A request that created builds with the token of a trigger.")
 class TriggerRequest:
-    @strawberry.field(description="ID in the v3 API.")
-    def database_id(self) -> int:
-        row: Any = self
-        return row.id  # type: ignore[no-any-return]
-
-    @strawberry.field(description="When the builds were created.")
-    def created_at(self) -> datetime:
-        row: Any = self
-        return row.created_at  # type: ignore[no-any-return]
+    database_id: int = column(tables.TriggerRequest.id, description="ID in the v3 API.")
+    created_at: datetime = column(description="When the builds were created.")
 
     @strawberry.field(description="Variables that the request sent for the builds; null if it sent none.")
     def variables(self, info: Info) -> list[TriggerVariable] | None:
