@@ -30,8 +30,12 @@ SETTINGS = (
     f"http.lowSpeedLimit={MIN_BYTES_PER_SECOND}",
     "http.lowSpeedTime=60",
     "fetch.unpackLimit=1",
-    *git_command.fsck_settings("fetch"),
+    "fetch.fsckObjects=true",
+    "fetch.fsck.badTimezone=ignore",
+    "fetch.fsck.missingSpaceBeforeDate=ignore",
+    "fetch.fsck.zeroPaddedFilemode=ignore",
 )
+"""Objects are checked as those of a push are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,12 +58,6 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
     }
 
 
-def fsck_settings(section: str) -> tuple[str, ...]:
-    """Returns the settings of `fetch` or `receive` that check all objects; old histories have the ignored defects, which git accepts."""
-    ignored = ("badTimezone", "missingSpaceBeforeDate", "zeroPaddedFilemode")
-    return (f"{section}.fsckObjects=true", *(f"{section}.fsck.{defect}=ignore" for defect in ignored))
-
-
 def command(git_dir: Path, *arguments: str, settings: Sequence[str] = ()) -> list[str]:
     """Returns the argument list for `arguments` in the repository `git_dir`: without hooks, and with all writes synced to disk."""
     default = ("core.fsync=all", "core.hooksPath=/dev/null", "core.filesRefLockTimeout=2000", "gc.auto=0", *limits.GIT_SETTINGS)
