@@ -1,4 +1,4 @@
-"""SQL expressions that differ between SQLite and PostgreSQL and have equal results on both.
+"""SQL statements and expressions that differ between SQLite and PostgreSQL and have equal results on both.
 
 SQLite stores a timestamp as `2016-03-27 01:00:00.000000`. Its functions round the fraction, so the whole seconds and the fraction are
 extracted separately.
@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, String, literal
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -42,6 +43,11 @@ class _ByCodePoint(FunctionElement[str]):
     name = "by_code_point"
     type = String()
     inherit_cache = True
+
+
+def insert_into(dialect: str, table: Any) -> Any:
+    """An INSERT that can have ON CONFLICT."""
+    return (sqlite.insert if dialect == "sqlite" else postgresql.insert)(table)
 
 
 def timestamp_literal(moment: datetime) -> Any:

@@ -4,9 +4,9 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import case
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import enum_type
 
 
@@ -28,9 +28,8 @@ class Counter(SQLModel, table=True):
 
 def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> Any:
     """The statement that increments a counter and returns its new value."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return (
-        insert(Counter)
+        insert_into(dialect, Counter)
         .values(project_id=project_id, kind=kind, value=by)
         .on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": col(Counter.value) + by})
         .returning(col(Counter.value))
@@ -39,10 +38,9 @@ def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> An
 
 def raise_to(dialect: str, project_id: int, kind: CounterKind, value: int) -> Any:
     """The statement that raises a counter to a number that was assigned otherwise; it never decreases it."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     raised = case((col(Counter.value) < value, value), else_=col(Counter.value))
     return (
-        insert(Counter)
+        insert_into(dialect, Counter)
         .values(project_id=project_id, kind=kind, value=value)
         .on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": raised})
     )

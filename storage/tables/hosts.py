@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Delete, Select, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp
 from storage.tables.base import Row
 
@@ -34,8 +34,7 @@ class Host(Row, table=True):
 
 def put(dialect: str, row: dict[str, Any]) -> Any:
     """The statement that inserts or renews the row of a host."""
-    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = build(Host).values(row)
+    statement = insert_into(dialect, Host).values(row)
     changed = {name: statement.excluded[name] for name in row if name not in ("identity", "started_at")}
     return statement.on_conflict_do_update(index_elements=["identity"], set_=changed)
 

@@ -4,9 +4,9 @@ from enum import IntEnum
 from typing import Any
 
 from sqlalchemy import JSON, Select, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.tables.base import TimestampedRow
 
 
@@ -55,5 +55,4 @@ def for_update() -> Select[Settings]:
 
 def create_if_missing(dialect: str) -> Any:
     """The statement that inserts the row with its defaults unless it exists."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    return insert(Settings).values(Settings(id=SETTINGS_ID).model_dump()).on_conflict_do_nothing(index_elements=["id"])
+    return insert_into(dialect, Settings).values(Settings(id=SETTINGS_ID).model_dump()).on_conflict_do_nothing(index_elements=["id"])

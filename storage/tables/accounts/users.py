@@ -5,9 +5,9 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, exists, func, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, enum_type, metadata
 from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.emails import Email
@@ -154,9 +154,8 @@ def reassign_authored(from_id: int, to_id: int) -> list[Any]:
 
 def create_if_missing(dialect: str, user: dict[str, Any]) -> Any:
     """The statement that inserts a user unless the username exists."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     columns = User(**user).model_dump(exclude={"id"})
-    return insert(User).values(columns).on_conflict_do_nothing(index_elements=["username"])
+    return insert_into(dialect, User).values(columns).on_conflict_do_nothing(index_elements=["username"])
 
 
 def by_emails(emails: list[str]) -> Select[str, User]:

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Delete, Index, Select, UniqueConstraint, delete, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, metadata, now
 from storage.tables.base import Row, foreign_key
 
@@ -62,8 +62,7 @@ def for_update(ids: Collection[int]) -> Select[Branch]:
 
 def upsert_heads(dialect: str) -> Any:
     """The statement that inserts new branches and updates the heads of existing ones, executed with the rows."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = insert(metadata.tables[Branch.__tablename__])
+    statement = insert_into(dialect, metadata.tables[Branch.__tablename__])
     moved = {"oid": statement.excluded.oid, "updated_at": statement.excluded.updated_at}
     return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
 

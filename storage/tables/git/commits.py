@@ -24,9 +24,9 @@ from sqlalchemy import (
     select,
     tuple_,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, metadata
 from storage.database.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, long_text
@@ -131,6 +131,5 @@ def delete_commits(project_id: int, oids: Collection[str]) -> Delete:
 
 def insert_missing(dialect: str) -> Any:
     """The INSERT of rows of the index, executed with the rows; existing rows are not changed."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     # Into the table, not the class: the ORM would insert row by row because of ON CONFLICT.
-    return insert(metadata.tables[Commit.__tablename__]).on_conflict_do_nothing(index_elements=["project_id", "oid"])
+    return insert_into(dialect, metadata.tables[Commit.__tablename__]).on_conflict_do_nothing(index_elements=["project_id", "oid"])

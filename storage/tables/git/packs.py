@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, Delete, Select, Text, UniqueConstraint, Update, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, now
 from storage.tables.base import Row, foreign_key
 
@@ -47,8 +47,7 @@ class RepackLease(Row, table=True):
 
 def acquire_lease(dialect: str, project_id: int, moment: datetime, expires_at: datetime) -> Any:
     """The statement that takes the lease; it changes no row while another host has it."""
-    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = build(RepackLease).values(project_id=project_id, expires_at=expires_at)
+    statement = insert_into(dialect, RepackLease).values(project_id=project_id, expires_at=expires_at)
     return statement.on_conflict_do_update(
         index_elements=["project_id"], set_={"expires_at": expires_at}, where=col(RepackLease.expires_at) < moment
     )
@@ -70,8 +69,7 @@ def named(project_id: int, names: Collection[str]) -> Select[str]:
 
 def put(dialect: str, row: Mapping[str, Any]) -> Any:
     """The statement that inserts a pack. One that was removed becomes current again, as the new object; a current one stays as it is."""
-    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = build(Pack).values(row)
+    statement = insert_into(dialect, Pack).values(row)
     changed = {name: statement.excluded[name] for name in row if name not in ("project_id", "name")}
     return statement.on_conflict_do_update(
         index_elements=["project_id", "name"], set_={**changed, "removed_at": None}, where=col(Pack.removed_at).is_not(None)

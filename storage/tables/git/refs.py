@@ -22,9 +22,9 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import metadata
 from storage.database.statement_cache import mark_constant
 from storage.git.ref_names import BRANCHES, MAX_REF_NAME_LENGTH
@@ -100,8 +100,7 @@ def insert_refs() -> Insert:
 
 def put(dialect: str) -> Any:
     """The statement that inserts refs, or overwrites them whatever their values are, executed with the rows."""
-    build: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = build(metadata.tables[GitRef.__tablename__])
+    statement = insert_into(dialect, metadata.tables[GitRef.__tablename__])
     moved = {"oid": statement.excluded.oid, "peeled_oid": statement.excluded.peeled_oid}
     return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
 

@@ -4,10 +4,10 @@ from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Delete, Index, Select, and_, delete, func, or_, over, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import metadata
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.merge_requests.merge_requests import OPEN, MergeRequest, MergeRequestState
@@ -42,8 +42,7 @@ def delete_closings(merge_request_ids: Collection[int], in_description: Collecti
 
 def insert_closings(dialect: str) -> Any:
     """The statement that inserts mentions, executed with the rows; existing ones are not changed."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    return insert(metadata.tables[Closing.__tablename__]).on_conflict_do_nothing()
+    return insert_into(dialect, metadata.tables[Closing.__tablename__]).on_conflict_do_nothing()
 
 
 def issues_of(merge_request_ids: Collection[int], *visibility: Any) -> Select[int, Issue]:

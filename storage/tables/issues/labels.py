@@ -3,9 +3,9 @@
 from typing import Any
 
 from sqlalchemy import Insert, Select, UniqueConstraint, delete, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import now
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 
@@ -64,9 +64,8 @@ def for_key_share(project_id: int, titles: list[str]) -> Select[Label]:
 
 def insert_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that inserts the labels that do not exist in their projects."""
-    into: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     dated = [{"created_at": (moment := now()), "updated_at": moment, "template": False, **row} for row in rows]
-    return into(Label).values(dated).on_conflict_do_nothing(index_elements=["project_id", "title"])
+    return insert_into(dialect, Label).values(dated).on_conflict_do_nothing(index_elements=["project_id", "title"])
 
 
 def titles_of_issues(issue_ids: list[int]) -> Select[int, str]:

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, UniqueConstraint, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 
 
@@ -42,9 +42,8 @@ class Note(TimestampedRow, table=True):
 
 def insert_system_notes(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that inserts system notes, except those of mentions that are already recorded."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
     values = [Note(system=True, **row).model_dump(exclude={"id"}) for row in rows]
-    return insert(Note).values(values).on_conflict_do_nothing()
+    return insert_into(dialect, Note).values(values).on_conflict_do_nothing()
 
 
 def vote_counts(key: Any, ids: list[int]) -> Select[int, int, int]:

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Delete, Select, UniqueConstraint, bindparam, delete, exists, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, now
 from storage.database.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key
@@ -24,8 +24,7 @@ class ProjectStar(Row, table=True):
 
 def insert_missing(dialect: str, project_id: int, user_id: int, moment: datetime) -> Any:
     """The statement that inserts a star; it changes nothing if the user has already starred the project."""
-    into: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    row = into(ProjectStar).values(project_id=project_id, user_id=user_id, created_at=moment)
+    row = insert_into(dialect, ProjectStar).values(project_id=project_id, user_id=user_id, created_at=moment)
     return row.on_conflict_do_nothing(index_elements=["project_id", "user_id"])
 
 
