@@ -7,6 +7,7 @@ ForgeError
 │   ├── NotFound              the object does not exist, or the viewer is not allowed to see it
 │   ├── LimitExceeded         the operation or the viewer exceeds a limit
 │   ├── Unavailable           the database or a repository is unavailable; nothing was changed
+│   │   └── UnreadableRepository  git cannot read a repository
 │   ├── BadRequest            the operation is malformed: a cursor of another list, an unknown document
 │   └── Internal              an internal error; its details are only logged
 └── UserError                 reported as `userErrors`, and the whole operation is rolled back
@@ -103,6 +104,11 @@ class Unavailable(OperationError):
     def __init__(self, message: str = "The service is temporarily unavailable; try again in a moment.") -> None:
         super().__init__(message)
         self.retry_after = 2
+
+
+class UnreadableRepository(Unavailable):
+    def __init__(self) -> None:
+        super().__init__("The repository cannot be read. Retry, or ask an administrator to check the server log.")
 
 
 class BadRequest(OperationError):

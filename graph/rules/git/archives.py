@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from graph.context import Context, Services, read_first
-from graph.errors import Unavailable
+from graph.errors import Unavailable, UnreadableRepository
 from graph.rules.git.commits import get_commit
 from storage import tables
 from storage.git.output_streams import ArchiveFormat, stream_archive
@@ -56,7 +56,7 @@ class ArchiveFile:
             raise Unavailable("Too many archives are being made. Try again in a moment.") from error
         except (NotARepository, GitCommandError) as error:
             log.warning("archive failed", project_id=archive.project_id, error=str(error))
-            raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+            raise UnreadableRepository from error
 
 
 async def get_archive(context: Context, project: tables.Project, ref: str | None, archive_format: ArchiveFormat) -> CommitArchive:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import structlog
 
 from graph.context import Context
-from graph.errors import Conflict, Forbidden, Invalid, NotAllowed, NotFound, OperationError, Taken, Unavailable
+from graph.errors import Conflict, Forbidden, Invalid, NotAllowed, NotFound, OperationError, Taken, UnreadableRepository
 from graph.fields.connections import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
@@ -198,7 +198,7 @@ async def move_ref(context: Context, project: tables.Project, update: RefCommand
         prepared = await ref_updates.prepare_updates(context.services, project.id, [update])
     except (NotARepository, GitCommandError) as error:
         log.warning("ref could not be moved", project_id=project.id, error=str(error), request_id=context.request_id)
-        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+        raise UnreadableRepository from error
     locked = await ref_updates.lock_projects(context, project.id, prepared)
     current = await refs.current(context, project.id, [update.ref])
     if current.get(update.ref) != update.old:

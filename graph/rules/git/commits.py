@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import structlog
 
 from graph.context import Context
-from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable
+from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable, UnreadableRepository
 from graph.fields.connections import MAX_OFFSET, ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
@@ -139,7 +139,7 @@ async def load_commits(context: Context, project_id: int, oids: Sequence[str], *
     loader: Loader[CommitKey, Any] = _index_loader(context) if from_index else _git_loader(context)
     read: list[Any] = [raise_if_error(commit) for commit in await asyncio.gather(*(loader.get((project_id, oid)) for oid in oids))]
     if None in read:
-        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.")
+        raise UnreadableRepository()
     return read
 
 
@@ -351,7 +351,7 @@ def _group_by_project(keys: list[CommitKey]) -> dict[int, list[str]]:
 
 def _unreadable_error(context: Context, project_id: int, error: Exception) -> Unavailable:
     log.warning("repository cannot be read", project_id=project_id, error=str(error), request_id=context.request_id)
-    return Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.")
+    return UnreadableRepository()
 
 
 def parse_walk_cursor(start: str, position: int) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from functools import partial
 import structlog
 
 from graph.context import Context
-from graph.errors import Conflict, Forbidden, Invalid, Required, Taken, TooLarge, Unavailable, UserError
+from graph.errors import Conflict, Forbidden, Invalid, Required, Taken, TooLarge, UnreadableRepository, UserError
 from graph.operations.transaction import steps
 from graph.rules import lookup, validation
 from graph.rules.git import ref_updates, refs
@@ -189,7 +189,7 @@ async def _prepare(
         raise Taken("path", "The path is a directory, or a part of it is a file") from error
     except (NotARepository, GitCommandError) as error:
         log.warning("commit could not be prepared", project_id=project_id, error=str(error), request_id=context.request_id)
-        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+        raise UnreadableRepository from error
     return PreparedCommit(updates, found)
 
 

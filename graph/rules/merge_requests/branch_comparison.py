@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import Unavailable
+from graph.errors import UnreadableRepository
 from graph.rules.git import refs
 from graph.rules.git.commits import load_diff_between
 from storage import tables
@@ -141,7 +141,7 @@ async def compare_branches(
         return found
     except (NotARepository, OSError) as error:
         log.warning("repository cannot be read", project_id=target_project_id, source=source_project_id, error=str(error))
-        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+        raise UnreadableRepository from error
 
 
 def _with_proposal(found: BranchComparison, proposal: MergePreview) -> BranchComparison:

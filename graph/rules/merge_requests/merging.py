@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import Conflict, NotFound, NotMergeable, Unavailable
+from graph.errors import Conflict, NotFound, NotMergeable, UnreadableRepository
 from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
@@ -164,7 +164,7 @@ async def _prepare(context: Context, merge_request_id: int, options: MergeOption
         removal = await ref_updates.prepare_updates(context.services, row.source_project_id, removals) if removals else None
     except (NotARepository, GitCommandError) as error:
         log.warning("merge could not be prepared", merge_request_id=row.id, error=str(error), request_id=context.request_id)
-        raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+        raise UnreadableRepository from error
     return PreparedMerge(row, heads, new, comparison, prepared, removal)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from graph.context import Context
-from graph.errors import Conflict, Invalid, Unavailable
+from graph.errors import Conflict, Invalid, UnreadableRepository
 from graph.operations.loaders import Loader
 from graph.rules import policy
 from graph.rules.git import refs
@@ -63,7 +63,7 @@ async def stage_copy(context: Context, source: tables.Project) -> AsyncIterator[
                     staged = await stack.enter_async_context(projects.stage_repository(context, repository, None))
             except (Invalid, NotARepository) as error:
                 log.warning("repository cannot be copied", project_id=source.id, error=str(error), request_id=context.request_id)
-                raise Unavailable("The repository cannot be read. Retry, or ask an administrator to check the server log.") from error
+                raise UnreadableRepository from error
         yield staged
 
 
