@@ -4,13 +4,11 @@ Each is `{object_kind, user, project, object_attributes}`.
 """
 
 from dataclasses import asdict, dataclass
-from inspect import isawaitable
 from typing import Any, Self
 
 from graph.context import Context
 from graph.events import project_hook_payloads
 from graph.events.payloads import EventPayload, format_timestamp, full_path, get_existing, timestamps_of
-from graph.rules.accounts import accounts
 from graph.rules.states import is_work_in_progress
 from storage import tables
 
@@ -52,8 +50,7 @@ class ObjectEventPayload(EventPayload):
 
 
 async def make_person_payload(context: Context, user: tables.User) -> PersonPayload:
-    avatar: Any = accounts.build_avatar_url(context, user)
-    return PersonPayload(name=user.name, username=user.username, avatar_url=await avatar if isawaitable(avatar) else avatar)
+    return PersonPayload(**await project_hook_payloads.person_attributes(context, user))
 
 
 async def make_project_payload(context: Context, project_id: int) -> ProjectPayload:

@@ -101,7 +101,7 @@ async def commit_comment_body(context: Context, comment: tables.CommitComment) -
     }
     commit = await find_commit(context, [comment.project_id], comment.sha)
     body = await _object_body(context, "note", project, attributes)
-    return {**body, "project_id": comment.project_id, "commit": commit and _commit_attributes(commit, project)}
+    return {**body, "project_id": comment.project_id, "commit": commit and commit_attributes(commit, project["web_url"])}
 
 
 async def push_body(context: Context, kind: str, project: tables.Project, ref_update: "RefUpdate") -> Body:
@@ -118,12 +118,12 @@ async def push_body(context: Context, kind: str, project: tables.Project, ref_up
         "user_id": viewer.id,
         "user_name": viewer.name,
         "user_email": viewer.email,
-        "user_avatar": (await _person(context, viewer))["avatar_url"],
+        "user_avatar": (await person_attributes(context, viewer))["avatar_url"],
         "project_id": project.id,
         "project": attributes,
         "repository": {key: attributes[key] for key in REPOSITORY_KEYS},
         "commits": [
-            {**_commit_attributes(commit, attributes), "added": paths.added, "modified": paths.modified, "removed": paths.removed}
+            {**commit_attributes(commit, attributes["web_url"]), "added": paths.added, "modified": paths.modified, "removed": paths.removed}
             for commit, paths in zip(commits, changes, strict=True)
         ],
         "total_commits_count": ref_update.total,
@@ -165,22 +165,32 @@ async def find_commit(context: Context, project_ids: list[int], oid: str) -> Git
     return None
 
 
+async def person_attributes(context: Context, user: tables.User) -> Body:
+    avatar: Any = accounts.build_avatar_url(context, user)
+    return {"name": user.name, "username": user.username, "avatar_url": await avatar if isawaitable(avatar) else avatar}
+
+
+def commit_attributes(commit: GitCommit, project_url: str) -> Body:
+    return {
+        "id": commit.oid,
+        "message": commit.message[:MAX_MESSAGE_CHARACTERS],
+        "timestamp": commit.committed_at.isoformat(timespec="seconds"),
+        "url": f"{project_url}/commit/{commit.oid}",
+        "author": {"name": commit.author_name, "email": commit.author_email},
+    }
+
+
 async def _object_body(context: Context, kind: str, project: Body, attributes: Body, assignee_id: int | None = None) -> Body:
     body = {
         "object_kind": kind,
-        "user": await _person(context, context.viewer),
+        "user": await person_attributes(context, context.viewer),
         "project": project,
         "repository": {key: project[key] for key in SHORT_REPOSITORY_KEYS},
         "object_attributes": attributes,
     }
     if assignee_id is not None:
-        body["assignee"] = await _person(context, await get_existing(context, tables.User, assignee_id))
+        body["assignee"] = await person_attributes(context, await get_existing(context, tables.User, assignee_id))
     return body
-
-
-async def _person(context: Context, user: tables.User) -> Body:
-    avatar: Any = accounts.build_avatar_url(context, user)
-    return {"name": user.name, "username": user.username, "avatar_url": await avatar if isawaitable(avatar) else avatar}
 
 
 def _issue_attributes(issue: tables.Issue) -> Body:
@@ -219,7 +229,7 @@ async def _merge_request_attributes(context: Context, merge_request: tables.Merg
         "target_branch": merge_request.target_branch,
         "target_project_id": merge_request.project_id,
         "target": target,
-        "last_commit": commit and _commit_attributes(commit, target),
+        "last_commit": commit and commit_attributes(commit, target["web_url"]),
         "work_in_progress": is_work_in_progress(merge_request.title),
         "author_id": merge_request.author_id,
         "assignee_id": merge_request.assignee_id,
@@ -228,7 +238,7 @@ async def _merge_request_attributes(context: Context, merge_request: tables.Merg
         "locked_at": None,
     }
     if merge_request.assignee_id is not None:
-        attributes["assignee"] = await _person(context, await get_existing(context, tables.User, merge_request.assignee_id))
+        attributes["assignee"] = await person_attributes(context, await get_existing(context, tables.User, merge_request.assignee_id))
     return attributes
 
 
@@ -244,16 +254,6 @@ def _snippet_attributes(snippet: tables.Snippet) -> Body:
         "expires_at": format_timestamp(snippet.expires_at) if snippet.expires_at is not None else None,
         "type": "ProjectSnippet",
         "visibility_level": snippet.visibility_level,
-    }
-
-
-def _commit_attributes(commit: GitCommit, project: Body) -> Body:
-    return {
-        "id": commit.oid,
-        "message": commit.message[:MAX_MESSAGE_CHARACTERS],
-        "timestamp": commit.committed_at.isoformat(timespec="seconds"),
-        "url": f"{project['web_url']}/commit/{commit.oid}",
-        "author": {"name": commit.author_name, "email": commit.author_email},
     }
 
 

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from graph.context import Context
 from graph.events.object_payloads import ObjectEventPayload, make_person_payload, make_project_payload
-from graph.events.project_hook_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS, push_body
+from graph.events.project_hook_payloads import MAX_COMMITS, commit_attributes, push_body
 from storage import tables
-from storage.git.commits import GitCommit
 
 if TYPE_CHECKING:
     # A circular import otherwise: payloads use rules, and rules publish events.
@@ -15,36 +14,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushedCommitAuthor:
-    """The author as recorded in the commit."""
-
-    name: str
-    email: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushedCommit:
-    """`timestamp` is the commit date, with the UTC offset that the commit records."""
-
-    id: str
-    message: str
-    timestamp: str
-    url: str
-    author: PushedCommitAuthor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PushAttributes:
     """`ref` is the full name, such as `refs/heads/master`.
 
     `before` and `after` are ids of commits or annotated tags, forty zeros for none. `commits` are the newest of `total_commits_count`, at
-    most twenty, the oldest first.
+    most twenty, the oldest first, as `commit_attributes` describes them.
     """
 
     before: str
     after: str
     ref: str
-    commits: list[PushedCommit]
+    commits: list[dict[str, Any]]
     total_commits_count: int
 
 
@@ -62,7 +42,7 @@ class PushEventPayload(ObjectEventPayload):
         project_payload = await make_project_payload(context, project.id)
         attributes = PushAttributes(
             **ref_update.update.describe(),
-            commits=[_make_commit(commit, project_payload.web_url) for commit in reversed(ref_update.commits[:MAX_COMMITS])],
+            commits=[commit_attributes(commit, project_payload.web_url) for commit in reversed(ref_update.commits[:MAX_COMMITS])],
             total_commits_count=ref_update.total,
         )
         return cls(user=await make_person_payload(context, context.viewer), project=project_payload, object_attributes=attributes)
@@ -82,13 +62,3 @@ class TagPushed(PushEventPayload):
     __slots__ = ()
     event_name = "tag_push"
     switch = "tag_push_events"
-
-
-def _make_commit(commit: GitCommit, web_url: str) -> PushedCommit:
-    return PushedCommit(
-        id=commit.oid,
-        message=commit.message[:MAX_MESSAGE_CHARACTERS],
-        timestamp=commit.committed_at.isoformat(timespec="seconds"),
-        url=f"{web_url}/commit/{commit.oid}",
-        author=PushedCommitAuthor(name=commit.author_name, email=commit.author_email),
-    )

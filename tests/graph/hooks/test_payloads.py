@@ -8,7 +8,7 @@ import pytest
 from graph.context import Context, Services
 from graph.events import object_payloads, payloads, push_payloads
 from graph.events.payloads import EventPayload
-from graph.events.push_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS
+from graph.events.project_hook_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS
 from graph.rules.git.commit_index import RefUpdate
 from storage import tables
 from storage.git.commits import GitCommit
