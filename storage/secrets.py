@@ -132,6 +132,13 @@ class TokenCipher:
         except (InvalidToken, ValueError):  # ValueError: a string that is not ASCII
             raise UndecryptableToken("a stored token cannot be decrypted with this key; was the key file replaced?") from None
 
+    def try_decrypt(self, ciphertext: str | None) -> str | None:
+        """As `decrypt`; None without a ciphertext, and if it was not encrypted with this key."""
+        try:
+            return self.decrypt(ciphertext) if ciphertext else None
+        except UndecryptableToken:
+            return None
+
 
 def load_key(data: Path, configured_key: str | None) -> bytes:
     """Returns the instance's secret key, as the 44 URL-safe base64 characters that `TokenCipher` takes.

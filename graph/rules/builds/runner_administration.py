@@ -12,7 +12,7 @@ from graph.rules.builds import builds, runner_tokens
 from graph.rules.builds.runners import LOST_MESSAGE, return_to_queue
 from graph.rules.policy import Action, can, filter_visible_projects, require
 from storage import tables
-from storage.secrets import UndecryptableToken, digest_token
+from storage.secrets import digest_token
 from storage.tables import CheckStatus
 from storage.tables.builds import runners
 
@@ -211,10 +211,7 @@ async def load_token(context: Context, runner: tables.Runner) -> str | None:
         served = await load_served_projects(context, runner)
         if not served or not all([await can(context, Action.ADMIN_RUNNER, project) for project in served]):
             return None
-    try:
-        return context.services.cipher.decrypt(runner.sealed_token) if runner.sealed_token else None
-    except UndecryptableToken:
-        return None
+    return context.services.cipher.try_decrypt(runner.sealed_token)
 
 
 def scope_conditions(context: Context, scope: RunnerScope | None) -> list[Any]:

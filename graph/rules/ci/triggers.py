@@ -17,7 +17,7 @@ from graph.rules.ci.pipeline_planner import PipelinePlan
 from graph.rules.project_access import PROJECTS_LOADER, load_projects
 from storage import tables
 from storage.git.ref_names import BRANCHES, TAGS
-from storage.secrets import UndecryptableToken, digest_token
+from storage.secrets import digest_token
 from storage.tables.base import lock
 from storage.tables.builds import triggers
 from storage.tables.git import refs
@@ -61,10 +61,7 @@ async def delete_trigger(context: Context, trigger: tables.Trigger) -> tables.Tr
 
 def decrypt_token(context: Context, trigger: tables.Trigger) -> str | None:
     """The token; None if the key with which it was encrypted is lost."""
-    try:
-        return context.services.cipher.decrypt(trigger.sealed_token) if trigger.sealed_token else None
-    except UndecryptableToken:
-        return None
+    return context.services.cipher.try_decrypt(trigger.sealed_token)
 
 
 async def trigger_builds(
