@@ -4,8 +4,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from forgefront.demo.demo_content import MERGE_REQUESTS, MergeRequestContent
-from storage.git.commit_writer import write_commit
-from storage.git.merge import CommitSignature
+from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
 

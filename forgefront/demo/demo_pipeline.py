@@ -14,8 +14,7 @@ from forgefront.demo.demo_merge_requests import DemoBuilderProtocol
 from forgefront.runner.build_runner import BuildRunner
 from forgefront.runner.forge_client import ForgeClient
 from forgefront.server.http_server import create_listener
-from storage.git.commit_writer import write_commit
-from storage.git.merge import CommitSignature
+from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repositories import Repositories
 
 BRANCH = "main"

@@ -11,11 +11,9 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from pygit2.enums import ObjectType
-
+from storage.git.commit_writer import CommitSignature, write_commit_of_tree
 from storage.git.repository import GitCommit, Repository
 from storage.git.subprocesses import git_command
 from storage.git.trees import EMPTY_TREE
@@ -28,8 +26,6 @@ STATS_SECONDS = 30.0
 MAX_CONFLICTS = 1000
 """Maximum of conflicting paths that are listed."""
 
-_INVALID_CHARACTERS = re.compile(r"[\0-\x1f<>\x7f]+")
-_STRIPPED_CHARACTERS = " .,:;\"'\\"
 _SHORTSTAT = re.compile(rb"(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?")
 
 
@@ -43,26 +39,6 @@ class MergeConflict(Exception):
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(f"{len(paths)} files are in conflict")
         self.paths = paths
-
-
-@dataclass(frozen=True, slots=True)
-class CommitSignature:
-    """An author or committer of a commit and the time. `at` is aware; its offset is recorded in minutes."""
-
-    name: str
-    email: str
-    at: datetime
-
-    def format(self) -> str:
-        """Formats the signature for a commit object: `A U Thor <a@example.org> 1700000000 +0130`."""
-        offset = self.at.utcoffset()
-        if offset is None:
-            raise ValueError("the time of a commit must have a UTC offset")
-        minutes = int(offset.total_seconds() // 60)
-        sign, minutes = ("-", -minutes) if minutes < 0 else ("+", minutes)
-        name = _INVALID_CHARACTERS.sub(" ", self.name).strip(_STRIPPED_CHARACTERS) or "Unknown"
-        email = _INVALID_CHARACTERS.sub("", self.email).strip(_STRIPPED_CHARACTERS)
-        return f"{name} <{email}> {int(self.at.timestamp())} {sign}{minutes // 60:02d}{minutes % 60:02d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +161,7 @@ def write_merge(repository: Repository, ours: str, theirs: str, message: str, au
     No ref moves. It writes a merge commit even if a fast-forward is possible. Raises MergeConflict, UnrelatedHistories, OSError (ENOSPC).
     """
     tree = _write_merge_tree(repository, ours, theirs)
-    body = message.replace("\0", "").strip("\n") + "\n"
-    lines = (f"tree {tree}", f"parent {ours}", f"parent {theirs}", f"author {author.format()}", f"committer {committer.format()}", "", body)
-    # libgit2 syncs its writes to disk: see the settings in repository.py.
-    return str(repository.handle.odb.write(ObjectType.COMMIT, "\n".join(lines).encode("utf-8", "replace")))
+    return write_commit_of_tree(repository, [ours, theirs], tree, message, author, committer)
 
 
 def _write_merge_tree(

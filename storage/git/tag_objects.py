@@ -2,7 +2,7 @@
 
 from pygit2.enums import ObjectType
 
-from storage.git.merge import CommitSignature
+from storage.git.commit_writer import CommitSignature
 from storage.git.repository import Repository
 
 MAX_MESSAGE_BYTES = 1_000_000

@@ -30,8 +30,7 @@ from graph.rules.git.refs import RefConflict
 from graph.rules.policy import Action, require
 from storage import tables
 from storage.git import trees
-from storage.git.commit_writer import write_commit_of_tree
-from storage.git.merge import CommitSignature
+from storage.git.commit_writer import CommitSignature, write_commit_of_tree
 from storage.git.protocol.push import PushRule, RefCommand
 from storage.git.ref_names import BRANCHES, NULL_ID
 from storage.git.repository import NotARepository, Repository
@@ -180,7 +179,7 @@ async def _prepare(
                 raise error
             changes.append(TreeChange(action.path, action.content, entry[1] if entry else None))
         tree = write_tree(repository, head, changes)
-        return write_commit_of_tree(repository, head, tree, message, signature), found
+        return write_commit_of_tree(repository, [head] if head else [], tree, message, signature), found
 
     try:
         new, found = await run_in_repository(context, project_id, work)

@@ -14,7 +14,7 @@ from graph.rules.git import branches, ref_updates, refs, releases
 from graph.rules.git.branches import ProjectRef
 from graph.rules.git.commits import run_in_repository
 from storage import tables
-from storage.git.merge import CommitSignature
+from storage.git.commit_writer import CommitSignature
 from storage.git.protocol.push import RefCommand
 from storage.git.ref_names import TAGS
 from storage.git.repository import Ref, Repository

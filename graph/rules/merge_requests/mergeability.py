@@ -14,7 +14,8 @@ from graph.rules.policy import Action, can, load_project_of
 from graph.rules.states import is_work_in_progress
 from storage import tables
 from storage.git import merge, merge_preview
-from storage.git.merge import CommitSignature, MergeConflict, UnrelatedHistories
+from storage.git.commit_writer import CommitSignature
+from storage.git.merge import MergeConflict, UnrelatedHistories
 from storage.git.ref_names import BRANCHES
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError

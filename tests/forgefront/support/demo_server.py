@@ -15,8 +15,7 @@ from forgefront.config import Config
 from forgefront.demo.demo_builder import OPERATIONS_FILE
 from forgefront.local_client import LocalClient
 from forgefront.server.http_server import create_listener
-from storage.git.commit_writer import write_commit
-from storage.git.merge import CommitSignature
+from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repository import Repository
 
 DEMO_USERS = {"ada": "Ada Lindqvist", "mei": "Mei Tanaka", "tomas": "Tomás Rivera", "priya": "Priya Nair", "jonas": "Jonas Weber"}

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from storage.git import merge
+from storage.git.commit_writer import CommitSignature
 from storage.git.diff import diff_between
-from storage.git.merge import CommitSignature, DiffTotals, MergeConflict, MergeTrial, UnrelatedHistories
+from storage.git.merge import DiffTotals, MergeConflict, MergeTrial, UnrelatedHistories
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from tests.support.git_history import commit_files, git, make_history

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.git.commit_writer import write_commit
-from storage.git.merge import CommitSignature
+from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repository import Repository, UnknownCommit
 from tests.support.git_history import git, make_history
 
