@@ -10,12 +10,11 @@ from strawberry.scalars import JSON
 from graph.context import Context, Info
 from graph.errors import NotFound
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import Node, column, connection_field, entity, filter_listing, make_window, parse_global_id, to_many, to_one
+from graph.fields.declarations import Node, column, connection_field, entity, filter_listing, make_window, to_many, to_one
 from graph.fields.mutations import mutation
-from graph.rules import lookup
 from graph.rules.events import hooks
 from graph.rules.policy import Action, require
-from graph.types.inputs import ProjectResourceInput, find_in_project, find_project, get_or, is_set, optional, sent_values
+from graph.types.inputs import ProjectResourceInput, database_id_of, find_in_project, find_project, is_set, optional, sent_values
 from storage import tables
 from storage.tables.events.hooks import is_system
 
@@ -160,15 +159,6 @@ class HookQueries:
         return await hooks.get_hook(info.context.session, database_id)  # type: ignore[return-value]
 
 
-def _parse_database_id(input: Any, type_name: str) -> int | None:
-    """The database id in an input, which has either of the two ids."""
-    if is_set(input.id) and input.id is not None:
-        name, key = parse_global_id(input.id) or ("", "")
-        return lookup.parse_id(key) if name == type_name else None
-    number: int | None = get_or(input.database_id, None)
-    return number
-
-
 @strawberry.input(description="Input of `createHook`. System events are always sent; the flags enable others.")
 class CreateHookInput:
     url: str = strawberry.field(
@@ -237,7 +227,7 @@ async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
 )
 async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
     await require(info.context, Action.ADMIN_HOOKS)
-    return await hooks.send_test(info.context, _parse_database_id(input, "Hook"))
+    return await hooks.send_test(info.context, database_id_of(input, "Hook"))
 
 
 @mutation(
@@ -249,7 +239,7 @@ async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
 )
 async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     await require(info.context, Action.ADMIN_HOOKS)
-    hook = await hooks.get_hook(info.context.session, _parse_database_id(input, "Hook"))
+    hook = await hooks.get_hook(info.context.session, database_id_of(input, "Hook"))
     return await hooks.delete_hook(info.context, hook)
 
 
@@ -261,7 +251,7 @@ async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     " masters.",
 )
 async def redeliver_hook(info: Info, input: RedeliverHookInput) -> tables.Delivery:
-    return await hooks.redeliver(info.context, _parse_database_id(input, "Delivery"))
+    return await hooks.redeliver(info.context, database_id_of(input, "Delivery"))
 
 
 async def _find_project_hook(context: Context, input: ProjectResourceInput) -> tuple[tables.Project, tables.Hook]:
@@ -271,7 +261,7 @@ async def _find_project_hook(context: Context, input: ProjectResourceInput) -> t
     """
     async with context.read_only() as reader:
         if is_set(input.id) and input.id is not None:
-            hook = await reader.rows_by_id(tables.Hook).get(_parse_database_id(input, "Hook") or 0)
+            hook = await reader.rows_by_id(tables.Hook).get(database_id_of(input, "Hook") or 0)
             if hook is None or hook.project_id is None:
                 raise NotFound("Hook")
         return await find_in_project(reader, tables.Hook, input, action=Action.ADMIN_PROJECT_HOOK)

@@ -91,12 +91,10 @@ async def find_in_project(
     """
     name = ENTITIES[table].name
     if context.runner_identity_or_none is not None and table is tables.Build:
-        build: Any = await runner_tokens.get_build(context, context.runner_identity_or_none, build_id_of(input))
+        build: Any = await runner_tokens.get_build(context, context.runner_identity_or_none, database_id_of(input, name))
         return await policy.load_project_of(context, build), build
     if is_set(input.id) and input.id is not None:
-        kind, key = parse_global_id(input.id) or ("", "")
-        number = lookup.parse_id(key) if kind == name else None
-        row = await context.rows_by_id(table).get(number) if number is not None else None
+        row = await context.rows_by_id(table).get(database_id_of(input, name) or 0)
         if row is None:
             raise NotFound(name)
         project = await policy.load_project_of(context, row)
@@ -119,11 +117,11 @@ async def find_in_project(
     return project, found
 
 
-def build_id_of(input: ProjectResourceInput) -> int | None:
-    """The v3 id of the build that an input names, in any project."""
+def database_id_of(input: Any, name: str) -> int | None:
+    """The v3 id of the object of this type that an input names by `id` or `databaseId`, without its parent."""
     if is_set(input.id) and input.id is not None:
         kind, key = parse_global_id(input.id) or ("", "")
-        return lookup.parse_id(key) if kind == ENTITIES[tables.Build].name else None
+        return lookup.parse_id(key) if kind == name else None
     return get_or(input.database_id, None)  # type: ignore[no-any-return]
 
 
@@ -137,11 +135,7 @@ class UserInput:
 
 def user_id_of(input: UserInput) -> int:
     """The v3 id of the user that an input names. Raises NotFound."""
-    if is_set(input.id) and input.id is not None:
-        kind, key = parse_global_id(input.id) or ("", "")
-        found = lookup.parse_id(key) if kind == ENTITIES[tables.User].name else None
-    else:
-        found = get_or(input.database_id, None)
+    found = database_id_of(input, ENTITIES[tables.User].name)
     if found is None:
         raise NotFound("User")
     return found
@@ -177,9 +171,7 @@ async def find_owned(context: Context, table: type[R], input: UserResourceInput)
     """
     name = ENTITIES[table].name
     if is_set(input.id) and input.id is not None:
-        kind, key = parse_global_id(input.id) or ("", "")
-        number = lookup.parse_id(key) if kind == name else None
-        row = await context.rows_by_id(table).get(number) if number is not None else None
+        row = await context.rows_by_id(table).get(database_id_of(input, name) or 0)
         if row is None or not policy.can_read_account(context, row.user_id):  # type: ignore[attr-defined]
             raise NotFound(name)
         return row

@@ -11,7 +11,7 @@ from graph.rules.builds import builds, external_builds, runners
 from graph.rules.policy import Action
 from graph.types.builds.builds import Build
 from graph.types.builds.commit_statuses import BuildStatus
-from graph.types.inputs import ProjectInput, ProjectResourceInput, build_id_of, find_in_project, get_or, is_set, optional, sent_values
+from graph.types.inputs import ProjectInput, ProjectResourceInput, database_id_of, find_in_project, get_or, is_set, optional, sent_values
 from storage import tables
 
 
@@ -77,7 +77,7 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
 )
 async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
     if (runner := info.context.runner_identity_or_none) is not None:
-        return await runners.report_status(info.context, runner, build_id_of(input), get_or(input.status, None))
+        return await runners.report_status(info.context, runner, database_id_of(input, "Build"), get_or(input.status, None))
     build = await _find_updatable_build(info, input)
     return await external_builds.update_build(info.context, build, sent_values(input))
 
