@@ -79,7 +79,7 @@ def add_comment(context: Context, row: Any, subject: ActivitySubject | None) -> 
 
 async def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Issue]]) -> None:
     """Record that users, by id, closed issues, in one statement."""
-    common = {"action": ActivityAction.CLOSED, "subject": ActivitySubject.ISSUE}
+    common = {"action": ActivityAction.CLOSED, "subject": ActivitySubject.ISSUE, "push": None}
     rows = [{**common, "author_id": user_id, "project_id": issue.project_id, "target_id": issue.id} for user_id, issue in closed]
     await _insert(context, rows)
 
@@ -87,7 +87,7 @@ async def record_closed_issues(context: Context, closed: Sequence[tuple[int, tab
 async def record_pushes(context: Context, project_id: int, ref_updates: "Iterable[RefUpdate]") -> None:
     """Record the ref updates of the viewer, in one statement."""
     common = {"author_id": context.viewer.id, "project_id": project_id, "action": ActivityAction.PUSHED, "subject": ActivitySubject.REF}
-    await _insert(context, [{**common, "push": _describe_push(each)} for each in ref_updates])
+    await _insert(context, [{**common, "target_id": None, "push": _describe_push(each)} for each in ref_updates])
 
 
 async def _insert(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
