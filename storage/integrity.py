@@ -120,7 +120,8 @@ def _orphan_counts(table: Table) -> list[tuple[Select[int], str, str]]:
     """Returns for each foreign key of a table: the statement that counts violating rows, its column, and the referenced table."""
     found = []
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
-        target = key.column.table.alias()
+        # An alias copies all columns of its table.
+        target = key.column.table.alias() if key.column.table is table else key.column.table
         statement = (
             select(func.count())
             .select_from(table.outerjoin(target, key.parent == target.c[key.column.name]))

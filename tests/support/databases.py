@@ -26,6 +26,7 @@ import asyncpg
 import pytest
 from sqlalchemy import URL, make_url
 
+from forgefront import backend, data_folder_check, stored_data
 from storage.database.engine import Database
 from storage.migrations import upgrade
 
@@ -349,6 +350,15 @@ def create_databases(server: PostgresServer) -> Iterator[Callable[[], str]]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[USED_DATABASES] = set()
+    for module in (backend, data_folder_check, stored_data):
+        vars(module)["Database"] = open_database
+
+
+def open_database(*arguments: Any, **options: Any) -> Database:
+    """A database that a command opens in this process."""
+    database = Database(*arguments, **options)
+    share_compiled_statements(database)
+    return database
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -31,7 +31,7 @@ async def open_instance(config: Config) -> AsyncIterator[Backend]:
         await backend.stop()
 
 
-async def compare_answers(original: Services, restored: Services, edge_cases: EdgeCaseData, queries: int) -> int:
+async def compare_answers(original: Services, restored: Services, edge_cases: EdgeCaseData, queries: int = 0) -> int:
     """Compares the answers of two instances to generated queries and all calls of v3 that read, byte for byte; returns their number."""
     graphs = [Graph(replace(services, clock=lambda: NOW, external_url=EXTERNAL_URL)) for services in (original, restored)]
     drawn = await collect_arguments(edge_cases, graphs[0])

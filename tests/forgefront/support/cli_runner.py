@@ -2,15 +2,20 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import typer.testing
 from click.testing import Result
 from typer.testing import CliRunner
 
 from forgefront.cli import main
 
 PASSWORD = "secret-enough"
+
+# Building the commands from their functions takes longer than most of them run.
+vars(typer.testing)["_get_command"] = cache(typer.testing._get_command)
 
 
 @dataclass

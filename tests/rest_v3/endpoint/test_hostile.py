@@ -52,8 +52,10 @@ LITERALS = (
     json.dumps(["x" * 300] * 300),
     '{"a":' * 70 + "1" + "}" * 70,
 )
-EVERY = share_of_values(8)
+EVERY = share_of_values(12)
 """Which part of the other values one parameter gets, and one row of what no parameter is about."""
+FORMS = share_of_values(2)
+"""A parameter that may be sent as text and in JSON gets the worst values in one form, its neighbour in the other."""
 WORST_PARTS = ("%00", "%ff", "%F0%9F%92%A5", "0", "-1", "2147483648", "9223372036854775808", "x" * 10_001)
 PARTS_OF_PATHS = (
     *("%00", "a%00b", "%ff", "%ed%a0%80", "%zz", "%", "%2", "%25", "_", "%2e%2e", "..", ".", "%2F", "a%2Fb%2Fc", "%5C", "%0d%0aX:%20y"),
@@ -240,13 +242,15 @@ def requests_for(method: str, name: str, turn: int) -> Iterator[FuzzRequest]:
 
     `turn` says which of those that not all parameters get.
     """
-    for number, word in enumerate((*WORST_STRINGS, *FUZZ_PARAMETER_STRINGS[turn % EVERY :: EVERY])):
+    worst_words = WORST_STRINGS if method == "GET" or turn % FORMS == 0 else ()
+    for number, word in enumerate((*worst_words, *FUZZ_PARAMETER_STRINGS[turn % EVERY :: EVERY])):
         yield partial(as_text, method, name, word, (number + turn) % 4)
     queries = ("=%ff", "=%ed%a0%80", "=%zz", "[][]=a", "[a]=b", "=1&{name}=2", "[0]=%00")
     for query in queries[turn % EVERY :: EVERY]:
         yield partial(beside_query, method, name + query.replace("{name}", name))
     if method != "GET":
-        for literal in (*WORST_LITERALS, *LITERALS[turn % EVERY :: EVERY]):
+        worst_literals = WORST_LITERALS if turn % FORMS == FORMS - 1 else ()
+        for literal in (*worst_literals, *LITERALS[turn % EVERY :: EVERY]):
             yield partial(as_literal, name, literal)
         yield lambda parameters: {"kind": JSON, "body": as_json(parameters, name, '"a"')[:-1] + f',"{name}":[],"{name}":{{}}}}'.encode()}
 
