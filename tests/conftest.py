@@ -120,6 +120,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def freeze_earlier_modules() -> None:
+    """A test that collects garbage looks through what its own module left."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def reset_logging() -> Iterator[None]:
     """What a command set up writes to a stream that is closed with its test."""
