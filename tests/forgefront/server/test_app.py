@@ -50,13 +50,14 @@ class TestEndpoints:
             assert (await http.get("/-/readiness")).json()["status"] == "ok"
 
     @cites("Versioning: every call stands below /api/v3")
-    @pytest.mark.parametrize("path", ["/nope", "/-/nope", "/api", "/api/v30/user", "/graphql/x", "/api/v3/nope", "/%00"])
-    async def test_unknown_path(self, path: str, app: App) -> None:
-        response = await client(app).get(path)
-        assert response.status_code == 404
-        assert response.headers["Content-Type"] == "application/json"
-        assert response.headers["X-Content-Type-Options"] == "nosniff"
-        assert response.json() == {"message": "404 Not Found"}
+    async def test_unknown_paths(self, app: App) -> None:
+        async with client(app) as http:
+            for path in ("/nope", "/-/nope", "/api", "/api/v30/user", "/graphql/x", "/api/v3/nope", "/%00"):
+                response = await http.get(path)
+                assert response.status_code == 404, path
+                assert response.headers["Content-Type"] == "application/json", path
+                assert response.headers["X-Content-Type-Options"] == "nosniff", path
+                assert response.json() == {"message": "404 Not Found"}, path
 
     async def test_wrong_method(self, app: App) -> None:
         response = await client(app).post("/")
@@ -86,18 +87,7 @@ class TestEndpoints:
             assert found.keys() == BOUNDS_BY_NAME.keys()
             assert float(found["documents"]) > 0
 
-    @pytest.mark.parametrize(
-        ("method", "path"),
-        [
-            ("GET", "/api/v3/user"),
-            ("GET", "/api/v3/users"),
-            ("GET", "/api/v3/projects/1/labels"),
-            ("POST", "/api/v3/projects/1/issues"),
-            ("POST", "/api/v3/projects/1/uploads"),
-            ("GET", "/ada/tools/uploads/0123456789abcdef0123456789abcdef/a.png"),
-        ],
-    )
-    async def test_access_lines_name_the_user(self, method: str, path: str, app: App) -> None:
+    async def test_access_lines_name_the_user(self, app: App) -> None:
         forge = LocalClient(app.graph, OPERATIONS_FILE)
         user = await forge.run("CreateUser", input={"username": "ada", "name": "Ada", "email": "ada@example.org", "confirm": False})
         token = (await forge.run("Token", by="ada"))["token"]
@@ -108,10 +98,19 @@ class TestEndpoints:
             await app(scope, receive, send)
 
         async with httpx.AsyncClient(transport=httpx.ASGITransport(handler), base_url="http://forge") as http:
-            await http.request(method, path)
-            assert "user_id" not in state
-            await http.request(method, path, headers={"PRIVATE-TOKEN": token})
-            assert state["user_id"] == user["id"]
+            for method, path in (
+                ("GET", "/api/v3/user"),
+                ("GET", "/api/v3/users"),
+                ("GET", "/api/v3/projects/1/labels"),
+                ("POST", "/api/v3/projects/1/issues"),
+                ("POST", "/api/v3/projects/1/uploads"),
+                ("GET", "/ada/tools/uploads/0123456789abcdef0123456789abcdef/a.png"),
+            ):
+                state.clear()
+                await http.request(method, path)
+                assert "user_id" not in state, path
+                await http.request(method, path, headers={"PRIVATE-TOKEN": token})
+                assert state["user_id"] == user["id"], path
 
     async def test_metrics_can_be_off(self, tmp_path: Path) -> None:
         app = create_app(Config.load(data=tmp_path, metrics=False))
