@@ -298,7 +298,7 @@ class ProjectFilter:
     def viewer_conditions(self, viewer_id: Any) -> list[Any]:
         """Conditions that depend on the viewer, whose id may be a parameter of the statement."""
         by_switch = (
-            (self.membership, members.member_projects),
+            (self.membership, members.joined_projects),
             (self.owned, members.owned_projects),
             (self.in_owned_namespaces, members.projects_in_owned_namespaces),
             (self.starred, stars.is_starred_by),

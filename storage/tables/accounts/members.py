@@ -289,6 +289,18 @@ def member_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]
     )
 
 
+def joined_projects(user_id: Any) -> ColumnElement[bool]:
+    """The same condition as `member_projects`, for lists: the database reads the memberships of the user, not all projects."""
+    in_group = select(col(Project.id)).join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+    owned = select(col(Project.id)).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    found = union_all(
+        select(col(ProjectMember.project_id)).where(col(ProjectMember.user_id) == user_id),
+        in_group.where(col(GroupMember.user_id) == user_id).correlate(None),
+        owned.where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER).correlate(None),
+    )
+    return col(Project.id).in_(found)
+
+
 def visible_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
     """The condition on `Project`, or an alias of it, that a signed-in user who is not an administrator may see it."""
     return or_(col(project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id, project))

@@ -27,6 +27,8 @@ class Issue(TimestampedRow, table=True):
     __tablename__ = "issues"
     __table_args__: Any = (
         UniqueConstraint("project_id", "iid"),
+        # Counts of open issues read nothing else.
+        Index("ix_issues_project_id_state", "project_id", "state"),
         Index("ix_issues_project_id_created_at", "project_id", "created_at", "id"),
         Index("ix_issues_project_id_updated_at", "project_id", "updated_at", "id"),
         Index("ix_issues_author_id_created_at", "author_id", "created_at", "id"),
