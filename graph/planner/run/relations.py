@@ -17,7 +17,9 @@ async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[An
     """Raises PlanBailout where a row is missing and there are no fallback steps."""
     statement = relations_statement(node, run)
     ids = node.select_builder.sql_dialect.bind_list(list({each.id for each in objects}))
-    rows = await run.context.session.fetch(statement.sql, statement.bind({"ids": ids}), statement.text_columns)
+    rows = await run.context.session.fetch(
+        statement.sql, statement.bind({"ids": ids, **run.viewer_values(node.select_builder)}), statement.text_columns
+    )
     filled = await execute_view(node.view, run, rows)
     id_index = node.id_index
     by_id = {row[id_index]: each for row, each in zip(rows, filled, strict=True)}

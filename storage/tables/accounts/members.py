@@ -1,5 +1,6 @@
 """Members of groups and projects, and the access levels and visibility that follow from them."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -28,7 +29,7 @@ from sqlmodel import Field, col
 from storage.database.compiled_statements import named_parameter
 from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
-from storage.tables.base import TimestampedRow, foreign_key
+from storage.tables.base import TimestampedRow, foreign_key, rows_of
 from storage.tables.projects.projects import Project, Visibility
 
 
@@ -85,22 +86,18 @@ LEVELS_IN_PROJECTS = mark_constant(_levels_in_projects())
 personal namespace. A constant, because most operations need it and constructing it costs more than running it."""
 
 
-def _level_queries(user_id: Any) -> list[Any]:
-    """The levels of a user in the `Project` of a statement: as its member, as a member of its group, and as the owner of its personal
-    namespace; null if the user is none of these."""
+def _level_queries(user_id: Any, project: Any = Project) -> list[Any]:
+    """The levels of a user in the `Project` of a statement, or in that with the columns `project`: as its member, as a member of its
+    group, and as the owner of its personal namespace; null if the user is none of these."""
     personal: Any = aliased(Namespace)
     levels: list[Select[Any]] = [
-        select(col(ProjectMember.access_level)).where(
-            col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id
-        ),
-        select(col(GroupMember.access_level)).where(
-            col(GroupMember.group_id) == col(Project.namespace_id), col(GroupMember.user_id) == user_id
-        ),
+        select(col(ProjectMember.access_level)).where(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user_id),
+        select(col(GroupMember.access_level)).where(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user_id),
         select(literal(int(AccessLevel.OWNER))).where(
-            personal.id == col(Project.namespace_id), personal.owner_id == user_id, personal.kind == NamespaceKind.USER
+            personal.id == project.namespace_id, personal.owner_id == user_id, personal.kind == NamespaceKind.USER
         ),
     ]
-    return [each.correlate(Project).scalar_subquery() for each in levels]
+    return [each.correlate(rows_of(project)).scalar_subquery() for each in levels]
 
 
 def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> Select[Any]:
@@ -166,9 +163,9 @@ def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, 
     return select(levels.c.user_id, levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.user_id, levels.c.project_id)
 
 
-def membership_levels(user_id: Any) -> tuple[Any, Any]:
-    """The user's levels in the `Project` of a statement, as in `MEMBERSHIP_LEVELS`."""
-    in_project, in_group, as_owner = _level_queries(user_id)
+def membership_levels(user_id: Any, project: Any = Project) -> tuple[Any, Any]:
+    """The user's levels in the `Project` of a statement, or in that with the columns `project`, as in `MEMBERSHIP_LEVELS`."""
+    in_project, in_group, as_owner = _level_queries(user_id, project)
     return func.coalesce(in_project, as_owner), in_group
 
 
@@ -283,9 +280,9 @@ _PERSONAL: Any = aliased(Namespace)
 def member_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
     """The condition on `Project`, or an alias of it, that the user is a member of it, of its group, or owns its namespace."""
     return or_(
-        exists().where(col(ProjectMember.project_id) == col(project.id), col(ProjectMember.user_id) == user_id),
-        exists().where(col(GroupMember.group_id) == col(project.namespace_id), col(GroupMember.user_id) == user_id),
-        exists().where(_PERSONAL.id == col(project.namespace_id), _PERSONAL.owner_id == user_id, _PERSONAL.kind == NamespaceKind.USER),
+        exists().where(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user_id),
+        exists().where(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user_id),
+        exists().where(_PERSONAL.id == project.namespace_id, _PERSONAL.owner_id == user_id, _PERSONAL.kind == NamespaceKind.USER),
     )
 
 
@@ -303,14 +300,13 @@ def joined_projects(user_id: Any) -> ColumnElement[bool]:
 
 def visible_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
     """The condition on `Project`, or an alias of it, that a signed-in user who is not an administrator may see it."""
-    return or_(col(project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id, project))
+    return or_(project.visibility_level >= int(Visibility.INTERNAL), member_projects(user_id, project))
 
 
-def fork_count(*visible_to: Any) -> Any:
-    """The number of forks of the `Project` of a statement; with the id of a user those that the user may see."""
+def fork_count(project: Any, is_visible: Callable[[Any], ColumnElement[bool]]) -> Any:
+    """The number of forks of the project with the columns `project` that meet a condition."""
     fork: Any = aliased(Project)
-    visible = [visible_projects(user_id, fork) for user_id in visible_to]
-    return select(func.count()).where(fork.forked_from_id == col(Project.id), *visible).correlate(Project).scalar_subquery()
+    return select(func.count()).where(fork.forked_from_id == project.id, is_visible(fork)).correlate(rows_of(project)).scalar_subquery()
 
 
 def _fork_counts(*conditions: ColumnElement[bool]) -> Select[int, int]:

@@ -10,10 +10,9 @@ from sqlmodel import Field, col
 from storage.database.engine import Timestamp, enum_type
 from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.users import User
-from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.base import TimestampedRow, foreign_key, long_text, rows_of
 from storage.tables.issues.labels import IssueLabel, Label
 from storage.tables.issues.milestones import Milestone
-from storage.tables.projects.projects import Project
 
 
 class IssueState(StrEnum):
@@ -78,10 +77,10 @@ OPEN_COUNTS = mark_constant(
 """(project id, number of open issues) for those of the projects of `project_ids` that have any."""
 
 
-def open_count() -> Any:
-    """The number of open issues of the `Project` of a statement."""
-    found: Any = select(func.count()).where(col(Issue.project_id) == col(Project.id), col(Issue.state) == IssueState.OPENED)
-    return found.correlate(Project).scalar_subquery()
+def open_count(project: Any) -> Any:
+    """The number of open issues of the project with the columns `project`."""
+    found: Any = select(func.count()).where(col(Issue.project_id) == project.id, col(Issue.state) == IssueState.OPENED)
+    return found.correlate(rows_of(project)).scalar_subquery()
 
 
 def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:
