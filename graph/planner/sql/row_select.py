@@ -31,6 +31,13 @@ def compile_row_with_project(select_builder: SelectBuilder, name: str, subquery:
     return CompiledStatement(statement, select_builder.sql_dialect.dialect, VIEWER_PARAMETERS | {"number", *subquery.parameter_names})
 
 
+def compile_relations_with_project(select_builder: SelectBuilder, subquery: ProjectSubquery) -> CompiledStatement:
+    """The project of a path or an id, with what is selected of its row."""
+    root = select_builder.root
+    statement = select_builder.build_select(subquery.rows.join(root.table, root.column("id") == subquery.id)).add_columns(*subquery.columns)
+    return CompiledStatement(statement, select_builder.sql_dialect.dialect, VIEWER_PARAMETERS | subquery.parameter_names)
+
+
 def compile_project(subquery: ProjectSubquery, sql_dialect: SqlDialect) -> CompiledStatement:
     """The project of a path or an id alone."""
     return CompiledStatement(select(*subquery.columns), sql_dialect.dialect, subquery.parameter_names)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Index,
     Integer,
     Select,
     SmallInteger,
@@ -45,19 +46,28 @@ class AccessLevel(IntEnum):
 
 class GroupMember(TimestampedRow, table=True):
     __tablename__ = "group_members"
-    __table_args__: Any = (UniqueConstraint("group_id", "user_id"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("group_id", "user_id"),
+        Index("ix_group_members_user_id", "user_id", "group_id"),
+        {"sqlite_autoincrement": True},
+    )
 
     group_id: int = foreign_key("namespaces.id")
-    user_id: int = foreign_key("users.id", index=True)
+    user_id: int = foreign_key("users.id")
     access_level: int = Field(sa_type=SmallInteger)
 
 
 class ProjectMember(TimestampedRow, table=True):
     __tablename__ = "project_members"
-    __table_args__: Any = (UniqueConstraint("project_id", "user_id"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("project_id", "user_id"),
+        # Lists of a user's projects read nothing else.
+        Index("ix_project_members_user_id", "user_id", "project_id"),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = foreign_key("projects.id")
-    user_id: int = foreign_key("users.id", index=True)
+    user_id: int = foreign_key("users.id")
     access_level: int = Field(sa_type=SmallInteger)
 
 

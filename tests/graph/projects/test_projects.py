@@ -480,7 +480,7 @@ class TestPlan:
                 found = (await ask.data(text, caller, filter=filter))["projects"]
             assert len(page) == 1, name
             for each in found["nodes"]:
-                with statements.assert_at_most(2):
+                with statements.assert_at_most(1):
                     assert each == (await ask.data(alone, caller, path=each["fullPath"]))["project"]
             assert found["totalCount"] == len(found["nodes"])
             shown[name] = {each["path"]: each for each in found["nodes"]}
@@ -522,6 +522,29 @@ class TestPlan:
                 with statements.assert_at_most(1):
                     found = await ask.data(text, viewer, first=first, search=search)
                 assert found == {"projects": {"nodes": [{"path": project.path, "starCount": 0}]}}
+
+    async def test_lists_of_and_below_several_projects_take_a_fixed_number_of_statements(
+        self, ask: Ask, make: DataFactory, statements: StatementRecorder
+    ) -> None:
+        viewer, other = await make.user(), await make.user()
+        for name in ("a", "b", "c"):
+            group = await make.group(path=name, members=[(viewer, AccessLevel.OWNER)])
+            source = await make.project(group=group, path="source")
+            await make.issue(source)
+            for visibility in (Visibility.PUBLIC, Visibility.PRIVATE):
+                await make.project(owner=other, path=f"{name}-{visibility}", visibility=visibility, forked_from_id=source.id)
+        joined = "projects(first: $n, filter: {membership: true})"
+        for text, limit in (
+            (f"groups(first: $n) {{ nodes {{ projects(first: 5) {{ totalCount nodes {{ {self.FIELDS} }} }} }} }}", 3),
+            (f"{joined} {{ nodes {{ forks {{ totalCount nodes {{ fullPath starCount }} }} }} }}", 3),
+            (f"{joined} {{ nodes {{ issues(first: 1) {{ nodes {{ project {{ fullPath starCount }} }} }} }} }}", 4),
+        ):
+            by_core = await ask.data(f"query ($n: Int) {{ {text} }}", viewer, n=3)
+            for n in (2, 3):
+                with statements.assert_at_most(limit):
+                    found = await ask.data(f"query ($n: Int) {{ {text} }}", viewer, n=n)
+            assert found == by_core
+            assert len(next(iter(found.values()))["nodes"]) == 3
 
     async def test_reports_wrong_arguments_as_graphql_core_does(self, ask: Ask, make: DataFactory) -> None:
         viewer = await make.user()

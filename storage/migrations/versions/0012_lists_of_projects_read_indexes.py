@@ -1,4 +1,4 @@
-"""Open issues and forks are counted by indexes."""
+"""Lists of projects and their counts read indexes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,3 +16,7 @@ def upgrade() -> None:
         batch_op.create_index(
             "ix_projects_forked_from_id", ["forked_from_id"], unique=False, sqlite_where=is_fork, postgresql_where=is_fork
         )
+    for kind in ("project", "group"):
+        with op.batch_alter_table(f"{kind}_members") as batch_op:
+            batch_op.drop_index(batch_op.f(f"ix_{kind}_members_user_id"))
+            batch_op.create_index(f"ix_{kind}_members_user_id", ["user_id", f"{kind}_id"], unique=False)
