@@ -1,7 +1,7 @@
 """Profiles one question in this process, without a network, under cProfile.
 
-`.venv/bin/python -m benchmarks.profiling graph-list|graph-one|graph-join|graph-note|v3-list|v3-one|v3-note [--database postgresql]
-[--lines 40] [--sort tottime]`. The time without the profiler, which doubles the cost of small calls, is printed first.
+`.venv/bin/python -m benchmarks.profiling CASE [--database postgresql] [--lines 40] [--sort tottime]`; `CASES` has the cases. The time
+without the profiler, which doubles the cost of small calls, is printed first.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from benchmarks.harness.in_process import call, discard_logs, service
 from benchmarks.harness.load import LoadRequest
 from benchmarks.suites import questions
 
-CASES = (*(f"graph-{key}" for key in questions.TITLES), "v3-list", "v3-one", "v3-note")
+CASES = (*(f"graph-{key}" for key in questions.TITLES), "v3-list", "v3-one", "v3-note", "v3-projects")
 
 
 def find_request(case: str, data: Dataset) -> LoadRequest:

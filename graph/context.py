@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import strawberry
 from sqlalchemy import Select, select
@@ -58,6 +60,8 @@ class StaticSettings(NamedTuple):
 
     external_url: str
     shows_avatars: bool
+    ssh_prefix: str
+    """It and the full path of a project are its SSH clone URL."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,10 @@ class Services:
     )
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 
-    @property
+    @cached_property
     def static_settings(self) -> StaticSettings:
-        return StaticSettings(self.external_url, bool(self.avatar_url_template))
+        ssh_prefix = self.ssh_prefix or f"git@{urlsplit(self.external_url).hostname}:"
+        return StaticSettings(self.external_url, bool(self.avatar_url_template), ssh_prefix)
 
 
 class ServedFile(Protocol):

@@ -99,7 +99,7 @@ def _explain(prepared: "PreparedOperation", variables: dict[str, Any], dialect: 
     from graph.planner.explain import explain
 
     chosen: Any = {"sqlite": sqlite.dialect, "postgresql": postgresql.asyncpg.dialect}[dialect]
-    return explain(prepared, variables, chosen(), StaticSettings("http://127.0.0.1:8080", shows_avatars=False))
+    return explain(prepared, variables, chosen(), StaticSettings("http://127.0.0.1:8080", shows_avatars=False, ssh_prefix="git@127.0.0.1:"))
 
 
 async def _analyze(backend: "Backend", prepared: "PreparedOperation", variables: dict[str, Any], username: str | None) -> "Explanation":

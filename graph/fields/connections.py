@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import strawberry
-from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, func, or_, over, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
 from sqlmodel import AutoString, col
 
 from graph.context import Context
@@ -19,7 +19,6 @@ from graph.errors import BadRequest, LimitExceeded
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.cost import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from graph.rules.validation import is_storable
-from storage.database.statement_cache import mark_constant
 
 T = TypeVar("T")
 
@@ -242,35 +241,6 @@ class KeysetListing:
                 if known is not None
                 else await context.value(select(func.count()).select_from(self.table).where(*self.conditions)) or 0
             )
-
-        return make_page(rows, window, self.cursor, count)
-
-    def constant_statements(self, window: Window) -> tuple[Select[Any], Select[Any]]:
-        """Returns the statements of a page without cursors, from the parameter `offset` on, and of the total, marked as constant."""
-        page = self._select(window, self.table).order_by(*self.order_by(window)).limit(window.size + 1)
-        total = select(func.count()).select_from(self.table).where(*self.conditions)
-        return mark_constant(page.offset(bindparam("offset", type_=Integer))), mark_constant(total)
-
-    async def constant_page(
-        self,
-        context: Context,
-        window: Window,
-        page: Select[Any],
-        total: Select[Any],
-        values: dict[str, Any],
-        read_details: Callable[[Sequence[Any]], None],
-    ) -> ConnectionPage:
-        """As `page`, by the constant statements of the listing; `values` are those of its parameters.
-
-        `read_details` gets the rows, which may have more than the table's.
-        """
-        found = await context.session.read(page, {**values, "offset": window.offset})
-        read_details(found)
-        rows = [row[0] for row in found]
-
-        async def count() -> int:
-            known = _count_from_page(window, rows)
-            return known if known is not None else (await context.tuples(total, values))[0][0]
 
         return make_page(rows, window, self.cursor, count)
 

@@ -17,8 +17,10 @@ import strawberry
 from graph.context import Context, StaticSettings
 from graph.fields.connections import MAX_FIRST, KeysetListing, Order, OrderDirection, Window, filter_pages
 from graph.fields.metadata import facts
+from graph.fields.row_sources import FromJoins, FromRelated, FromSql
 from graph.rules import lookup
 from graph.rules.policy import Action, require, require_all
+from graph.rules.sql_policy import SQL_VIEWER, SqlViewer
 
 C = TypeVar("C", bound=type)
 
@@ -75,7 +77,10 @@ class IndexedBy:
 
 @dataclass(frozen=True, eq=False)
 class ToMany:
-    """A field that is a connection of the rows whose foreign key refers to this row. See `to_many`."""
+    """A field that is a connection of the rows whose foreign key refers to this row, or of all rows. See `to_many`.
+
+    `viewer_conditions(filter, viewer)` are conditions that depend on the viewer.
+    """
 
     listing: KeysetListing
     action: Action | None
@@ -83,12 +88,15 @@ class ToMany:
     default_filter: Callable[[], Any] | None = None
     key_attribute: str = "id"
     extra_conditions: Mapping[str, Callable[[Any], list[Any]]] = dataclasses.field(default_factory=dict, hash=False)
+    viewer_conditions: Callable[[Any, SqlViewer], list[Any]] | None = None
 
-    def filtered_listing(self, arguments: dict[str, Any]) -> KeysetListing:
+    def filtered_listing(self, arguments: dict[str, Any], viewer: SqlViewer) -> KeysetListing:
         """Returns the listing with the conditions and the order of the arguments."""
         if self.default_filter is not None and arguments.get("filter") is None:
             arguments = {**arguments, "filter": self.default_filter()}
         listing = filter_listing(self.listing, arguments)
+        if self.viewer_conditions is not None:
+            listing = listing.where(*self.viewer_conditions(arguments.get("filter"), viewer))
         for name, conditions in self.extra_conditions.items():
             if arguments[name] is not None:
                 listing = listing.where(*conditions(arguments[name]))
@@ -166,6 +174,10 @@ ENTITIES: dict[type, EntityDeclaration] = {}
 """The class of a row → its declaration."""
 
 
+FURTHER_ROW_TYPES: dict[str, type] = {}
+"""The names of types that show rows of a table that is another type's → the class of the rows."""
+
+
 def column(source: Any = None, *, description: str, **settings: Any) -> Any:
     """Declares a field that is the column with the same name, or `source`."""
     return strawberry.field(description=description, metadata={"declared": Column(source.key if source is not None else None)}, **settings)
@@ -224,7 +236,7 @@ def to_many(
 
         async def fetch(keys: list[Any]) -> dict[Any, Any]:
             # Once for all objects of a level, because compiling the conditions costs more than reading a page.
-            pages = await declared.filtered_listing(arguments).pages(context, window, keys)
+            pages = await declared.filtered_listing(arguments, SQL_VIEWER).pages(context, window, keys)
             return pages if filter_visible is None else await filter_pages(pages, lambda rows: filter_visible(context, rows))
 
         return await context.loader((declared, repr(arguments)), fetch).get(getattr(root, key_attribute))
@@ -262,6 +274,7 @@ def computed(
     from_columns: Callable[[StaticSettings, str | None], Callable[..., Any] | ConstantValue | None] | None = None,
     batch: Callable[..., Awaitable[Sequence[Any]]] | None = None,
     from_index: IndexedBy | None = None,
+    from_row: FromSql | FromRelated | FromJoins | None = None,
     **settings: Any,
 ) -> Any:
     """Declares a field with a resolver that needs only these columns of the row, so that no others are read for it.
@@ -271,8 +284,10 @@ def computed(
 
     `batch(info, rows)` is awaited for the values of several rows. `from_index` is an index whose row, identified by these columns in this
     order, has the same value if it exists; `batch` is called for the other rows.
+
+    `from_row` is what a statement that selects the row selects of the field, in place of the resolver.
     """
-    metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "from_index": from_index}
+    metadata: dict[str, Any] = {"needs": tuple(each.key for each in needs), "from_index": from_index, "from_row": from_row}
     if from_columns is not None:
         metadata["from_columns"] = from_columns
     if batch is not None:
@@ -393,6 +408,17 @@ def entity(
         strawberry_type.__strawberry_definition__.is_type_of = strawberry_type.is_type_of
         ENTITIES[row] = EntityDeclaration(name or cls.__name__, row, project_key, action, issubclass(cls, Node), filter_nodes, load_nodes)
         return strawberry_type  # type: ignore[no-any-return]
+
+    return decorate
+
+
+@dataclass_transform(kw_only_default=True)
+def further_row_type(row: type, *, description: str) -> Callable[[C], C]:
+    """Makes a class a GraphQL type of rows that are already another type's (`entity`), so that statements join them too."""
+
+    def decorate(cls: C) -> C:
+        FURTHER_ROW_TYPES[cls.__name__] = row
+        return strawberry.type(cls, description=description)
 
     return decorate
 

@@ -9,7 +9,7 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 from strawberry.types.arguments import convert_arguments
 
 from graph.context import Context
-from graph.fields.declarations import ENTITIES, ByNumber, Column, GlobalIdField, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.declarations import ENTITIES, FURTHER_ROW_TYPES, ByNumber, Column, GlobalIdField, NamesOf, ProjectLookup, ToMany, ToOne
 from graph.fields.metadata import metadata_of
 from graph.operations.loaders import Loader
 
@@ -19,7 +19,7 @@ ResolveInfo = GraphQLResolveInfo[Any]
 def attach_resolvers(schema: GraphQLSchema) -> None:
     """Attaches resolvers to the declared fields of a finished schema, and resolves abstract types by the class of a row."""
     rows = {row: entity.name for row, entity in ENTITIES.items()}
-    names = frozenset(rows.values())
+    names = {*rows.values(), *FURTHER_ROW_TYPES}
     targets = {getattr(row, "__tablename__", None): row for row in ENTITIES}
 
     def resolve_type(value: Any, info: ResolveInfo, abstract: Any) -> str | None:

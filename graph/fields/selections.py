@@ -24,41 +24,6 @@ def _flatten_fields(selections: Iterable[Selection]) -> list[SelectedField]:
     return found
 
 
-def selected_below(info: Info, paths: Sequence[str]) -> frozenset[str]:
-    """As `selected_names`, at several paths as `edges.node`, and with fields that @skip and @include leave out.
-
-    The result is cached in the field's node; so `paths` must be a constant of the caller. `info` may be graphql-core's.
-    """
-    raw: Any = getattr(info, "_raw_info", info)
-    nodes: Sequence[FieldNode] = raw.field_nodes
-    if len(nodes) > 1:
-        return frozenset().union(*(_names_at(node, path.split("."), raw.fragments) for node in nodes for path in paths))
-    cache: dict[Any, frozenset[str]] = nodes[0].__dict__.setdefault("selected_below", {})
-    names = cache.get(paths)
-    if names is None:
-        names = cache[paths] = frozenset().union(*(_names_at(nodes[0], path.split("."), raw.fragments) for path in paths))
-    return names
-
-
-def _names_at(field: FieldNode, path: Sequence[str], fragments: Mapping[str, Any]) -> set[str]:
-    children = _child_fields(field.selection_set, fragments)
-    if not path:
-        return {each.name.value for each in children}
-    return {name for each in children if each.name.value == path[0] for name in _names_at(each, path[1:], fragments)}
-
-
-def _child_fields(selections: SelectionSetNode | None, fragments: Mapping[str, Any]) -> list[FieldNode]:
-    found: list[FieldNode] = []
-    node: Any
-    for node in selections.selections if selections is not None else ():
-        if isinstance(node, FieldNode):
-            found.append(node)
-        else:
-            inner = fragments[node.name.value] if isinstance(node, FragmentSpreadNode) else node
-            found += _child_fields(inner.selection_set, fragments)
-    return found
-
-
 SelectionShape = Mapping[str, "SelectionShape | None"]
 """Names of fields with the allowed selection of each; None allows any selection."""
 

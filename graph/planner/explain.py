@@ -20,7 +20,7 @@ from graph.planner.ir.connection_step import ConnectionStep, EdgesSelection
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
-from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, RelatedRow, RowView
+from graph.planner.ir.row_view import ColumnValue, ConstantPart, Derived, EmbeddedObject, RelatedRow, RowView
 from graph.planner.ir.selection import DeferredField, Selection
 from graph.planner.ir.steps import AttributeStep, BatchStep, LoaderStep, ResolverStep
 from graph.planner.plan import OperationPlan
@@ -257,7 +257,7 @@ class PlanWalk:
 
     def _add_view(self, node: ExplainedNode, view: RowView, *, is_list: bool) -> None:
         for key, part in view.parts:
-            if isinstance(part, ColumnValue | Derived | ConstantPart):
+            if isinstance(part, ColumnValue | Derived | ConstantPart | EmbeddedObject):
                 node.columns.append(key)
             elif isinstance(part, RelatedRow):
                 child = ExplainedNode(key, "joined row")
@@ -286,6 +286,8 @@ def resolver_reason(step: ResolverStep) -> str:
         return "several projects are looked up side by side; one loader finds them together"
     if isinstance(declared, ToOne | ByNumber):
         return "the related type has no table"
+    if metadata.get("from_row") is not None:
+        return "a loader reads as much by as many statements; or the row is a joined one, or its statement joins enough tables (from_row=)"
     if metadata.get("from_index") is not None:
         return "more is selected than the index has (from_index=), or the statement joins enough tables"
     together = " for all objects of the level at once (batch=)" if metadata.get("batch") is not None else ""

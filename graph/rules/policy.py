@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sqlalchemy import or_
+from sqlalchemy import ColumnElement, or_
 
 from graph.context import Context
 from graph.errors import Forbidden
@@ -216,6 +216,10 @@ async def require_all(context: Context, action: Action, subjects: Sequence[Any])
     """
     if len(subjects) > 1 and context.policy_context is context and _is_decided_by_project(action, subjects[0]):
         subjects = list({subject.project_id: subject for subject in subjects}.values())
+    viewer = context.viewer_or_none
+    if len(subjects) > 1 and isinstance(subjects[0], tables.Project) and viewer is not None and not viewer.admin:
+        # One statement for all.
+        await project_level_loader(context.policy_context).get_many([subject.id for subject in subjects])
     for subject in subjects:
         await require(context, action, subject)
 
@@ -294,6 +298,11 @@ async def load_project_level(context: Context, project: tables.Project) -> int:
     return (levels.known(project.id) if levels.knows(project.id) else await levels.get(project.id)) or 0
 
 
+def level_of_memberships(is_admin: bool, project_level: int | None, group_level: int | None) -> int | None:
+    """As `load_project_level`, of the viewer's memberships; None for none."""
+    return int(AccessLevel.OWNER) if is_admin else max(project_level or 0, group_level or 0) or None
+
+
 async def load_group_level(context: Context, group: tables.Namespace) -> int:
     """The viewer's access level in a group: OWNER for administrators, 0 for none."""
     if context.viewer.admin:
@@ -349,11 +358,23 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
     """
     rule = RULES[action]
     assert rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived, action  # noqa: S101
-    features = [getattr(tables.Project, name) for name in (*((rule.feature,) if rule.feature else ()), *rule.any_feature)]
-    feature_conditions = [or_(*features)] if features else []
+    feature_conditions = _required_features(rule, tables.Project)
     if rule.min_level <= AccessLevel.GUEST or context.viewer.admin:
         return [*visible_project_conditions(context), *feature_conditions]
     return [members.shared_or_at_level(context.viewer.id, rule.min_level), *feature_conditions]
+
+
+def open_action_features(action: Action, project: Any) -> list[ColumnElement[bool]]:
+    """SQL conditions on the features of a project with the columns `project`, for an action that all may perform who see the project."""
+    rule = RULES[action]
+    is_open = rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived
+    assert is_open and rule.min_level <= AccessLevel.GUEST, action  # noqa: S101
+    return _required_features(rule, project)
+
+
+def _required_features(rule: PolicyRule, project: Any) -> list[ColumnElement[bool]]:
+    features = [getattr(project, name) for name in (*((rule.feature,) if rule.feature else ()), *rule.any_feature)]
+    return [or_(*features)] if features else []
 
 
 def visible_group_conditions(context: Context) -> list[Any]:

@@ -29,10 +29,11 @@ _TextLimit = tuple[TextColumns, TextBudget] | None
 
 CLOSED_MESSAGE = "this session is closed"
 
-PROGRESS_STEPS, MAX_PROGRESS_CALLS = 1_000, 6
+PROGRESS_STEPS, MAX_PROGRESS_CALLS = 1_000, 30
 """SQLite calls the progress handler every PROGRESS_STEPS virtual machine steps.
 
 A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS calls, which is about half a millisecond of work.
+A thread and back costs as much.
 """
 SLOW_STATEMENTS = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
 """SQL strings of statements that were interrupted in the event loop."""

@@ -4,7 +4,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select
+from sqlalchemy import ColumnCollection, ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select
 from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
@@ -82,6 +82,11 @@ def foreign_key(target: str, *, on_delete: str = "CASCADE", optional: bool = Fal
 def long_text(*, optional: bool = False) -> Any:
     settings: dict[str, Any] = {"default": None} if optional else {}
     return Field(**settings, sa_type=Text, nullable=optional)
+
+
+def rows_of(columns: Any) -> Any:
+    """The FROM clause that has these columns: of a class, an alias of it, or the columns of a table's alias."""
+    return columns.id.table if isinstance(columns, ColumnCollection) else columns
 
 
 def lock(table: type[Row], id: int | None) -> Select[int]:

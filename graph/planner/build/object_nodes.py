@@ -25,8 +25,10 @@ from graph.planner.resolve.classify import (
     ColumnKind,
     ConstantKind,
     DerivedKind,
+    FromRowKind,
     PageKind,
     ProjectKind,
+    RelatedKind,
     RelationKind,
     RowByNumberKind,
     TypenameKind,
@@ -62,7 +64,7 @@ class ObjectNodeBuilder:
                     part = ConstantField(key, value)
                 case DerivedKind(derive, attributes) if table_of(kind) is not None:
                     part = DerivedField(key, derive, attributes, unwrap_non_null(resolved.definition.type)[0])
-                case RelationKind():
+                case RelationKind() | FromRowKind() | RelatedKind():
                     relation_fields.append(resolved)
                     parts.append(DeferredField(key))
                     continue

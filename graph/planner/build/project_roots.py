@@ -7,6 +7,7 @@ from sqlalchemy.inspection import inspect
 
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.project_root import ProjectRoot
+from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import RowObjects, RowView
 from graph.planner.ir.selection import Selection
@@ -52,12 +53,12 @@ def make_project_root(
     )
 
 
-def _can_join_project(step: BatchNode, *, is_only_field: bool) -> TypeGuard[RowByNumber | ConnectionStep]:
+def _can_join_project(step: BatchNode, *, is_only_field: bool) -> TypeGuard[RowByNumber | Relations | ConnectionStep]:
     """Whether the statement that finds the project can select this as well.
 
     The columns of the project are in each row of a page, so they must be few. On SQLite a further statement costs less.
     """
-    return isinstance(step, RowByNumber) or (
+    return isinstance(step, RowByNumber | Relations) or (
         is_only_field and isinstance(step, ConnectionStep) and step.parent_is_project and not step.is_sqlite
     )
 

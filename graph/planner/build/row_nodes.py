@@ -1,21 +1,24 @@
 """Builds the nodes of rows that statements select: columns, joined tables, and the fields left to resolvers."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
-from graphql import GraphQLList, GraphQLObjectType
+from graphql import GraphQLEnumType, GraphQLList, GraphQLObjectType
 from sqlalchemy import Boolean, Date
 from sqlalchemy import Enum as EnumType
 from sqlalchemy.inspection import inspect
 
 from graph.fields.declarations import IndexedBy, NamesOf, ToOne
-from graph.fields.resolvers import declaration_of
+from graph.fields.row_sources import FromJoins, FromSql
 from graph.planner.build.build_context import BuildContext, ObjectFieldStep, StepBuilder
 from graph.planner.codegen.leaf_serializers import (
+    PLAIN_TYPES,
     global_id_serializer,
     is_plain,
     serialize_string_with_offset,
     serialize_with_offset,
+    string_lists_serializer,
     timestamps_serializer,
 )
 from graph.planner.ir.connection_step import (
@@ -30,17 +33,30 @@ from graph.planner.ir.connection_step import (
 )
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
-from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowObjects, RowView, ViewPart
+from graph.planner.ir.row_view import (
+    ColumnValue,
+    ConstantPart,
+    Deferred,
+    Derived,
+    EmbeddedObject,
+    RelatedRow,
+    RowObjects,
+    RowView,
+    ViewPart,
+)
 from graph.planner.ir.steps import AttributeStep, BatchNode, BatchStep, FieldStep, LoaderStep, ResolverStep
 from graph.planner.resolve.classify import (
     ColumnKind,
     ConstantKind,
     DerivedKind,
+    FromRowKind,
     GlobalIdKind,
     IndexedKind,
     PageKind,
+    RelatedKind,
     RelationKind,
     RowByNumberKind,
+    StringListKind,
     TypenameKind,
     table_of,
     unwrap_named,
@@ -89,8 +105,10 @@ class RowNodeBuilder:
                     assert set(attributes) <= set(source.attributes)  # noqa: S101 - they are columns of its row
                     origins = [source.select_attribute(each) for each in attributes]
                     part = Derived(derive, origins, unwrap_non_null(resolved.definition.type)[0])
-                case RelationKind(declared):
-                    part = self._build_relation(resolved, declared, source, select_builder)
+                case StringListKind(attribute) if attribute in source.mapper.columns:
+                    part = self._build_string_list(source, attribute, resolved)
+                case RelationKind() | RelatedKind() | FromRowKind():
+                    part = self._build_joined(resolved, source, select_builder)
                 case IndexedKind(index, attributes):
                     part = self._build_indexed(kind, resolved, index, attributes, source, select_builder)
                 case PageKind() | RowByNumberKind():
@@ -108,26 +126,80 @@ class RowNodeBuilder:
         has_full_rows = source.is_full_row and len(needed_attributes) == len(source.attributes)
         return RowView(list(found.items()), steps, batch_steps, objects, has_full_rows)
 
-    def _build_relation(
-        self,
-        resolved: ResolvedField,
-        declared: ToOne | NamesOf,
-        source: SelectSource,
-        select_builder: SelectBuilder,
-    ) -> RelatedRow | ColumnValue | None:
-        """A joined row, or an aggregated list of names; None where the statement has no room for it."""
-        is_non_null, inner = unwrap_non_null(resolved.definition.type)
-        if isinstance(declared, NamesOf):
-            if not self._is_string_list(declared, inner):
-                return None
-            decode = self._sql_dialect.list_decoder(declared.statement([]))
-            return ColumnValue(source.select_names(declared.statement), None, True, False, decode)
-        target = table_of(inner)
-        joined = source.join(declared.key, target) if target is not None else None
+    def _build_joined(
+        self, resolved: ResolvedField, source: SelectSource, select_builder: SelectBuilder
+    ) -> RelatedRow | EmbeddedObject | ColumnValue | Derived | None:
+        """What a statement selects beside the columns of its row; None where it has no room for it."""
+        inner = unwrap_non_null(resolved.definition.type)[1]
+        match resolved.kind:
+            case RelationKind(NamesOf() as names):
+                if not self._is_string_list(names, inner):
+                    return None
+                decode = self._sql_dialect.list_decoder(names.statement([]))
+                return ColumnValue(source.select_names(names.statement), None, True, False, decode)
+            case RelationKind(ToOne(key=key)):
+                target = table_of(inner)
+                return self._build_row(resolved, source.join(key, target) if target is not None else None, select_builder)
+            case FromRowKind(FromJoins(keys, is_visible)):
+                last: SelectSource | None = source
+                for key, following in pairwise(keys):
+                    last = last.join(key.key, following.class_) if last is not None else None
+                return self._build_row(resolved, last.join(keys[-1].key, table_of(inner), is_visible) if last else None, select_builder)
+            case RelatedKind(declared, derive):
+                related = source.join(declared.key.key, declared.related_columns[0].class_)
+                if related is None:
+                    return None
+                origins = [source.select_attribute(each.key) for each in declared.columns]
+                # Neither row is missing, so the function is never given null.
+                return Derived(derive, [*origins, *(related.select_attribute(each.key) for each in declared.related_columns)], False)
+            case FromRowKind(FromSql() as declared) if source is select_builder.root:
+                # For a joined row, which may be that of many rows, the resolver is called once.
+                return self._build_sql(resolved, declared, source)
+        return None
+
+    def _build_row(self, resolved: ResolvedField, joined: SelectSource | None, select_builder: SelectBuilder) -> RelatedRow | None:
         if joined is None:
             return None
+        is_non_null, inner = unwrap_non_null(resolved.definition.type)
         view = self.build_view(inner, resolved.children[inner.name], joined, select_builder)
         return RelatedRow(view, joined.select_column("id"), is_non_null)
+
+    def _build_sql(self, resolved: ResolvedField, declared: FromSql, source: SelectSource) -> EmbeddedObject | ColumnValue | Derived:
+        is_non_null, inner = unwrap_non_null(resolved.definition.type)
+        indexes = source.select_for_viewers(declared.select)
+        if declared.fields:
+            by_name = dict(zip(declared.fields, indexes, strict=True))
+            return EmbeddedObject(
+                [
+                    (child.key, ConstantPart(inner.name) if child.field is None else self._selected_value(child, by_name[child.name]))
+                    for child in resolved.children[inner.name]
+                ]
+            )
+        if declared.derive is None:
+            (index,) = indexes
+            return self._selected_value(resolved, index)
+        derive, serialize = declared.derive, self._selected_serializer(resolved)
+        serialized = derive if serialize is None else lambda *values: serialize.get(derive(*values))
+        return Derived(serialized, [([index], None) for index in indexes], is_non_null)
+
+    def _selected_value(self, resolved: ResolvedField, index: int) -> ColumnValue:
+        """A value that an expression of the statement gives."""
+        return ColumnValue(index, self._selected_serializer(resolved), unwrap_non_null(resolved.definition.type)[0], True)
+
+    def _selected_serializer(self, resolved: ResolvedField) -> dict[Any, Any] | None:
+        """The answer of each value of an enum; None for values that need no serialization."""
+        leaf = unwrap_non_null(resolved.definition.type)[1]
+        if isinstance(leaf, GraphQLEnumType):
+            serialize = self._context.serializer(leaf, True, resolved.response_path)
+            return {member.value: serialize(member) for member in leaf.wrapped_cls}  # type: ignore[attr-defined]
+        assert leaf.name in PLAIN_TYPES  # noqa: S101 - of the declarations
+        return None
+
+    def _build_string_list(self, source: SelectSource, attribute: str, resolved: ResolvedField) -> ColumnValue:
+        column, is_non_null = source.mapper.columns[attribute], unwrap_non_null(resolved.definition.type)[0]
+        return ColumnValue(
+            source.select_column(attribute), None, is_non_null, bool(column.nullable), string_lists_serializer(self._sql_dialect.is_sqlite)
+        )
 
     def _build_indexed(
         self,
@@ -191,8 +263,7 @@ class RowNodeBuilder:
         select_builder = SelectBuilder(row, self._sql_dialect)
         parts: list[tuple[str, ViewPart]] = []
         for resolved in relation_fields:
-            assert isinstance(resolved.kind, RelationKind)  # noqa: S101 - as the name says
-            part = self._build_relation(resolved, resolved.kind.declared, select_builder.root, select_builder)
+            part = self._build_joined(resolved, select_builder.root, select_builder)
             if part is not None:
                 parts.append((resolved.key, part))
         if not parts:
@@ -215,6 +286,7 @@ class RowNodeBuilder:
         assert isinstance(kind, PageKind)  # noqa: S101 - there are no others
         listing = kind.declared.listing
         select_builder = SelectBuilder(listing.table, self._sql_dialect)
+        select_builder.needs_viewer = kind.declared.viewer_conditions is not None
         subfield = self._context.connection_subfield(inner, resolved)
         connection = self._build_connection(inner, children, select_builder)
         arguments = self._context.add_arguments(resolved.definition, resolved.nodes[0])
@@ -290,8 +362,13 @@ def _count_statements(relation_fields: list[ResolvedField]) -> int:
     """How many statements loaders take for these fields."""
     targets: set[Any] = set()
     for resolved in relation_fields:
-        declared = declaration_of(resolved.definition)
-        targets.add(declared.target if isinstance(declared, ToOne) else declared)
+        match resolved.kind:
+            case RelationKind(ToOne(target=target)):
+                targets.add(target)
+            case RelatedKind(declared):
+                targets.add(declared.related_columns[0].class_.__tablename__)
+            case RelationKind(declared) | FromRowKind(declared):
+                targets.add(declared)
     return len(targets)
 
 

@@ -173,6 +173,21 @@ def formatted_timestamps_serializer(
     return lambda values: change_format(serialize(values))
 
 
+def string_lists_serializer(is_json: bool) -> Callable[[list[Any]], list[Any]]:
+    """Serializes a column of lists of strings, which the driver returns as JSON or as lists."""
+    return _decode_string_lists if is_json else _require_string_lists
+
+
+def _decode_string_lists(values: list[str | None]) -> list[Any]:
+    return _require_string_lists(orjson.loads(f"[{','.join(['null' if value is None else value for value in values])}]"))
+
+
+def _require_string_lists(values: list[Any]) -> list[Any]:
+    if not all(value is None or (type(value) is list and {str}.issuperset(map(type, value))) for value in values):
+        raise PlanBailout
+    return values
+
+
 WHOLE_SECOND_LENGTH = len("2016-01-19 08:40:25")
 MICROSECOND_LENGTH = len("2016-01-19 08:40:25.934000")
 SUFFIX_BY_LENGTH = {

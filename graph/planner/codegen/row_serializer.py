@@ -14,6 +14,7 @@ from graph.planner.ir.row_view import (
     Deferred,
     Derived,
     DriverRow,
+    EmbeddedObject,
     RowObjects,
     RowSerializer,
     ValueOrigin,
@@ -82,7 +83,7 @@ def split_by_lengths(flat: list[Any], lengths: Sequence[int | None]) -> list[Any
     return found
 
 
-def _dict_expression(parts: list[tuple[str, ViewPart]], scope: Scope, columns: BatchColumns) -> str:
+def _dict_expression(parts: Sequence[tuple[str, ViewPart]], scope: Scope, columns: BatchColumns) -> str:
     """The source of a dictionary over the row `r` and the variables of `columns`, to which it adds."""
     items = []
     for key, part in parts:
@@ -94,6 +95,8 @@ def _dict_expression(parts: list[tuple[str, ViewPart]], scope: Scope, columns: B
             items.append(f"{name}: {_non_null_expression(expression, scope) if part.is_non_null else expression}")
         elif isinstance(part, ConstantPart):
             items.append(f"{name}: {scope.bind(part.value)}")
+        elif isinstance(part, EmbeddedObject):
+            items.append(f"{name}: {_dict_expression(part.parts, scope, columns)}")
         elif isinstance(part, Deferred) or part.is_async:
             items.append(f"{name}: None")
         else:

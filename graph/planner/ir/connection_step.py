@@ -1,6 +1,7 @@
 """Pages of declared connections, and what is selected of them."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from graph.fields.declarations import ToMany
 from graph.planner.errors import ErrorPosition
@@ -97,6 +98,10 @@ class ConnectionStep(BatchNode):
     def key_attribute(self) -> str:
         """The attribute of the parents that their rows refer to."""
         return self.declared.key_attribute
+
+    def parent_key(self, parent: Any) -> Any:
+        """What the rows of an object refer to; None for the list of all rows."""
+        return None if self.declared.listing.parent is None else getattr(parent, self.key_attribute)
 
     @property
     def checks_policy(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from graph.planner.errors import ErrorPosition
 from graph.planner.ir.connection_step import ConnectionStep
+from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import RowObjects
 from graph.planner.ir.selection import Selection
@@ -18,7 +19,7 @@ from storage.database.compiled_statements import SqlDialect
 class ProjectRoot(BatchNode):
     """The project of a path or an id, which the argument `argument_name` has.
 
-    One row of the project is joined to its statement, or one page where nothing else is selected.
+    One row of the project or its relations are joined to its statement, or one page where nothing else is selected.
     """
 
     key: str
@@ -28,8 +29,8 @@ class ProjectRoot(BatchNode):
     """The index in `PlanRun.arguments`."""
     argument_name: str
     sql_dialect: SqlDialect
-    joined_step: RowByNumber | ConnectionStep | None
-    """The field that the statement of the project selects as well."""
+    joined_step: RowByNumber | Relations | ConnectionStep | None
+    """The field, or the relations, that the statement of the project selects as well."""
     other_batch_steps: list[BatchNode]
     subqueries: Mapping[bool, ProjectSubquery]
     """The project of an id (False), and of a path (True)."""

@@ -76,7 +76,14 @@ class RelatedRow:
         return self.view.is_async or self.fallback is not None
 
 
-ViewPart = ColumnValue | Derived | ConstantPart | Deferred | RelatedRow
+@dataclass(frozen=True, slots=True)
+class EmbeddedObject:
+    """An object without a row of its own, of values that the statement selects for the row."""
+
+    parts: list[tuple[str, "ColumnValue | ConstantPart"]]
+
+
+ViewPart = ColumnValue | Derived | ConstantPart | Deferred | RelatedRow | EmbeddedObject
 
 
 @dataclass(slots=True, eq=False)

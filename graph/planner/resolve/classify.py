@@ -8,15 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphql import GraphQLNonNull, GraphQLObjectType, is_leaf_type
+from graphql import GraphQLList, GraphQLNonNull, GraphQLObjectType, is_leaf_type
 
-from graph.fields.declarations import ENTITIES, ByNumber, GlobalIdField, IndexedBy, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.declarations import ENTITIES, FURTHER_ROW_TYPES, ByNumber, GlobalIdField, IndexedBy, NamesOf, ProjectLookup, ToMany, ToOne
 from graph.fields.metadata import metadata_of
 from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type
+from graph.fields.row_sources import FromJoins, FromRelated, FromSql
 from graph.planner.collect import CollectedField
 from graph.planner.sql.select_builder import is_table
 
-TABLE_BY_TYPE_NAME = {entity.name: row for row, entity in ENTITIES.items() if is_table(row)}
+TABLE_BY_TYPE_NAME = {**{entity.name: row for row, entity in ENTITIES.items() if is_table(row)}, **FURTHER_ROW_TYPES}
 """The name of a type → the table of its rows."""
 
 
@@ -28,6 +29,13 @@ class TypenameKind:
 @dataclass(frozen=True, slots=True)
 class ColumnKind:
     """A leaf that is an attribute of its object (`column`)."""
+
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class StringListKind:
+    """A list of strings that is an attribute of its object (`column`), stored as JSON. On objects its resolver reads it."""
 
     attribute: str
 
@@ -70,6 +78,21 @@ class RelationKind:
 
 
 @dataclass(frozen=True, slots=True)
+class FromRowKind:
+    """A field that a statement on the row selects too (`from_row=`)."""
+
+    declared: FromSql | FromRelated | FromJoins
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedKind:
+    """A function of columns of the row and of a related one, of these settings. `FieldResolver` makes it of `FromRowKind`."""
+
+    declared: FromRelated
+    derive: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
 class IndexedKind:
     """An object without a row of its own of which an index has some fields (`from_index=`).
 
@@ -107,11 +130,14 @@ class StepKind:
 FieldKind = (
     TypenameKind
     | ColumnKind
+    | StringListKind
     | GlobalIdKind
     | ComputedKind
     | DerivedKind
     | ConstantKind
     | RelationKind
+    | FromRowKind
+    | RelatedKind
     | IndexedKind
     | ProjectKind
     | PageKind
@@ -129,8 +155,12 @@ def classify(collected: CollectedField) -> FieldKind:
     is_non_null, inner = unwrap_non_null(field.type)
     if isinstance(source, AttributeSource) and is_leaf_type(inner):
         return ColumnKind(source.key)
+    if isinstance(source, AttributeSource) and isinstance(inner, GraphQLList) and unwrap_non_null(inner.of_type)[1].name == "String":
+        return StringListKind(source.key)
     if metadata.get("from_columns") is not None:
         return ComputedKind(metadata["needs"])
+    if metadata.get("from_row") is not None:
+        return FromRowKind(metadata["from_row"])
     if metadata.get("from_index") is not None and not is_non_null:
         return IndexedKind(metadata["from_index"], metadata["needs"])
     match declaration_of(field):

@@ -12,6 +12,7 @@ from graphql import GraphQLList, GraphQLNonNull, GraphQLOutputType
 from graph.context import StaticSettings
 from graph.fields.declarations import ConstantValue
 from graph.fields.metadata import metadata_of
+from graph.fields.row_sources import FromRelated, FromSql
 from graph.planner.codegen.leaf_serializers import PLAIN_TYPES
 from graph.planner.collect import CollectedField, MergedField
 from graph.planner.ir.steps import FieldPath
@@ -20,9 +21,11 @@ from graph.planner.resolve.classify import (
     ConstantKind,
     DerivedKind,
     FieldKind,
+    FromRowKind,
     IndexedKind,
     PageKind,
     ProjectKind,
+    RelatedKind,
     StepKind,
     classify,
     unwrap_non_null,
@@ -71,6 +74,10 @@ class FieldResolver:
                 return self._derived_kind(collected, attributes, path)
             case IndexedKind(index) as indexed:
                 return indexed if _selected_names(collected) <= index.fields else StepKind()
+            case FromRowKind(FromSql(fields=names)) as selected:
+                return selected if _selected_names(collected) <= {*names, "__typename"} else StepKind()
+            case FromRowKind(FromRelated() as declared):
+                return RelatedKind(declared, declared.derive(self._settings))
             case PageKind() as page:
                 return page if _selected_names(collected) <= CONNECTION_FIELDS else StepKind()
             case kind:

@@ -1,7 +1,7 @@
 """Runs `ConnectionStep`: fetches the pages of a level, and serializes them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graph.errors import OperationError
@@ -15,19 +15,20 @@ from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.page_select import PageStatement, compile_page
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
+from graph.rules.sql_policy import SQL_VIEWER
 from storage.database.compiled_statements import CompiledStatement
 
 
 async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises what the policy and the arguments raise below a list."""
-    parents = [getattr(each, node.key_attribute) for each in objects]
+    parents = [node.parent_key(each) for each in objects]
     distinct = list(dict.fromkeys(parents))
     try:
         arguments = _bind_arguments(node, run)
         await node.declared.require(run.context, arguments, objects)
         window = make_window(arguments)
         statement = _find_statement(node, run, arguments, window, many=len(distinct) > 1)
-        values = _parameter_values(node, statement, window, distinct)
+        values = _parameter_values(node, run, statement, window, distinct)
     except OperationError as error:
         run.report(node.position, error)
         return
@@ -55,11 +56,11 @@ def join_page_to_project(node: ConnectionStep, run: PlanRun, subquery: ProjectSu
             return None
         id_index = statement.id_index
         found = [row for row in rows if row[id_index] is not None]
-        values = _parameter_values(node, statement, window, [project.id])
+        values = _parameter_values(node, run, statement, window, [project.id])
         (filled,) = await _serialize_level(node, run, await _read_level(node, run, statement, window, values, found, 1))
         return filled
 
-    return ProjectStatement(statement.page, _parameter_values(node, statement, window, None), statement.id_index + 1, build_result)
+    return ProjectStatement(statement.page, _parameter_values(node, run, statement, window, None), statement.id_index + 1, build_result)
 
 
 def page_statements(node: ConnectionStep, run: PlanRun, *, many: bool) -> list[tuple[CompiledStatement, dict[str, Any]]]:
@@ -67,7 +68,7 @@ def page_statements(node: ConnectionStep, run: PlanRun, *, many: bool) -> list[t
     arguments = _bind_arguments(node, run)
     window = make_window(arguments)
     statement = _find_statement(node, run, arguments, window, many=many)
-    values = _parameter_values(node, statement, window, None)
+    values = _parameter_values(node, run, statement, window, None)
     counts = [] if statement.count_statement is None or not many else [statement.count_statement]
     return [(each, values) for each in (statement.page, *counts)]
 
@@ -88,14 +89,18 @@ def _find_statement(
     declared = node.declared
     listing: KeysetListing | None = None
     cursors: Any = (window.after is not None, window.before is not None)
+    viewer = SQL_VIEWER
+    if declared.viewer_conditions is not None:
+        viewer = replace(SQL_VIEWER, is_admin=run.context.viewer.admin)
     if cursors != (False, False):
-        listing = declared.filtered_listing(arguments)
+        listing = declared.filtered_listing(arguments, viewer)
         if listing.order.first is not None:
             # How such a list goes on depends on the value.
             cursors = (window.after, window.before)
     variant = (
         many if subquery is None else subquery.by_path,
         subquery is None,
+        viewer.is_admin if declared.viewer_conditions is not None else None,
         declared.filter_key(arguments),
         cached_repr(arguments.get("order_by")),
         window.size,
@@ -105,16 +110,18 @@ def _find_statement(
     )
 
     def compile_statement() -> PageStatement:
-        filtered = listing or declared.filtered_listing(arguments)
+        filtered = listing or declared.filtered_listing(arguments, viewer)
         needs = node.connected.needs
         return compile_page(node.select_builder, node.parent_join, needs, filtered, window, many=many, subquery=subquery)
 
     return run.statements.find(node.node_id, variant, compile_statement)
 
 
-def _parameter_values(node: ConnectionStep, statement: PageStatement, window: Window, parents: list[Any] | None) -> dict[str, Any]:
+def _parameter_values(
+    node: ConnectionStep, run: PlanRun, statement: PageStatement, window: Window, parents: list[Any] | None
+) -> dict[str, Any]:
     """The values of the statement's parameters; `parents` None: they are not known yet."""
-    values: dict[str, Any] = {"offset": window.offset}
+    values: dict[str, Any] = {"offset": window.offset, **run.viewer_values(node.select_builder)}
     if parents is not None:
         values |= node.parent_join.parameter_values(parents)
     for name, cursor in (("after", window.after), ("before", window.before)):

@@ -8,10 +8,12 @@ from graph.errors import NotFound, OperationError
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.project_root import ProjectRoot
+from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.run.awaiting import run_to_completion
 from graph.planner.run.connections import join_page_to_project
 from graph.planner.run.levels import NODE_EXECUTORS, begin_level, execute_node
+from graph.planner.run.relations import join_relations_to_project
 from graph.planner.run.row_by_number import join_row_to_project
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
@@ -51,7 +53,8 @@ async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequen
         return
     filled = selection.serialize((project,))
     if node.joined_step is not None:
-        filled[0][node.joined_step.key] = await project_statement.build_result(project, rows)
+        result = await project_statement.build_result(project, rows)
+        filled[0].update(result if isinstance(node.joined_step, Relations) else {node.joined_step.key: result})
     if selection.steps or node.other_batch_steps:
         await run_to_completion(lambda work: begin_level(run, (project,), filled, selection.steps, node.other_batch_steps, work))
     for answer in answers:
@@ -78,6 +81,8 @@ def _joined_statement(node: ProjectRoot, run: PlanRun, subquery: ProjectSubquery
     """The statement of the project, and of the field that is joined to it if its arguments are valid."""
     joined_step = node.joined_step
     build_result: Callable[[Any, Sequence[Any]], Awaitable[Any]] = _return_no_result
+    if isinstance(joined_step, Relations):
+        return join_relations_to_project(joined_step, run, subquery)
     if joined_step is not None:
         try:
             if isinstance(joined_step, RowByNumber):

@@ -9,7 +9,8 @@ from graph.planner.run.awaiting import run_to_completion
 from graph.planner.run.levels import NODE_EXECUTORS, begin_level
 from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
-from graph.planner.sql.row_select import compile_rows_by_id
+from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
+from graph.planner.sql.row_select import compile_relations_with_project, compile_rows_by_id
 from storage.database.compiled_statements import CompiledStatement
 
 
@@ -17,7 +18,9 @@ async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[An
     """Raises PlanBailout where a row is missing and there are no fallback steps."""
     statement = relations_statement(node, run)
     ids = node.select_builder.sql_dialect.bind_list(list({each.id for each in objects}))
-    rows = await run.context.session.fetch(statement.sql, statement.bind({"ids": ids}), statement.text_columns)
+    rows = await run.context.session.fetch(
+        statement.sql, statement.bind({"ids": ids, **run.viewer_values(node.select_builder)}), statement.text_columns
+    )
     filled = await execute_view(node.view, run, rows)
     id_index = node.id_index
     by_id = {row[id_index]: each for row, each in zip(rows, filled, strict=True)}
@@ -36,6 +39,17 @@ async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[An
 
 
 NODE_EXECUTORS[Relations] = _execute_relations
+
+
+def join_relations_to_project(node: Relations, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:
+    variant = "project", subquery.by_path
+    statement = run.statements.find(node.node_id, variant, lambda: compile_relations_with_project(node.select_builder, subquery))
+
+    async def build_result(project: Any, rows: Sequence[Any]) -> Any:
+        (found,) = await execute_view(node.view, run, rows)
+        return found
+
+    return ProjectStatement(statement, run.viewer_values(node.select_builder), len(node.select_builder.expressions), build_result)
 
 
 def relations_statement(node: Relations, run: PlanRun) -> CompiledStatement:

@@ -44,7 +44,7 @@ def row_statement(node: RowByNumber, run: PlanRun, *, many: bool) -> tuple[Compi
     """
     name, value = _lookup_column(node, run)
     statement = run.statements.find(node.node_id, (name, many), lambda: compile_row_by_number(node.select_builder, name, many=many))
-    return statement, {"number": value}
+    return statement, {"number": value, **run.viewer_values(node.select_builder)}
 
 
 def join_row_to_project(node: RowByNumber, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:
@@ -64,7 +64,8 @@ def join_row_to_project(node: RowByNumber, run: PlanRun, subquery: ProjectSubque
         (found,) = await execute_view(node.view, run, rows)
         return found
 
-    return ProjectStatement(statement, {"number": value}, len(node.select_builder.expressions), build_result)
+    values = {"number": value, **run.viewer_values(node.select_builder)}
+    return ProjectStatement(statement, values, len(node.select_builder.expressions), build_result)
 
 
 def _lookup_column(node: RowByNumber, run: PlanRun) -> tuple[str, int]:

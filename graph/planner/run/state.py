@@ -6,9 +6,11 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import OperationError
-from graph.planner.errors import ErrorPosition, FieldError
+from graph.planner.errors import ErrorPosition, FieldError, PlanBailout
 from graph.planner.ir.steps import FieldValues
+from graph.planner.sql.select_builder import SelectBuilder
 from graph.planner.sql.statements import PlanStatements
+from graph.rules.sql_policy import viewer_values
 
 
 @dataclass(slots=True)
@@ -21,6 +23,15 @@ class PlanRun:
     arguments: Sequence[dict[str, Any]]
     statements: PlanStatements
     errors: list[FieldError] = field(default_factory=list)
+
+    def viewer_values(self, select_builder: SelectBuilder) -> dict[str, Any]:
+        """The values of the viewer's parameters in a statement. Raises PlanBailout where it has any and there is no viewer."""
+        if not select_builder.needs_viewer:
+            return {}
+        viewer = self.context.viewer_or_none
+        if viewer is None:
+            raise PlanBailout
+        return viewer_values(viewer)
 
     def report(self, position: ErrorPosition | None, error: OperationError) -> None:
         """Adds an error of a field, whose value stays null. Raises it again below a list, where graphql-core reports it."""

@@ -12,7 +12,7 @@ from sqlalchemy import Integer, func, select
 
 from graph.fields.connections import KeysetListing, Window
 from graph.planner.sql.parent_join import ParentJoin, ProjectSubquery
-from graph.planner.sql.select_builder import SelectBuilder
+from graph.planner.sql.select_builder import VIEWER_PARAMETERS, SelectBuilder
 from storage.database.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table
 
 
@@ -72,7 +72,7 @@ def compile_page(
 ) -> PageStatement:
     """The statement of the pages of one parent, of `many`, or of the project of `subquery`."""
     sql_dialect, root = select_builder.sql_dialect, select_builder.root
-    parameter_names = {*parent_join.parameter_names, "offset"}
+    parameter_names = {*parent_join.parameter_names, *VIEWER_PARAMETERS, "offset"}
     columns = listing.order.columns(listing.table)
     cursor_conditions = []
     for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):

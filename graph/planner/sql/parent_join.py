@@ -72,10 +72,11 @@ class PageFrame:
 
 
 class ParentJoin:
-    """The condition that joins rows to their parents: by one column, or by a pair."""
+    """The condition that joins rows to their parents: by one column, or by a pair. Without one, all rows have the one parent None."""
 
     def __init__(self, parent: Any, sql_dialect: SqlDialect) -> None:
-        self._columns: list[Any] = [col(each) for each in (parent if isinstance(parent, tuple) else (parent,))]
+        keys = () if parent is None else parent if isinstance(parent, tuple) else (parent,)
+        self._columns: list[Any] = [col(each) for each in keys]
         self._sql_dialect = sql_dialect
         self._single_names = [f"parent{number}" for number in range(len(self._columns))]
         self._list_names = [f"parents{number}" for number in range(len(self._columns))]
@@ -83,6 +84,8 @@ class ParentJoin:
 
     def parameter_values(self, parents: list[Any]) -> dict[str, Any]:
         """The values of the parameters."""
+        if not self._columns:
+            return {}
         keys = parents if len(self._columns) > 1 else [(parent,) for parent in parents]
         if len(parents) == 1:
             return dict(zip(self._single_names, keys[0], strict=True))
@@ -92,7 +95,7 @@ class ParentJoin:
     # `table` is the alias that the rest of the statement uses.
 
     def for_one_parent(self, page: Any, count: Any, table: Any) -> PageFrame:
-        found, counted = page.where(self._parent_condition()), count.where(self._parent_condition())
+        found, counted = page.where(*self._parent_conditions()), count.where(*self._parent_conditions())
         total, count_statement = counted.scalar_subquery(), counted.add_columns(literal_number(0))
         if self._sql_dialect.is_sqlite:
             ids = found.subquery("page")
@@ -120,7 +123,9 @@ class ParentJoin:
             totals = count.join(subquery.rows, column == subquery.id).cte("counted").prefix_with("MATERIALIZED")
             rows, (total,) = rows.join(totals, true()), totals.c
         found = page.where(column == subquery.id).lateral(table.name)
-        return PageFrame(rows.outerjoin(found, true()), total, count.where(self._parent_condition()).add_columns(literal_number(0)), found)
+        return PageFrame(
+            rows.outerjoin(found, true()), total, count.where(*self._parent_conditions()).add_columns(literal_number(0)), found
+        )
 
-    def _parent_condition(self) -> Any:
-        return and_(*(column == named_parameter(name, column.type) for column, name in zip(self._columns, self._single_names, strict=True)))
+    def _parent_conditions(self) -> list[Any]:
+        return [column == named_parameter(name, column.type) for column, name in zip(self._columns, self._single_names, strict=True)]

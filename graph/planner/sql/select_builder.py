@@ -13,12 +13,14 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
 from graph.fields.declarations import IndexedBy
+from graph.rules.sql_policy import SQL_VIEWER, VIEWER_ID, VIEWER_IS_ADMIN, SqlViewer
 from storage.database.compiled_statements import SqlDialect, column_names_in
 from storage.database.engine import Timestamp
 from storage.database.statement_cache import result_processor
 
 Expression = ColumnElement[Any]
 
+VIEWER_PARAMETERS = frozenset((VIEWER_ID, VIEWER_IS_ADMIN))
 MAX_JOINED_TABLES = 12
 """Joined tables of one statement; loaders load what is further away."""
 
@@ -44,6 +46,10 @@ class TableAlias:
 
     def name_list(self, statement: Any) -> Expression:
         return self._get_expression(statement, lambda: self._sql_dialect.aggregate_list(statement([self.column("id")]), self.table))
+
+    def for_viewers(self, select: Callable[[Any, SqlViewer], Any]) -> Any:
+        """What a declaration selects of this table, for all viewers."""
+        return self._get_expression(select, lambda: select(self.table.c, SQL_VIEWER))
 
     def _get_expression(self, key: Any, make: Callable[[], Expression]) -> Expression:
         found = self._expressions.get(key)
@@ -71,6 +77,8 @@ class SelectBuilder:
     def __init__(self, row: type, sql_dialect: SqlDialect) -> None:
         self.sql_dialect = sql_dialect
         self.expressions: list[Expression] = []
+        self.needs_viewer = False
+        """Whether the statement has the parameters of the viewer."""
         self._joins: list[tuple[SelectSource, Expression]] = []
         self._alias_counts: Counter[type] = Counter()
         self.root = SelectSource(self, row)
@@ -144,20 +152,33 @@ class SelectSource:
         """The index of the list of names that `statement(ids)` selects for the id of this row."""
         return self._select(self._alias.name_list(statement))
 
+    def select_for_viewers(self, select: Callable[[Any, SqlViewer], Sequence[Any]]) -> list[int]:
+        """The indexes of the expressions that a declaration selects."""
+        self._select_builder.needs_viewer = True
+        return [self._select(each) for each in self._alias.for_viewers(select)]
+
     def _select(self, expression: Expression) -> int:
         key = id(expression)
         if key not in self._indexes:
             self._indexes[key] = self._select_builder.add(expression)
         return self._indexes[key]
 
-    def join(self, key: str, target: type) -> "SelectSource | None":
-        """The row of `target` that the foreign key `key` names; None when the statement has joined enough."""
-        if key not in self._joined:
+    def join(self, key: str, target: type, is_visible: Callable[[Any, SqlViewer], Any] | None = None) -> "SelectSource | None":
+        """The row of `target` that the foreign key `key` names; None when the statement has joined enough.
+
+        `is_visible` is a further condition on the row.
+        """
+        name = key if is_visible is None else f"{key} if visible"
+        if name not in self._joined:
             if self._select_builder.is_full:
                 return None
-            joined = self._joined[key] = SelectSource(self._select_builder, target)
-            self._select_builder.add_join(joined, joined.column("id") == self.column(key))
-        return self._joined[key]
+            joined = self._joined[name] = SelectSource(self._select_builder, target)
+            condition = joined.column("id") == self.column(key)
+            if is_visible is not None:
+                self._select_builder.needs_viewer = True
+                condition = and_(condition, joined._alias.for_viewers(is_visible))
+            self._select_builder.add_join(joined, condition)
+        return self._joined[name]
 
     def join_index(self, index: IndexedBy, keys: Sequence[str]) -> "IndexSource | None":
         """The index row of the object that these columns name; None when the statement is full."""

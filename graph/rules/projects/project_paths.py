@@ -1,7 +1,6 @@
 """Full paths, full names, URLs and owners of projects; each function takes one statement for all projects of a level."""
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from graph.context import Context
 from storage import tables
@@ -26,8 +25,7 @@ async def load_web_urls(context: Context, projects: Sequence[tables.Project], su
 
 async def load_ssh_urls(context: Context, projects: Sequence[tables.Project]) -> list[str]:
     """The URL to clone each project over SSH."""
-    services = context.services
-    prefix = services.ssh_prefix or f"git@{urlsplit(services.external_url).hostname}:"
+    prefix = context.services.static_settings.ssh_prefix
     return [f"{prefix}{path}.git" for path in await load_full_paths(context, projects)]
 
 

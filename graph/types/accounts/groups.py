@@ -21,7 +21,7 @@ from graph.types.accounts.members import AccessLevel, GroupMember
 from graph.types.builds.build_stats import GroupBuildStatsFields
 from graph.types.inputs import optional, sent_values
 from graph.types.merge_requests.merge_requests import GroupMergeRequestFields
-from graph.types.projects.projects import Project, ProjectFilter, ProjectOrder, build_project_listing
+from graph.types.projects.projects import Project, ProjectFilter, ProjectOrder, build_project_listing, projects_of
 from storage import tables
 from storage.tables.accounts import members, namespaces
 
@@ -72,6 +72,7 @@ class Group(Node, GroupMergeRequestFields, GroupBuildStatsFields):
         _resolve_projects,
         filter=ProjectFilter,
         ordering=ProjectOrder,
+        declared=projects_of(tables.Project.namespace_id),
         description="Projects visible to the viewer, newest first; archived projects only if the filter includes them.",
     )
     members: Connection[GroupMember] = to_many(

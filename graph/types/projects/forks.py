@@ -6,10 +6,13 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import computed, connection_field, make_window
+from graph.fields.declarations import ToMany, computed, connection_field, make_window
+from graph.fields.row_sources import FromJoins, FromSql
 from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import forks
+from graph.rules.sql_policy import can_see_in_sql
 from storage import tables
+from storage.tables.accounts import members
 
 if TYPE_CHECKING:
     from graph.types.projects.projects import Project
@@ -32,12 +35,19 @@ class ProjectForkFields:
     """Fields of a project about its forks."""
 
     forks: Connection[Annotated["Project", strawberry.lazy("graph.types.projects.projects")]] = connection_field(
-        _resolve_forks, description="Forks visible to the viewer, newest first."
+        _resolve_forks,
+        declared=ToMany(
+            KeysetListing(tables.Project, NEWEST_FIRST, parent=tables.Project.forked_from_id),
+            action=None,
+            viewer_conditions=lambda _, viewer: [] if viewer.is_admin else [members.visible_projects(viewer.id)],
+        ),
+        description="Forks visible to the viewer, newest first.",
     )
 
     @computed(
         tables.Project.forked_from_id,
         batch=lambda info, rows: forks.find_sources(info.context, rows),
+        from_row=FromJoins((tables.Project.forked_from_id,), is_visible=can_see_in_sql),
         description="Project it was forked from; null if there is none, it was deleted, or the viewer cannot see it.",
     )
     async def forked_from(self, info: Info) -> Annotated["Project", strawberry.lazy("graph.types.projects.projects")] | None:
@@ -47,6 +57,7 @@ class ProjectForkFields:
     @computed(
         tables.Project.id,
         batch=lambda info, rows: forks.count_forks(info.context, [row.id for row in rows]),
+        from_row=FromSql(lambda project, viewer: [members.fork_count(project, lambda fork: can_see_in_sql(fork, viewer))]),
         description="Number of forks visible to the viewer.",
     )
     async def fork_count(self, info: Info) -> int:

@@ -7,7 +7,7 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import column, connection_field, filter_listing, make_window
+from graph.fields.declarations import column, connection_field, filter_listing, further_row_type, make_window
 from graph.rules.policy import creatable_namespace_conditions
 from graph.rules.search_terms import validate_search
 from storage import tables
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NamespaceKind = strawberry.enum(tables.NamespaceKind, name="NamespaceKind", description="Kind of a namespace.")
 
 
-@strawberry.type(description="Namespace of projects: a group, or the personal namespace of a user.")
+@further_row_type(tables.Namespace, description="Namespace of projects: a group, or the personal namespace of a user.")
 class Namespace:
     database_id: int = column(tables.Namespace.id, description="ID in the v3 API; equals the ID of the group for group namespaces.")
     name: str = column(description="Name of the group or the user.")

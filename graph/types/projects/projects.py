@@ -7,27 +7,36 @@ from enum import Enum
 from typing import Annotated, Any
 
 import strawberry
+from sqlalchemy import case
 from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
 from graph.fields.declarations import (
     Node,
-    cached_repr,
+    ToMany,
     column,
     computed,
     connection_field,
     entity,
-    filter_listing,
     make_order,
     make_window,
     project_lookup,
     to_one,
 )
+from graph.fields.row_sources import FromSql
 from graph.rules import lookup
-from graph.rules.policy import Action, can, filter_allowed_projects, load_project_level, require
+from graph.rules.policy import (
+    POLICY_COLUMNS,
+    Action,
+    can,
+    filter_allowed_projects,
+    level_of_memberships,
+    load_project_level,
+)
 from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
+from graph.rules.sql_policy import SqlViewer, can_in_sql
 from graph.types.accounts.members import AccessLevel, ProjectMemberFields
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import ProjectArtifactFields
@@ -54,7 +63,6 @@ from graph.types.issues.milestones import ProjectMilestoneFields
 from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
 from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
-from graph.types.projects import project_details
 from graph.types.projects.activities import ProjectActivityFields
 from graph.types.projects.deploy_keys import ProjectDeployKeyFields
 from graph.types.projects.forks import ProjectForkFields
@@ -68,6 +76,7 @@ from graph.types.projects.uploads import ProjectUploadFields
 from graph.types.visibility import Visibility
 from storage import tables
 from storage.tables.accounts import members
+from storage.tables.issues import issues
 from storage.tables.projects import projects, stars
 
 
@@ -99,6 +108,9 @@ class ProjectAbilities:
     fork: bool = strawberry.field(description="Fork it.")
     create_snippet: bool = strawberry.field(description="Create snippets.")
     upload: bool = strawberry.field(description="Upload files.")
+
+
+_POLICY_COLUMNS = tuple(getattr(tables.Project, name) for name in sorted(POLICY_COLUMNS))
 
 
 @entity(
@@ -167,11 +179,15 @@ class Project(
     tag_list: list[str] = column(description="Tags of the project.")
     namespace: Namespace = to_one(tables.Project.namespace_id, description="Group or personal namespace of the project.")
 
-    @strawberry.field(description="Visibility for users who are not members.")
+    @computed(tables.Project.visibility_level, description="Visibility for users who are not members.")
     def visibility(self) -> Visibility:  # type: ignore[valid-type]
         return tables.Visibility(_as_row(self).visibility_level)
 
-    @strawberry.field(description="Whether it is public.")
+    @computed(
+        tables.Project.visibility_level,
+        from_columns=lambda settings, parent: lambda level: level == tables.Visibility.PUBLIC,
+        description="Whether it is public.",
+    )
     def public(self) -> bool:
         return _as_row(self).visibility_level == tables.Visibility.PUBLIC
 
@@ -179,15 +195,21 @@ class Project(
     def rest_path(self) -> str:
         return f"/api/v3/projects/{_as_row(self).id}"
 
-    @strawberry.field(
+    @computed(
+        *_POLICY_COLUMNS,
+        batch=lambda info, rows: _count_open_issues(info.context, rows),
+        from_row=FromSql(lambda project, viewer: [case((can_in_sql(Action.READ_ISSUE, project, viewer), issues.open_count(project)))]),
         description="Number of open issues; null if the viewer cannot see issues or they are disabled.",
-        metadata={"batch": lambda info, rows: _count_open_issues(info.context, rows)},
     )
     async def open_issues_count(self, info: Info) -> int | None:
         return (await _count_open_issues(info.context, [_as_row(self)]))[0]
 
-    @strawberry.field(
-        description="Access level of the viewer, as a member of the project or its group, or as its owner; null if there is none."
+    @computed(
+        *_POLICY_COLUMNS,
+        from_row=FromSql(
+            lambda project, viewer: [viewer.is_admin, *members.membership_levels(viewer.id, project)], derive=level_of_memberships
+        ),
+        description="Access level of the viewer, as a member of the project or its group, or as its owner; null if there is none.",
     )
     async def viewer_access_level(self, info: Info) -> AccessLevel | None:  # type: ignore[valid-type]
         level = await load_project_level(info.context, _as_row(self))
@@ -231,11 +253,14 @@ def _as_row(project: Any) -> tables.Project:
 
 async def _count_open_issues(context: Context, projects: Sequence[tables.Project]) -> list[int | None]:
     if not context.viewer.admin:
-        # Lists show the memberships too, so one statement serves both.
+        # Other fields show the memberships too, so one statement serves both.
         await teams.load_memberships(context, [project.id for project in projects])
     readable = await filter_allowed_projects(context, Action.READ_ISSUE, projects)
 
-    found = await project_details.open_issues_loader(context).get_many(readable)
+    async def fetch(ids: list[int]) -> dict[int, int]:
+        return dict(map(tuple, await context.tuples(issues.OPEN_COUNTS, project_ids=ids)))
+
+    found = await context.loader("open issues", fetch).get_many(readable)
     return [(found[project.id] or 0) if project.id in found else None for project in projects]
 
 
@@ -298,7 +323,7 @@ class ProjectFilter:
     def viewer_conditions(self, viewer_id: Any) -> list[Any]:
         """Conditions that depend on the viewer, whose id may be a parameter of the statement."""
         by_switch = (
-            (self.membership, members.member_projects),
+            (self.membership, members.joined_projects),
             (self.owned, members.owned_projects),
             (self.in_owned_namespaces, members.projects_in_owned_namespaces),
             (self.starred, stars.is_starred_by),
@@ -317,57 +342,35 @@ class ProjectFilter:
 NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 
 
+def _viewer_conditions(project_filter: ProjectFilter, viewer: SqlViewer) -> list[Any]:
+    """That the viewer may see the projects, and those of the filter."""
+    # Members see their projects anyway.
+    is_visible = viewer.is_admin or project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
+    visible = [] if is_visible else [members.visible_projects(viewer.id)]
+    return [*visible, *project_filter.viewer_conditions(viewer.id)]
+
+
+def projects_of(parent: Any) -> ToMany:
+    """The projects that the viewer may see, of all or of those whose foreign key is `parent`; unarchived ones by default."""
+    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent)
+    return ToMany(listing, action=None, default_filter=ProjectFilter, viewer_conditions=_viewer_conditions)
+
+
+PROJECTS = projects_of(None)
+
+
 async def build_project_listing(context: Context, arguments: dict[str, Any], parent: Any = None) -> KeysetListing:
     """The projects that the viewer may see and that match the arguments; unarchived ones by default.
 
     Raises Forbidden for a filter that the viewer may not use.
     """
-    project_filter = arguments.get("filter") or ProjectFilter()
-    for action in project_filter.required_actions:
-        await require(context, action)
-    return _make_listing(context, {**arguments, "filter": project_filter}, context.viewer.id, parent)
-
-
-def _make_listing(context: Context, arguments: dict[str, Any], viewer_id: Any, parent: Any = None) -> KeysetListing:
-    project_filter: ProjectFilter = arguments["filter"]
-    # Members see their projects anyway.
-    is_visible = context.viewer.admin or project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
-    visible = [] if is_visible else [members.visible_projects(viewer_id)]
-    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent).where(*visible, *project_filter.viewer_conditions(viewer_id))
-    return filter_listing(listing, arguments)
-
-
-MAX_CONSTANT_PAGES = 100
-_CONSTANT_PAGES: dict[Any, tuple[KeysetListing, Any, Any]] = {}
-"""Listings of projects with their constant statements, of a page and of its total, by what they depend on.
-
-Constructing the statements takes longer than running them. Further combinations of arguments are constructed at each call.
-"""
+    await PROJECTS.require(context, arguments, [None])
+    return replace(PROJECTS.filtered_listing(arguments, SqlViewer(context.viewer.id, context.viewer.admin)), parent=parent)
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
-    context, window = info.context, make_window(arguments)
-    project_filter = arguments.get("filter") or ProjectFilter()
-    arguments = {**arguments, "filter": project_filter}
-    details = project_details.details_selected(info)
-    is_admin, order = context.viewer.admin, cached_repr(arguments.get("order_by"))
-    key = (is_admin, cached_repr(project_filter), order, window.size, window.backward, details)
-    is_constant = not (project_filter.has_strings or window.after or window.before)
-    if not is_constant or (key not in _CONSTANT_PAGES and len(_CONSTANT_PAGES) >= MAX_CONSTANT_PAGES):
-        return await (await build_project_listing(context, arguments)).page(context, window)
-    for action in project_filter.required_actions:
-        await require(context, action)
-    if key not in _CONSTANT_PAGES:
-        listing = _make_listing(context, arguments, project_details.VIEWER_ID)
-        page, total = listing.constant_statements(window)
-        if details:
-            page = project_details.page_statement(listing, window, details, is_admin=is_admin)
-        _CONSTANT_PAGES[key] = listing, page, total
-    values = {"viewer_id": context.viewer.id}
-    listing, page, total = _CONSTANT_PAGES[key]
-    return await listing.constant_page(
-        context, window, page, total, values, lambda rows: project_details.prime_details(context, details, rows)
-    )
+    listing = await build_project_listing(info.context, arguments)
+    return await listing.page(info.context, make_window(arguments))
 
 
 @strawberry.type
@@ -376,6 +379,7 @@ class ProjectQueries:
         _resolve_projects,
         filter=ProjectFilter,
         ordering=ProjectOrder,
+        declared=PROJECTS,
         description="Projects visible to the viewer, newest first; archived projects only if the filter includes them.",
     )
 

@@ -6,8 +6,10 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.declarations import computed
+from graph.fields.row_sources import FromSql
 from graph.rules.projects import stars
 from storage import tables
+from storage.tables.projects import stars as star_rows
 
 
 @strawberry.type
@@ -17,6 +19,7 @@ class ProjectStarFields:
     @computed(
         tables.Project.id,
         batch=lambda info, rows: stars.count_stars(info.context, [row.id for row in rows]),
+        from_row=FromSql(lambda project, viewer: [star_rows.star_count(project)]),
         description="Number of users who have starred it.",
     )
     async def star_count(self, info: Info) -> int:

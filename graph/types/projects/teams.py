@@ -7,12 +7,14 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import computed, connection_field, make_window
+from graph.fields.row_sources import FromSql
 from graph.rules.policy import Action, require
 from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel
 from graph.types.accounts.users import User
 from storage import tables
+from storage.tables.accounts import members
 
 
 @strawberry.type(description="Memberships of the viewer that give access to a project.")
@@ -62,6 +64,10 @@ class ProjectTeamFields:
     @computed(
         tables.Project.id,
         batch=lambda info, rows: load_memberships(info, [row.id for row in rows]),
+        from_row=FromSql(
+            lambda project, viewer: [*members.membership_levels(viewer.id, project)] * 2,
+            fields=("projectLevelValue", "groupLevelValue", "projectLevel", "groupLevel"),
+        ),
         description="Memberships of the viewer.",
     )
     async def viewer_membership(self, info: Info) -> ViewerMembership:

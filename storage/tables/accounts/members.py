@@ -1,11 +1,13 @@
 """Members of groups and projects, and the access levels and visibility that follow from them."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Index,
     Integer,
     Select,
     SmallInteger,
@@ -28,7 +30,7 @@ from sqlmodel import Field, col
 from storage.database.compiled_statements import named_parameter
 from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
-from storage.tables.base import TimestampedRow, foreign_key
+from storage.tables.base import TimestampedRow, foreign_key, rows_of
 from storage.tables.projects.projects import Project, Visibility
 
 
@@ -44,19 +46,28 @@ class AccessLevel(IntEnum):
 
 class GroupMember(TimestampedRow, table=True):
     __tablename__ = "group_members"
-    __table_args__: Any = (UniqueConstraint("group_id", "user_id"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("group_id", "user_id"),
+        Index("ix_group_members_user_id", "user_id", "group_id"),
+        {"sqlite_autoincrement": True},
+    )
 
     group_id: int = foreign_key("namespaces.id")
-    user_id: int = foreign_key("users.id", index=True)
+    user_id: int = foreign_key("users.id")
     access_level: int = Field(sa_type=SmallInteger)
 
 
 class ProjectMember(TimestampedRow, table=True):
     __tablename__ = "project_members"
-    __table_args__: Any = (UniqueConstraint("project_id", "user_id"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("project_id", "user_id"),
+        # Lists of a user's projects read nothing else.
+        Index("ix_project_members_user_id", "user_id", "project_id"),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = foreign_key("projects.id")
-    user_id: int = foreign_key("users.id", index=True)
+    user_id: int = foreign_key("users.id")
     access_level: int = Field(sa_type=SmallInteger)
 
 
@@ -85,22 +96,18 @@ LEVELS_IN_PROJECTS = mark_constant(_levels_in_projects())
 personal namespace. A constant, because most operations need it and constructing it costs more than running it."""
 
 
-def _level_queries(user_id: Any) -> list[Any]:
-    """The levels of a user in the `Project` of a statement: as its member, as a member of its group, and as the owner of its personal
-    namespace; null if the user is none of these."""
+def _level_queries(user_id: Any, project: Any = Project) -> list[Any]:
+    """The levels of a user in the `Project` of a statement, or in that with the columns `project`: as its member, as a member of its
+    group, and as the owner of its personal namespace; null if the user is none of these."""
     personal: Any = aliased(Namespace)
     levels: list[Select[Any]] = [
-        select(col(ProjectMember.access_level)).where(
-            col(ProjectMember.project_id) == col(Project.id), col(ProjectMember.user_id) == user_id
-        ),
-        select(col(GroupMember.access_level)).where(
-            col(GroupMember.group_id) == col(Project.namespace_id), col(GroupMember.user_id) == user_id
-        ),
+        select(col(ProjectMember.access_level)).where(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user_id),
+        select(col(GroupMember.access_level)).where(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user_id),
         select(literal(int(AccessLevel.OWNER))).where(
-            personal.id == col(Project.namespace_id), personal.owner_id == user_id, personal.kind == NamespaceKind.USER
+            personal.id == project.namespace_id, personal.owner_id == user_id, personal.kind == NamespaceKind.USER
         ),
     ]
-    return [each.correlate(Project).scalar_subquery() for each in levels]
+    return [each.correlate(rows_of(project)).scalar_subquery() for each in levels]
 
 
 def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> Select[Any]:
@@ -166,9 +173,9 @@ def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, 
     return select(levels.c.user_id, levels.c.project_id, func.max(levels.c.level)).group_by(levels.c.user_id, levels.c.project_id)
 
 
-def membership_levels(user_id: Any) -> tuple[Any, Any]:
-    """The user's levels in the `Project` of a statement, as in `MEMBERSHIP_LEVELS`."""
-    in_project, in_group, as_owner = _level_queries(user_id)
+def membership_levels(user_id: Any, project: Any = Project) -> tuple[Any, Any]:
+    """The user's levels in the `Project` of a statement, or in that with the columns `project`, as in `MEMBERSHIP_LEVELS`."""
+    in_project, in_group, as_owner = _level_queries(user_id, project)
     return func.coalesce(in_project, as_owner), in_group
 
 
@@ -283,22 +290,33 @@ _PERSONAL: Any = aliased(Namespace)
 def member_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
     """The condition on `Project`, or an alias of it, that the user is a member of it, of its group, or owns its namespace."""
     return or_(
-        exists().where(col(ProjectMember.project_id) == col(project.id), col(ProjectMember.user_id) == user_id),
-        exists().where(col(GroupMember.group_id) == col(project.namespace_id), col(GroupMember.user_id) == user_id),
-        exists().where(_PERSONAL.id == col(project.namespace_id), _PERSONAL.owner_id == user_id, _PERSONAL.kind == NamespaceKind.USER),
+        exists().where(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user_id),
+        exists().where(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user_id),
+        exists().where(_PERSONAL.id == project.namespace_id, _PERSONAL.owner_id == user_id, _PERSONAL.kind == NamespaceKind.USER),
     )
+
+
+def joined_projects(user_id: Any) -> ColumnElement[bool]:
+    """The same condition as `member_projects`, for lists: the database reads the memberships of the user, not all projects."""
+    in_group = select(col(Project.id)).join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
+    owned = select(col(Project.id)).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
+    found = union_all(
+        select(col(ProjectMember.project_id)).where(col(ProjectMember.user_id) == user_id),
+        in_group.where(col(GroupMember.user_id) == user_id).correlate(None),
+        owned.where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER).correlate(None),
+    )
+    return col(Project.id).in_(found)
 
 
 def visible_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
     """The condition on `Project`, or an alias of it, that a signed-in user who is not an administrator may see it."""
-    return or_(col(project.visibility_level) >= int(Visibility.INTERNAL), member_projects(user_id, project))
+    return or_(project.visibility_level >= int(Visibility.INTERNAL), member_projects(user_id, project))
 
 
-def fork_count(*visible_to: Any) -> Any:
-    """The number of forks of the `Project` of a statement; with the id of a user those that the user may see."""
+def fork_count(project: Any, is_visible: Callable[[Any], ColumnElement[bool]]) -> Any:
+    """The number of forks of the project with the columns `project` that meet a condition."""
     fork: Any = aliased(Project)
-    visible = [visible_projects(user_id, fork) for user_id in visible_to]
-    return select(func.count()).where(fork.forked_from_id == col(Project.id), *visible).correlate(Project).scalar_subquery()
+    return select(func.count()).where(fork.forked_from_id == project.id, is_visible(fork)).correlate(rows_of(project)).scalar_subquery()
 
 
 def _fork_counts(*conditions: ColumnElement[bool]) -> Select[int, int]:

@@ -10,10 +10,9 @@ from sqlmodel import Field, col
 from storage.database.engine import Timestamp, enum_type
 from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.users import User
-from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.base import TimestampedRow, foreign_key, long_text, rows_of
 from storage.tables.issues.labels import IssueLabel, Label
 from storage.tables.issues.milestones import Milestone
-from storage.tables.projects.projects import Project
 
 
 class IssueState(StrEnum):
@@ -27,6 +26,8 @@ class Issue(TimestampedRow, table=True):
     __tablename__ = "issues"
     __table_args__: Any = (
         UniqueConstraint("project_id", "iid"),
+        # Counts of open issues read nothing else.
+        Index("ix_issues_project_id_state", "project_id", "state"),
         Index("ix_issues_project_id_created_at", "project_id", "created_at", "id"),
         Index("ix_issues_project_id_updated_at", "project_id", "updated_at", "id"),
         Index("ix_issues_author_id_created_at", "author_id", "created_at", "id"),
@@ -76,10 +77,10 @@ OPEN_COUNTS = mark_constant(
 """(project id, number of open issues) for those of the projects of `project_ids` that have any."""
 
 
-def open_count() -> Any:
-    """The number of open issues of the `Project` of a statement."""
-    found: Any = select(func.count()).where(col(Issue.project_id) == col(Project.id), col(Issue.state) == IssueState.OPENED)
-    return found.correlate(Project).scalar_subquery()
+def open_count(project: Any) -> Any:
+    """The number of open issues of the project with the columns `project`."""
+    found: Any = select(func.count()).where(col(Issue.project_id) == project.id, col(Issue.state) == IssueState.OPENED)
+    return found.correlate(rows_of(project)).scalar_subquery()
 
 
 def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:

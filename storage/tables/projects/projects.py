@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ColumnElement, Select, SmallInteger, UniqueConstraint, and_, exists, or_, select
+from sqlalchemy import JSON, BigInteger, ColumnElement, Index, Select, SmallInteger, UniqueConstraint, and_, exists, or_, select, text
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -21,6 +21,9 @@ class Visibility(IntEnum):
     PUBLIC = 2
 
 
+_IS_FORK = text("forked_from_id IS NOT NULL")
+
+
 class Project(TimestampedRow, table=True):
     """A project. `path` is the last segment of the full path; `path_key` is the path in lower case, unique in the namespace.
 
@@ -30,10 +33,15 @@ class Project(TimestampedRow, table=True):
     """
 
     __tablename__ = "projects"
-    __table_args__: Any = (UniqueConstraint("namespace_id", "path_key"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("namespace_id", "path_key"),
+        # Without the projects that are no forks: SQLite would take the many nulls for many forks of each project, and read the table.
+        Index("ix_projects_forked_from_id", "forked_from_id", sqlite_where=_IS_FORK, postgresql_where=_IS_FORK),
+        {"sqlite_autoincrement": True},
+    )
 
     namespace_id: int = foreign_key("namespaces.id")
-    forked_from_id: int | None = foreign_key("projects.id", on_delete="SET NULL", optional=True, index=True)
+    forked_from_id: int | None = foreign_key("projects.id", on_delete="SET NULL", optional=True)
     creator_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
     name: str = Field(max_length=255)
     path: str = Field(max_length=255)

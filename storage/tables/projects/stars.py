@@ -9,7 +9,7 @@ from sqlmodel import Field, col
 from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, now
 from storage.database.statement_cache import mark_constant
-from storage.tables.base import Row, foreign_key
+from storage.tables.base import Row, foreign_key, rows_of
 from storage.tables.projects.projects import Project
 
 
@@ -41,9 +41,9 @@ COUNTS = mark_constant(_counts())
 """(project id, number of stars) for those of the projects of `project_ids` that have any."""
 
 
-def star_count() -> Any:
-    """The number of stars of the `Project` of a statement."""
-    return select(func.count()).where(col(ProjectStar.project_id) == col(Project.id)).correlate(Project).scalar_subquery()
+def star_count(project: Any) -> Any:
+    """The number of stars of the project with the columns `project`."""
+    return select(func.count()).where(col(ProjectStar.project_id) == project.id).correlate(rows_of(project)).scalar_subquery()
 
 
 def starred_ids(user_id: int, project_ids: list[int]) -> Select[int]:

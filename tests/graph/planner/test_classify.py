@@ -12,6 +12,7 @@ from graph.planner.collect import CollectedField
 from graph.planner.resolve.classify import (
     ColumnKind,
     ComputedKind,
+    FromRowKind,
     GlobalIdKind,
     IndexedKind,
     PageKind,
@@ -19,6 +20,7 @@ from graph.planner.resolve.classify import (
     RelationKind,
     RowByNumberKind,
     StepKind,
+    StringListKind,
     TypenameKind,
     classify,
 )
@@ -46,6 +48,9 @@ def all_fields() -> Iterator[tuple[str, CollectedField]]:
         ("Issue.labels", RelationKind),
         ("Build.commit", IndexedKind),
         ("Query.project", ProjectKind),
+        ("Query.projects", PageKind),
+        ("Project.owner", FromRowKind),
+        ("Project.tagList", StringListKind),
         ("Project.issues", PageKind),
         ("Project.issue", RowByNumberKind),
         ("Issue.notes", StepKind),
@@ -71,8 +76,9 @@ def test_every_declared_relation_has_a_loader() -> None:
 
 def test_all_kinds_occur_and_declared_lists_are_pages_unless_python_filters_them() -> None:
     kinds = Counter(type(classify(collected)) for _, collected in all_fields())
-    expected = {ColumnKind, GlobalIdKind, ComputedKind, RelationKind, IndexedKind, ProjectKind, PageKind, RowByNumberKind, StepKind}
-    assert set(kinds) == expected
+    leaves = {ColumnKind, StringListKind, GlobalIdKind, ComputedKind}
+    rows = {RelationKind, FromRowKind, IndexedKind, ProjectKind, PageKind, RowByNumberKind}
+    assert set(kinds) == {*leaves, *rows, StepKind}
     for path, collected in all_fields():
         declared = declaration_of(collected.field)
         if isinstance(declared, ToMany):

@@ -46,7 +46,7 @@ def oracle(services: Services) -> PlanOracle:
     return PlanOracle(replace(services, clock=lambda: NOW))
 
 
-FIXED = StaticSettings("https://forge.example", shows_avatars=False)
+FIXED = StaticSettings("https://forge.example", shows_avatars=False, ssh_prefix="git@forge.example:")
 
 LISTS = {
     "Issue": "issues {{ nodes {{ {} }} }}",

@@ -8,7 +8,7 @@ from graph.planner.resolve.classify import ConstantKind, DerivedKind, IndexedKin
 from graph.planner.resolve.fields import FieldResolver, ResolvedField
 from graph.schema import graphql_schema
 
-SETTINGS = StaticSettings("https://forge.example", shows_avatars=False)
+SETTINGS = StaticSettings("https://forge.example", shows_avatars=False, ssh_prefix="git@forge.example:")
 
 
 def resolve(document: str) -> list[ResolvedField]:

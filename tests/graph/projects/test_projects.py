@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from graph.context import Services
-from graph.types.projects import projects
 from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
@@ -444,40 +443,116 @@ class TestStars:
         assert [str(error.code) for error in outcome.errors] == ["NOT_FOUND"]
 
 
-class TestDetails:
-    async def test_one_statement_reads_a_page_with_its_details(
-        self, ask: Ask, make: DataFactory, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        # Only so many combinations of arguments and details have one; other tests of this process may have used them up.
-        monkeypatch.setattr(projects, "MAX_CONSTANT_PAGES", projects.MAX_CONSTANT_PAGES + len(projects._CONSTANT_PAGES))
-        viewer, other = await make.user("one"), await make.user("two")
+class TestPlan:
+    FIELDS = """id databaseId path fullPath nameWithNamespace webUrl httpUrlToRepo sshUrlToRepo tagList public visibility
+        owner { username } namespace { path kind } forkedFrom { fullPath owner { username } } starCount forkCount openIssuesCount
+        viewerAccessLevel viewerMembership { __typename projectLevelValue groupLevel level: projectLevel }"""
+
+    async def test_one_statement_reads_a_page_for_every_viewer(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+        viewer, other, admin = await make.user("one"), await make.user("two"), await make.admin()
         group = await make.group(path="acme", members=[(viewer, AccessLevel.REPORTER)])
-        await make.project(owner=viewer, path="mine")
+        await make.project(owner=viewer, path="mine", tag_list=["a", "b"])
         source = await make.project(group=group, path="of-group", members=[(viewer, AccessLevel.MASTER)])
         await make.project(owner=other, path="shown", visibility=Visibility.PUBLIC, issues_enabled=False)
         await make.project(owner=other, path="visible-fork", visibility=Visibility.PUBLIC, forked_from_id=source.id)
         await make.project(owner=other, path="hidden-fork", forked_from_id=source.id)
         for project in (source, source):
             await make.issue(project)
-        fields = """path fullPath owner { username } namespace { path } starCount forkCount openIssuesCount viewerAccessLevel
-            viewerMembership { projectLevelValue groupLevelValue }"""
-        parts = "query { projects { totalCount nodes { ...shown } edges { node { ... on Project { webUrl } } } } }"
         star = "mutation ($p: String!) { starProject(input: {projectPath: $p}) { project { id } } }"
         await ask.data(star, viewer, p="one/mine")
+        text = f"""query ($filter: ProjectFilter) {{ projects(filter: $filter) {{
+            totalCount nodes {{ ...shown }} edges {{ node {{ ... on Project {{ webUrl }} }} }} }} }}
+            fragment shown on Project {{ {self.FIELDS} }}"""
+        alone = f"query ($path: String!) {{ project(path: $path) {{ {self.FIELDS} }} }}"
+        # graphql-core executes a text once, then it is planned.
+        await ask.data(text, viewer)
+        await ask.data(alone, viewer, path="one/mine")
+        shown: dict[str, dict[str, Any]] = {}
+        for name, caller, filter in (
+            ("viewer", viewer, None),
+            ("other", other, None),
+            ("admin", admin, None),
+            ("member", viewer, {"membership": True}),
+            ("starred", viewer, {"starred": True, "archived": None}),
+            ("owned", viewer, {"inOwnedNamespaces": True, "search": "MIN"}),
+        ):
+            with statements.record() as page:
+                found = (await ask.data(text, caller, filter=filter))["projects"]
+            assert len(page) == 1, name
+            for each in found["nodes"]:
+                with statements.assert_at_most(1):
+                    assert each == (await ask.data(alone, caller, path=each["fullPath"]))["project"]
+            assert found["totalCount"] == len(found["nodes"])
+            shown[name] = {each["path"]: each for each in found["nodes"]}
 
-        with statements.record() as page:
-            shown = (await ask.data(f"{parts} fragment shown on Project {{ {fields} }}", viewer))["projects"]
+        assert {name: {*paths} for name, paths in shown.items()} == {
+            "viewer": {"mine", "of-group", "shown", "visible-fork"},
+            "other": {"shown", "visible-fork", "hidden-fork"},
+            "admin": {"mine", "of-group", "shown", "visible-fork", "hidden-fork"},
+            "member": {"mine", "of-group"},
+            "starred": {"mine"},
+            "owned": {"mine"},
+        }
 
-        # Of the total too, because the page is shorter than it could be.
-        assert len(page) == 1
-        alone = f"query ($path: String!) {{ project(path: $path) {{ {fields} }} }}"
-        assert shown["totalCount"] == 4
-        assert shown["nodes"] == [(await ask.data(alone, viewer, path=each["fullPath"]))["project"] for each in shown["nodes"]]
-        by_path = {each["path"]: each for each in shown["nodes"]}
-        counts = {path: (each["starCount"], each["forkCount"], each["openIssuesCount"]) for path, each in by_path.items()}
-        assert counts == {"mine": (1, 0, 0), "of-group": (0, 1, 2), "shown": (0, 0, None), "visible-fork": (0, 0, 0)}
-        assert by_path["of-group"]["viewerMembership"] == {"projectLevelValue": 40, "groupLevelValue": 20}
-        assert [by_path["mine"]["owner"], by_path["of-group"]["owner"]] == [{"username": "one"}, None]
+        def counts(name: str) -> dict[str, tuple[int, int, int | None]]:
+            return {path: (each["starCount"], each["forkCount"], each["openIssuesCount"]) for path, each in shown[name].items()}
+
+        shared = {"mine": (1, 0, 0), "shown": (0, 0, None), "visible-fork": (0, 0, 0)}
+        assert counts("viewer") == {**shared, "of-group": (0, 1, 2)}
+        assert counts("admin") == {**shared, "of-group": (0, 2, 2), "hidden-fork": (0, 0, 0)}
+        of_group = shown["viewer"]["of-group"]
+        assert of_group["viewerMembership"] == {
+            "__typename": "ViewerMembership", "projectLevelValue": 40, "groupLevel": "REPORTER", "level": "MASTER"
+        }  # fmt: skip
+        assert [of_group["viewerAccessLevel"], shown["admin"]["of-group"]["viewerAccessLevel"]] == ["MASTER", "OWNER"]
+        assert [shown["viewer"][path]["owner"] for path in ("mine", "of-group")] == [{"username": "one"}, None]
+        source_shown = {"fullPath": "acme/of-group", "owner": None}
+        assert [shown[name]["visible-fork"]["forkedFrom"] for name in ("viewer", "admin", "other")] == [source_shown, source_shown, None]
+        assert shown["viewer"]["mine"]["tagList"] == ["a", "b"]
+
+    async def test_is_used_for_any_number_of_combinations_of_arguments(
+        self, ask: Ask, make: DataFactory, statements: StatementRecorder
+    ) -> None:
+        viewer = await make.user()
+        project = await make.project(owner=viewer)
+        text = "query ($first: Int, $search: String) { projects(first: $first, filter: {search: $search}) { nodes { path starCount } } }"
+        await ask.data(text, viewer, first=1)
+        for first in range(1, 101):
+            for search in (None, project.path):
+                with statements.assert_at_most(1):
+                    found = await ask.data(text, viewer, first=first, search=search)
+                assert found == {"projects": {"nodes": [{"path": project.path, "starCount": 0}]}}
+
+    async def test_lists_of_and_below_several_projects_take_a_fixed_number_of_statements(
+        self, ask: Ask, make: DataFactory, statements: StatementRecorder
+    ) -> None:
+        viewer, other = await make.user(), await make.user()
+        for name in ("a", "b", "c"):
+            group = await make.group(path=name, members=[(viewer, AccessLevel.OWNER)])
+            source = await make.project(group=group, path="source")
+            await make.issue(source)
+            for visibility in (Visibility.PUBLIC, Visibility.PRIVATE):
+                await make.project(owner=other, path=f"{name}-{visibility}", visibility=visibility, forked_from_id=source.id)
+        joined = "projects(first: $n, filter: {membership: true})"
+        for text, limit in (
+            (f"groups(first: $n) {{ nodes {{ projects(first: 5) {{ totalCount nodes {{ {self.FIELDS} }} }} }} }}", 3),
+            (f"{joined} {{ nodes {{ forks {{ totalCount nodes {{ fullPath starCount }} }} }} }}", 3),
+            (f"{joined} {{ nodes {{ issues(first: 1) {{ nodes {{ project {{ fullPath starCount }} }} }} }} }}", 4),
+        ):
+            by_core = await ask.data(f"query ($n: Int) {{ {text} }}", viewer, n=3)
+            for n in (2, 3):
+                with statements.assert_at_most(limit):
+                    found = await ask.data(f"query ($n: Int) {{ {text} }}", viewer, n=n)
+            assert found == by_core
+            assert len(next(iter(found.values()))["nodes"]) == 3
+
+    async def test_reports_wrong_arguments_as_graphql_core_does(self, ask: Ask, make: DataFactory) -> None:
+        viewer = await make.user()
+        text = """query ($first: Int, $after: String, $all: Boolean) {
+            projects(first: $first, after: $after, filter: {all: $all}) { totalCount } }"""
+        for values, code in (({"first": -1}, "BAD_REQUEST"), ({"after": "?"}, "BAD_REQUEST"), ({"all": True, "first": -1}, "FORBIDDEN")):
+            first, second = [await ask.codes(text, viewer, **values) for _ in range(2)]
+            assert first == second == [code]
 
 
 class TestTeam:
