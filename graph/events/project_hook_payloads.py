@@ -5,7 +5,6 @@ System hooks get the shorter bodies of `object_payloads` and `push_payloads` for
 
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from graph.context import Context
 from graph.events.payloads import format_timestamp, get_existing, timestamps_of
@@ -135,7 +134,7 @@ async def project_attributes(context: Context, project_id: int) -> Body:
     project: tables.Project = await get_existing(context, tables.Project, project_id)
     namespace: tables.Namespace = await get_existing(context, tables.Namespace, project.namespace_id)
     services, path = context.services, f"{namespace.path}/{project.path}"
-    ssh_url = f"{services.ssh_prefix or f'git@{urlsplit(services.external_url).hostname}:'}{path}.git"
+    ssh_url = f"{services.static_settings.ssh_prefix}{path}.git"
     web_url = f"{services.external_url}/{path}"
     return {
         "name": project.name,
