@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper, make_transient_to_detached
 
+from storage.database.bulk_inserts import BulkRows
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.text_budget import TextBudget, TextColumns
 
@@ -66,6 +67,13 @@ class DatabaseSession(AsyncSession):
 
     def add_with_follower(self, row: Any, follower: Any, key: str) -> None:
         """As `add_deferred`, with a second row whose column `key` is the id of the first one."""
+        raise NotImplementedError
+
+    def insert_later(self, statement: Any, rows: BulkRows) -> None:
+        """Inserts rows by the end of the transaction, and before its next statement that may depend on them.
+
+        `statement` is a constant INSERT without values.
+        """
         raise NotImplementedError
 
     async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:

@@ -7,7 +7,7 @@ snippets are not recorded, because each snippet has a visibility of its own.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, false, insert, or_
+from sqlalchemy import ColumnElement, and_, false, or_
 from sqlmodel import col
 
 from graph.context import Context
@@ -15,6 +15,7 @@ from graph.rules import lookup
 from graph.rules.policy import Action, can_see_project, filter_allowed_projects
 from storage import tables
 from storage.tables import ActivityAction, ActivitySubject
+from storage.tables.events import activities
 
 if TYPE_CHECKING:
     # A circular import otherwise: the index of commits records what it finds.
@@ -80,9 +81,9 @@ def add_comment(context: Context, row: Any, subject: ActivitySubject | None) -> 
         context.add_with_follower(row, activity, "target_id")
 
 
-async def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Issue]]) -> None:
-    """Record that users, by id, closed issues, in one statement."""
-    await _insert(
+def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Issue]]) -> None:
+    """Record that users, by id, closed issues, by the end of the transaction."""
+    _insert(
         context,
         [
             (user_id, issue.project_id, ActivityAction.CLOSED, ActivitySubject.ISSUE, {"target_id": issue.id, "push": None})
@@ -91,9 +92,9 @@ async def record_closed_issues(context: Context, closed: Sequence[tuple[int, tab
     )
 
 
-async def record_pushes(context: Context, project_id: int, ref_updates: "Iterable[RefUpdate]") -> None:
-    """Record the ref updates of the viewer, in one statement."""
-    await _insert(
+def record_pushes(context: Context, project_id: int, ref_updates: "Iterable[RefUpdate]") -> None:
+    """Record the ref updates of the viewer, by the end of the transaction."""
+    _insert(
         context,
         [
             (context.viewer.id, project_id, ActivityAction.PUSHED, ActivitySubject.REF, {"target_id": None, "push": _describe_push(each)})
@@ -102,14 +103,13 @@ async def record_pushes(context: Context, project_id: int, ref_updates: "Iterabl
     )
 
 
-async def _insert(context: Context, found: Sequence[tuple[int, int, ActivityAction, ActivitySubject, dict[str, Any]]]) -> None:
+def _insert(context: Context, found: Sequence[tuple[int, int, ActivityAction, ActivitySubject, dict[str, Any]]]) -> None:
     moment = context.now()
     rows = [
         {"author_id": user_id, "project_id": project_id, "action": action, "subject": subject, "created_at": moment, **columns}
         for user_id, project_id, action, subject, columns in found
     ]
-    if rows:
-        await context.session.execute(insert(tables.Activity), rows)
+    context.session.insert_later(activities.insert_activities(), rows)
 
 
 def _make_row(
