@@ -23,6 +23,7 @@ from graph.operations.time_slices import SliceScheduler
 from graph.operations.token_cache import TokenCache
 from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
+from storage.database.bulk_inserts import BulkRows
 from storage.database.engine import Database, DatabaseSession, now
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
@@ -317,6 +318,11 @@ class Context:
         assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
         self.session.add_with_follower(row, follower, key)
         return row
+
+    def insert_later(self, statement: Any, rows: BulkRows) -> None:
+        """Inserts rows by the end of the transaction, and before its next statement that may depend on them (`WriteSession`)."""
+        assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
+        self.session.insert_later(statement, rows)
 
 
 Info = strawberry.Info[Context, None]

@@ -151,14 +151,13 @@ class GitAccess:
         except PacksUnavailable as error:
             raise _unreadable(grant.project_id, error) from error
 
-    async def show_moves(self, grant: RepositoryGrant) -> None:
-        """Waits until git's files show the refs that a push has moved. It was begun with the moves, while git ended the push."""
-        await asyncio.gather(*(each.projection for each in grant.moves))
-
     async def finish_push(self, grant: RepositoryGrant) -> None:
-        """Runs what follows from the moves of a push but is no part of its answer: background jobs would compete with that."""
+        """Runs what follows from the moves of a push but is no part of its answer: background jobs would compete with that.
+
+        Git's files then show the refs that were moved. A fetch that comes before brings them up to date itself.
+        """
         try:
-            await self.show_moves(grant)
+            await asyncio.gather(*(each.projection for each in grant.moves))
         finally:
             while grant.moves:
                 await run_after_commit(grant.moves.pop(0).context)

@@ -148,7 +148,6 @@ class GitHttpEndpoint:
             try:
                 reserve = partial(self._access.reserve, grant)
                 await self._transport.receive_pack(path, incoming, response.write, authorize, move, reserve=reserve)
-                await self._access.show_moves(grant)
                 await response.end()
             finally:
                 await self._access.finish_push(grant)

@@ -23,6 +23,7 @@ from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
 from storage.caches import CacheBounds, CacheUsage, register_usage
+from storage.database.bulk_inserts import BulkInsertCache
 from storage.database.connection_pool import ConnectionPool
 from storage.database.data_version import DataVersion
 from storage.database.insert_cache import InsertCache
@@ -187,6 +188,7 @@ class Database:
         self.account_tables = TableVersion(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
         self.insert_cache = InsertCache(self.engine.dialect)
+        self.bulk_inserts = BulkInsertCache(self.engine.dialect)
         self._slow_statements = SlowStatementCache()
         self._is_closed = False
         event.listen(self.engine.sync_engine, "do_connect", self._refuse_when_closed)

@@ -17,6 +17,7 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.attributes import instance_state
 
+from storage.database.bulk_inserts import BulkRows
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.sessions import DatabaseSession
 from storage.database.text_budget import TextBudget, TextColumns
@@ -48,6 +49,7 @@ class WriteSession(DatabaseSession):
         self._deferred: list[Any] = []
         self._followers: dict[int, tuple[Any, Any, str]] = {}
         self._condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
+        self._inserts: dict[int, tuple[Any, list[Mapping[str, Any]]]] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
@@ -71,6 +73,14 @@ class WriteSession(DatabaseSession):
         self.add_deferred(row)
         self._followers[id(row)] = row, follower, key
 
+    def insert_later(self, statement: Any, rows: BulkRows) -> None:
+        """Inserts rows by the end of the transaction, and before its next statement that may depend on them.
+
+        `statement` is a constant INSERT without values.
+        """
+        if rows:
+            self._inserts.setdefault(id(statement), (statement, []))[1].extend(rows)
+
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         if self._has_pending():
             await self.flush()
@@ -78,7 +88,11 @@ class WriteSession(DatabaseSession):
 
     async def read_without_flush(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         if self._has_begun:
-            return await super().read(statement, values)
+            waiting, self._inserts = self._inserts, {}
+            try:
+                return await super().read(statement, values)
+            finally:
+                self._inserts = waiting
         bound = self._database.statement_cache.bind(statement, values)
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
@@ -142,6 +156,8 @@ class WriteSession(DatabaseSession):
             await super().flush(objects)
             if self._followers:
                 await self._flush_followers()
+            if self._inserts:
+                await self._flush_inserts()
 
     async def _flush_followers(self) -> None:
         followers, self._followers = self._followers, {}
@@ -150,9 +166,31 @@ class WriteSession(DatabaseSession):
             self.add(follower)
         await super().flush()
 
+    async def _flush_inserts(self) -> None:
+        inserts, self._inserts = list(self._inserts.values()), {}
+        async with self._statement_lock:
+            connection = await self.connection()
+            for sql, parameters in self._database.bulk_inserts.bind(inserts):
+                await connection.exec_driver_sql(sql, parameters)
+
+    async def execute(self, *args: Any, **settings: Any) -> Any:
+        if self._inserts:
+            await self.flush()
+        return await super().execute(*args, **settings)
+
+    async def scalar(self, *args: Any, **settings: Any) -> Any:
+        if self._inserts:
+            await self.flush()
+        return await super().scalar(*args, **settings)
+
+    async def delete(self, instance: object) -> None:
+        if self._inserts:
+            await self.flush()
+        await super().delete(instance)
+
     def _has_pending(self) -> bool:
-        """Whether rows are deferred or changed that the ORM session does not have yet."""
-        return bool(self._deferred) or self._has_changes()
+        """Whether rows wait that the transaction does not have yet, or are changed."""
+        return bool(self._deferred or self._inserts) or self._has_changes()
 
     def _has_changes(self) -> bool:
         return any(instance_state(row).modified for row in self._rows.values())
@@ -164,6 +202,8 @@ class WriteSession(DatabaseSession):
             self._condition = condition, action
 
     async def commit(self) -> None:
+        if self._inserts:
+            await self.flush()
         if self._has_begun or self._has_changes() or not await self._write_directly():
             if self._condition is not None:
                 pending, self._condition = self._condition, None
@@ -202,12 +242,12 @@ class WriteSession(DatabaseSession):
         return True
 
     async def rollback(self) -> None:
-        self._deferred, self._followers, self._condition = [], {}, None
+        self._deferred, self._followers, self._condition, self._inserts = [], {}, None, {}
         if self._has_begun:
             await super().rollback()
 
     async def close(self) -> None:
-        self._rows, self._deferred, self._followers, self._condition = {}, [], {}, None
+        self._rows, self._deferred, self._followers, self._condition, self._inserts = {}, [], {}, None, {}
         self._release_reader()
         if self._has_begun:
             await super().close()

@@ -178,7 +178,7 @@ async def push(services: Services, grant: RepositoryGrant, updates: Sequence[Ref
             if current and current[update.ref] != update.old:
                 await session.execute(git_refs.remove(grant.project_id, update.ref, current[update.ref]))
             if update.old is not None and current.get(update.ref) != update.old:
-                await refs.insert(context, grant.project_id, [(update.ref, update.old, None)])
+                refs.insert(context, grant.project_id, [(update.ref, update.old, None)])
     prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
     async with session_for(services.database, writing=True) as session:
         viewer = await session.get(tables.User, grant.viewer_id) if grant.viewer_id is not None else None

@@ -74,7 +74,7 @@ async def handle_checks_changed(context: Context, project_id: int, *commits_and_
     for sha, _ in commits_and_refs:
         _checks_loader(context).clear((project_id, sha))
     # This also wakes the health job.
-    await health_checks_due.schedule_health_checks(context, project_id, [(ref, sha) for sha, ref in commits_and_refs])
+    health_checks_due.schedule_health_checks(context, project_id, [(ref, sha) for sha, ref in commits_and_refs])
 
 
 def share_loader(context: Context) -> None:

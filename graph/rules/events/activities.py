@@ -7,13 +7,14 @@ snippets are not recorded, because each snippet has a visibility of its own.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, false, insert, or_
+from sqlalchemy import ColumnElement, and_, false, or_
 from sqlmodel import col
 
 from graph.context import Context
 from graph.rules.policy import Action, can_see_project, filter_allowed_projects
 from storage import tables
 from storage.tables import ActivityAction, ActivitySubject
+from storage.tables.events import activities
 
 if TYPE_CHECKING:
     # A circular import otherwise: the index of commits records what it finds.
@@ -77,23 +78,22 @@ def add_comment(context: Context, row: Any, subject: ActivitySubject | None) -> 
         context.add_with_follower(row, activity, "target_id")
 
 
-async def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Issue]]) -> None:
-    """Record that users, by id, closed issues, in one statement."""
+def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Issue]]) -> None:
+    """Record that users, by id, closed issues, by the end of the transaction."""
     common = {"action": ActivityAction.CLOSED, "subject": ActivitySubject.ISSUE, "push": None}
     rows = [{**common, "author_id": user_id, "project_id": issue.project_id, "target_id": issue.id} for user_id, issue in closed]
-    await _insert(context, rows)
+    _insert(context, rows)
 
 
-async def record_pushes(context: Context, project_id: int, ref_updates: "Iterable[RefUpdate]") -> None:
-    """Record the ref updates of the viewer, in one statement."""
+def record_pushes(context: Context, project_id: int, ref_updates: "Iterable[RefUpdate]") -> None:
+    """Record the ref updates of the viewer, by the end of the transaction."""
     common = {"author_id": context.viewer.id, "project_id": project_id, "action": ActivityAction.PUSHED, "subject": ActivitySubject.REF}
-    await _insert(context, [{**common, "target_id": None, "push": _describe_push(each)} for each in ref_updates])
+    _insert(context, [{**common, "target_id": None, "push": _describe_push(each)} for each in ref_updates])
 
 
-async def _insert(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
-    if rows:
-        moment = context.now()
-        await context.session.execute(insert(tables.Activity), [{**row, "created_at": moment} for row in rows])
+def _insert(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
+    moment = context.now()
+    context.insert_later(activities.insert_activities(), [{**row, "created_at": moment} for row in rows])
 
 
 def _make_row(

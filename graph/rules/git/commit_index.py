@@ -116,10 +116,10 @@ async def write_heads(context: Context, project_id: int, updates: Sequence[RefCo
     rows = [{"project_id": project_id, "name": name, "oid": oid, "updated_at": moment} for name, oid in heads.items() if oid is not None]
     moves = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in heads.items()]
     for part in _split_batches(moves):
-        await context.session.execute(branch_moves.insert_moves(), part)
+        context.insert_later(branch_moves.insert_moves(), part)
     for part in _split_batches(rows):
-        await health_checks_due.schedule_health_checks(context, project_id, [(row["name"], None) for row in part])
-        await context.session.execute(branches.upsert_heads(context.services.database.dialect), part)
+        health_checks_due.schedule_health_checks(context, project_id, [(row["name"], None) for row in part])
+        context.insert_later(branches.upsert_heads(context.services.database.dialect), part)
     for names in _split_batches([name for name, oid in heads.items() if oid is None]):
         await context.session.execute(branches.delete_branches(project_id, names))
 

@@ -6,12 +6,12 @@ from graph.context import Context
 from storage.tables.git import health_checks_due
 
 
-async def schedule_health_checks(context: Context, project_id: int, refs: Iterable[tuple[str | None, str | None]]) -> None:
+def schedule_health_checks(context: Context, project_id: int, refs: Iterable[tuple[str | None, str | None]]) -> None:
     """Schedule checks of branches, by name or by head commit id, and wake the job after the commit.
 
-    One statement.
+    They are inserted by the end of the transaction.
     """
     rows = [{"project_id": project_id, "name": name, "sha": sha} for name, sha in dict.fromkeys(refs)]
     if rows:
-        await context.session.execute(health_checks_due.insert_due(), rows)
+        context.insert_later(health_checks_due.insert_due(), rows)
         context.after_commit.append(context.services.maintenance_wakeup.notify)

@@ -140,7 +140,7 @@ async def write_missing_commits(services: Services, project_id: int, chunk: list
     if new:
         try:
             async with write_transaction(services.database) as session:
-                await insert_commits(session, services, project_id, new)
+                insert_commits(session, services, project_id, new)
         except IntegrityError as error:
             # The project was deleted.
             raise NotFound("Project") from error
@@ -152,7 +152,7 @@ async def filter_missing(context: Context, project_id: int, chunk: list[GitCommi
     return [commit for commit in chunk if commit.oid not in existing]
 
 
-async def insert_commits(session: Any, services: Services, project_id: int, chunk: Sequence[GitCommit]) -> None:
+def insert_commits(session: Any, services: Services, project_id: int, chunk: Sequence[GitCommit]) -> None:
     """Insert commits in the session's transaction.
 
     Raises IntegrityError when the project has been deleted.
@@ -160,7 +160,7 @@ async def insert_commits(session: Any, services: Services, project_id: int, chun
     if chunk:
         # Sorted, so that concurrent transactions inserting the same commits never deadlock.
         rows = [_build_row(project_id, commit) for commit in sorted(chunk, key=lambda commit: commit.oid)]
-        await session.execute(commits.insert_missing(services.database.dialect), rows)
+        session.insert_later(commits.insert_missing(services.database.dialect), rows)
 
 
 def _build_row(project_id: int, commit: GitCommit) -> dict[str, Any]:

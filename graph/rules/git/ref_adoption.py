@@ -88,7 +88,7 @@ async def _adopt(services: Services, project_id: int) -> bool:
         if project.default_branch is None:
             project.unborn_branch = head
         before = {**{name: oid for name, (oid, _) in stored.items() if not known or not name.startswith(BRANCHES)}, **known}
-        await refs.insert(context, project_id, [(name, oid, stored.get(name, ("", None))[1]) for name, oid in before.items()])
+        refs.insert(context, project_id, [(name, oid, stored.get(name, ("", None))[1]) for name, oid in before.items()])
         if prepared is not None:
             await _record(context, project, prepared)
         await commit_and_notify(context)

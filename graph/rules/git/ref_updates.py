@@ -207,7 +207,7 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
     updates = prepared.updates
     locked.last_activity_at = context.now()
     await refs.write_moves(context, locked, updates)
-    await indexed_commits.insert_commits(context.session, context.services, locked.id, prepared.commits)
+    indexed_commits.insert_commits(context.session, context.services, locked.id, prepared.commits)
     changed = [update for update in updates if update.ref.startswith(BRANCHES)]
     deleted = [update.ref.removeprefix(BRANCHES) for update in changed if update.new is None]
     if deleted:
@@ -221,7 +221,6 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
         locked.default_branch = await _choose_default_branch(context, locked)
     if locked.default_branch in created:
         await protect_default_branch(context, locked)
-    await context.session.flush()
     await pipelines.create_pipelines(context, locked, prepared.ref_updates)
     await commit_index.write_heads(context, locked.id, updates)
     if context.viewer_or_none is not None:
@@ -233,7 +232,7 @@ async def _notify(context: Context, project: tables.Project, ref_updates: Sequen
     """Publish the hook events of a push, record its activities, and apply the references in its commit messages."""
     for kind, folder in ((BranchPushed, BRANCHES), (TagPushed, TAGS)):
         await publish_all(context, kind, [(context, project, each) for each in ref_updates if each.update.ref.startswith(folder)])
-    await activities.record_pushes(context, project.id, ref_updates)
+    activities.record_pushes(context, project.id, ref_updates)
     for each in ref_updates:
         if each.mentioning:
             await issue_closing.close_after_push(context, project, each.mentioning)

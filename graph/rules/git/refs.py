@@ -205,16 +205,15 @@ async def write_moves(context: Context, project: tables.Project, updates: Sequen
         if (await context.session.execute(statement)).rowcount != 1:
             raise RefConflict(update, "The ref has moved in the meantime. Fetch it and retry.")
     created = [(update.ref, update.new, peeled.get(update.new)) for update in updates if update.old is None and update.new is not None]
-    await insert(context, project.id, created)
-    await context.session.flush()
+    insert(context, project.id, created)
     forget(context)
 
 
-async def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]]) -> None:
-    """Insert new refs: (complete name, object id, peeled id)."""
+def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]]) -> None:
+    """Insert new refs by the end of the transaction: (complete name, object id, peeled id)."""
     columns = [{"project_id": project_id, "name": name, "oid": oid, "peeled_oid": peeled} for name, oid, peeled in rows]
     for part in _split(columns):
-        await context.session.execute(refs.insert_refs(), part)
+        context.insert_later(refs.insert_refs(), part)
 
 
 async def put_merge_request_heads(context: Context, heads: Mapping[tuple[int, int], str]) -> None:

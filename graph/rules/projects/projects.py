@@ -221,7 +221,7 @@ async def install_repository(context: Context, project: tables.Project, staged: 
     await services.repositories.insert_packs(context.session, project_id, staged.packs)
     rows, head, project.default_branch = await asyncio.to_thread(_read_staged_refs, folder)
     project.unborn_branch = head if project.default_branch is None else None
-    await refs.insert(context, project_id, rows)
+    refs.insert(context, project_id, rows)
     project.refs_version = next_version(0, context.now())
     shown = RefProjection(project.refs_version, project.default_branch or head or DEFAULT_HEAD, rows)
     await asyncio.to_thread(projection.write, folder, shown)

@@ -46,7 +46,7 @@ class ProcReceive:
                 await self._write([b"version=1\0atomic"])
                 commands = [parse_command(line) for line in await _read_packets(reader)]
                 reasons = await self._move(commands, b"atomic" in features)
-                await self._write([_result(command, reason) for command, reason in zip(commands, reasons, strict=True)])
+                await self._write([format_result(command, reason) for command, reason in zip(commands, reasons, strict=True)])
         finally:
             transport.close()
             self.close()
@@ -62,8 +62,12 @@ class ProcReceive:
         self._updates.close()
 
     async def _write(self, lines: list[bytes]) -> None:
-        packets = b"".join(f"{len(line) + 4:04x}".encode() + line for line in lines) + FLUSH_PACKET
-        await asyncio.to_thread(_write_all, self._report.fileno(), packets)
+        await asyncio.to_thread(_write_all, self._report.fileno(), encode_packets(lines))
+
+
+def encode_packets(lines: list[bytes]) -> bytes:
+    """Returns a packet for each line, and a flush packet."""
+    return b"".join(f"{len(line) + 4:04x}".encode() + line for line in lines) + FLUSH_PACKET
 
 
 async def _read_packets(reader: asyncio.StreamReader) -> list[bytes]:
@@ -74,7 +78,8 @@ async def _read_packets(reader: asyncio.StreamReader) -> list[bytes]:
     return lines
 
 
-def _result(command: RefCommand, reason: str | None) -> bytes:
+def format_result(command: RefCommand, reason: str | None) -> bytes:
+    """Returns the line that reports whether a ref was moved, without a line feed."""
     ref = command.ref.encode("utf-8", "surrogateescape")
     if reason is None:
         return b"ok " + ref

@@ -14,9 +14,22 @@ BLOCK_BYTES = 64 * 1024
 TERMINATION_SECONDS = 3.0
 """Time for a process to remove its locks and temporary files before it is killed."""
 MAX_STDERR_BYTES = 4000
+PUSH_NICENESS = 5
+SHORT_PUSH_SECONDS = 1.0
+"""After this time a push has a lower priority than the server itself and its fetches. Most pushes take a tenth of it."""
 INDEXING_SECONDS = 60.0
 """Time for git to index a push that has been received completely, plus a second for each INDEXING_BYTES of it."""
 INDEXING_BYTES = 1_000_000
+
+
+def indexing_seconds(pack_bytes: int) -> float:
+    """The time limit of indexing a pack of this size."""
+    return INDEXING_SECONDS + pack_bytes / INDEXING_BYTES
+
+
+def too_slow_reason(seconds: float) -> str:
+    """What is wrong with a push for which git takes more than these `indexing_seconds`."""
+    return f"reading it takes more than the {seconds:.0f} seconds that a push of its size may take"
 
 
 class InputFeed:
@@ -82,7 +95,12 @@ class IndexingWatchdog:
 
     @property
     def seconds(self) -> float:
-        return INDEXING_SECONDS + self._gate.received_bytes / INDEXING_BYTES
+        return indexing_seconds(self._gate.received_bytes)
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with a push that is too slow."""
+        return too_slow_reason(self.seconds)
 
     async def watch(self) -> None:
         await self._gate.is_complete.wait()

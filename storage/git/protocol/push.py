@@ -3,7 +3,7 @@
 The commands precede the pack, so a push that may move no ref is known before any object is received. Its reasons are written to the folder
 of the push, where `hooks/pre-receive` finds them. The others are authorized again when they are made (proc_receive.py).
 
-A small pack is examined here, before git has it, which spares the hook (`is_checked`).
+A small pack is read and examined here, before git has it, so that the push needs neither receive-pack nor its hooks (small_push.py).
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
@@ -24,6 +25,8 @@ ClientStream = AsyncIterator[bytes]
 MAX_COMMAND_LIST_BYTES = 16 * 1024 * 1024
 """Maximum size of the command list of one push: about 150,000 refs."""
 
+_REPORT_CAPABILITIES = frozenset((b"report-status", b"report-status-v2"))
+_OTHER_CAPABILITIES = frozenset((b"push-options", b"object-format=sha256"))
 _PACKET_LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
 _COMMAND = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) ([^\x00-\x20\x7f]+)\n?")
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]+")
@@ -88,20 +91,36 @@ class Push:
         self._incoming = incoming
         self._authorize = authorize
         self._is_list_read = False
-        self._commands: list[RefCommand] = []
+        self.commands: list[RefCommand] = []
+        self._capabilities = frozenset[bytes]()
+        self._is_shallow = False
         self._command_list = b""
         self._remainder = b""
         self._decisions: list[PushDecision] | None = None
-        self.is_checked = False
-        self.folder = Path(tempfile.mkdtemp(prefix="forgefront-push-"))
+        self.is_small = False
+
+    @cached_property
+    def folder(self) -> Path:
+        """A folder for the hooks, until `remove_folder`."""
+        return Path(tempfile.mkdtemp(prefix="forgefront-push-"))
+
+    @property
+    def pack(self) -> bytes:
+        """The whole pack of a small push; empty if all commands delete."""
+        return self._remainder
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether all or none of the refs may move."""
+        return b"atomic" in self._capabilities
 
     @property
     def allowed_commands(self) -> list[RefCommand]:
         """Those that were not rejected, after they were authorized."""
-        return [command for command, each in zip(self._commands, self._decisions or (), strict=False) if each.rule is not PushRule.REJECT]
+        return [command for command, each in zip(self.commands, self._decisions or (), strict=False) if each.rule is not PushRule.REJECT]
 
     async def check_small_pack(self, max_object_bytes: int) -> None:
-        """Reads and authorizes the commands, and the pack if it is small. `is_checked` then says that `pre-receive` has nothing to do.
+        """Reads and authorizes the commands, and the pack if it is small. `is_small` then says whether `small_push.receive` can receive it.
 
         Raises InvalidPush, and the errors of the input and of the authorization.
         """
@@ -114,7 +133,19 @@ class Push:
             self._decisions = await authorization
         finally:
             authorization.cancel()
-        self.is_checked = is_small and not _is_refused(self._decisions)
+        self.is_small = is_small and self._is_plain and not _is_refused(self._decisions)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the push is as those of current clients, and has a pack unless all commands delete."""
+        return (
+            bool(self.commands)
+            and (bool(self._remainder) or all(command.new is None for command in self.commands))
+            and b"side-band-64k" in self._capabilities
+            and not self._capabilities.isdisjoint(_REPORT_CAPABILITIES)
+            and self._capabilities.isdisjoint(_OTHER_CAPABILITIES)
+            and not self._is_shallow
+        )
 
     async def _read_small_pack(self) -> bool:
         """Reads the pack up to MAX_READ_BYTES; returns whether that is all of it."""
@@ -152,9 +183,12 @@ class Push:
 
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"shallow "):
+            self._is_shallow = True
             return
         # In the first line the client's capabilities follow after a NUL.
-        self._commands.append(parse_command(line.partition(b"\0")[0]))
+        command, _, capabilities = line.partition(b"\0")
+        self._capabilities |= frozenset(capabilities.split())
+        self.commands.append(parse_command(command))
 
     async def authorized_blocks(self) -> ClientStream:
         """Yields the input of receive-pack."""
@@ -170,10 +204,11 @@ class Push:
             yield block
 
     async def _authorize_commands(self) -> list[PushDecision]:
-        return await self._authorize(self._commands) if self._commands else []
+        return await self._authorize(self.commands) if self.commands else []
 
     def remove_folder(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if "folder" in self.__dict__:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _is_refused(decisions: list[PushDecision]) -> bool:

@@ -13,6 +13,14 @@ _PROGRESS_BAND = 2
 _FLUSH_PACKET = b"0000"
 
 
+def explain_rejection(reason: str) -> str:
+    """Returns the message for the client about the limit that a push exceeded."""
+    return (
+        f"This push is rejected: {reason}. Push fewer commits at once and no very large files,"
+        " or ask the administrator of this service to raise the limit."
+    )
+
+
 class PushReport:
     """Splits the response into packets (gitprotocol-common, pkt-line), and passes them on.
 

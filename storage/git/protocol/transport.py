@@ -16,12 +16,21 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from storage.git.protocol import small_push
 from storage.git.protocol.advertisement import PushAdvertiser, SendBlock
 from storage.git.protocol.proc_receive import ProcReceive, RefMover
-from storage.git.protocol.process_supervision import BLOCK_BYTES, IndexingWatchdog, InputFeed, StderrTail, terminate
+from storage.git.protocol.process_supervision import (
+    BLOCK_BYTES,
+    PUSH_NICENESS,
+    SHORT_PUSH_SECONDS,
+    IndexingWatchdog,
+    InputFeed,
+    StderrTail,
+    terminate,
+)
 from storage.git.protocol.push import ClientStream, Push, PushAuthorizer, RefCommand
 from storage.git.protocol.push_gate import PushGate
-from storage.git.protocol.push_report import PushReport
+from storage.git.protocol.push_report import PushReport, explain_rejection
 from storage.git.subprocesses import async_process, git_command, limits
 from storage.git.subprocesses.limits import ProcessLimits
 
@@ -29,13 +38,8 @@ RefReserver = Callable[[list[RefCommand]], AbstractAsyncContextManager[None]]
 """Keeps others from moving these refs for the time of the context, as far as it is known to succeed."""
 
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
-CHECKED_HOOKS_FOLDER = HOOKS_FOLDER / "checked"
-"""The hooks of a push whose pack was examined before git has it: without `pre-receive`, which starts four processes."""
 MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
-PUSH_NICENESS = 5
-SHORT_PUSH_SECONDS = 1.0
-"""After this time a push has a lower priority than the server itself and its fetches. Most pushes take a tenth of it."""
 _STDERR_SECONDS = 1.0
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
@@ -51,10 +55,7 @@ _UPLOAD_PACK_SETTINGS = (
 )
 _RECEIVE_PACK_SETTINGS = (
     "receive.fsckObjects=true",
-    # Old histories have these defects, and git tools accept them.
-    "receive.fsck.badTimezone=ignore",
-    "receive.fsck.missingSpaceBeforeDate=ignore",
-    "receive.fsck.zeroPaddedFilemode=ignore",
+    *(f"receive.fsck.{level}" for level in small_push.FSCK_LEVELS),
     # The RefMover moves all refs, and git's own rules are disabled.
     "receive.procReceiveRefs=refs/",
     "receive.denyDeletes=false",
@@ -136,7 +137,7 @@ class Transport:
         fetch_limits: ProcessLimits | None = None,
         push_limits: ProcessLimits | None = None,
     ) -> None:
-        for name in ("pre-receive", "proc-receive", "checked/proc-receive"):
+        for name in ("pre-receive", "proc-receive"):
             if not os.access(HOOKS_FOLDER / name, os.R_OK | os.X_OK):
                 raise PermissionError(f"{HOOKS_FOLDER / name} must exist and be executable")
         self.fetching = FairLimiter(max_processes, max_waiting=max_waiting, seconds=queue_seconds)
@@ -212,9 +213,13 @@ class Transport:
 
         try:
             if stateless:
-                await push.check_small_pack(MAX_DELTA_BYTES)
-            reservation = reserve(push.allowed_commands) if reserve is not None and push.is_checked else contextlib.nullcontext()
+                await push.check_small_pack(min(MAX_DELTA_BYTES, self._max_object_bytes))
+            is_small = push.is_small and len(push.pack) <= self._max_push_bytes and small_push.is_possible(path)
+            reservation = reserve(push.allowed_commands) if reserve is not None and is_small else contextlib.nullcontext()
             async with self.pushing.slot(), reservation:
+                if is_small:
+                    await small_push.receive(path, push, send, move, slot=self.indexing.slot, limits=self._push_limits)
+                    return
                 await self._run_service(
                     GitService.RECEIVE,
                     path,
@@ -254,7 +259,7 @@ class Transport:
         hook = ProcReceive(move) if move is not None else None
         try:
             process = await async_process.start(
-                self._arguments(service, path, mode, CHECKED_HOOKS_FOLDER if push is not None and push.is_checked else HOOKS_FOLDER),
+                self._arguments(service, path, mode),
                 {**environment, **(hook.environment if hook is not None else {})},
                 buffer_bytes=BLOCK_BYTES,
                 process_limits=self._push_limits if is_push else self._fetch_limits,
@@ -314,7 +319,7 @@ class Transport:
     async def _explain(self, stderr: StderrTail, indexing: IndexingWatchdog, messages: bytes) -> str | None:
         """Returns the message for the client if the push exceeded a limit; None otherwise."""
         if indexing.is_too_slow:
-            reason: str | None = f"reading it takes more than the {indexing.seconds:.0f} seconds that a push of its size may take"
+            reason: str | None = indexing.reason
         elif b"pack exceeds maximum allowed size" in messages:
             reason = f"it has more than the {self._max_push_bytes // limits.MEGABYTE} MB that one push may have"
         else:
@@ -323,15 +328,10 @@ class Transport:
                 # receive-pack names a signal on its stderr, which another task reads.
                 await stderr.wait_for_output(_STDERR_SECONDS)
                 reason = limits.explain_failure(stderr.tail, self._push_limits)
-        if reason is None:
-            return None
-        return (
-            f"This push is rejected: {reason}. Push fewer commits at once and no very large files,"
-            " or ask the administrator of this service to raise the limit."
-        )
+        return explain_rejection(reason) if reason is not None else None
 
-    def _arguments(self, service: GitService, path: Path, mode: tuple[str, ...], hooks: Path) -> list[str]:
-        own = (f"core.hooksPath={hooks}", *_RECEIVE_PACK_SETTINGS) if service is GitService.RECEIVE else _UPLOAD_PACK_SETTINGS
+    def _arguments(self, service: GitService, path: Path, mode: tuple[str, ...]) -> list[str]:
+        own = (f"core.hooksPath={HOOKS_FOLDER}", *_RECEIVE_PACK_SETTINGS) if service is GitService.RECEIVE else _UPLOAD_PACK_SETTINGS
         settings = (*_SAFE_DIRECTORY, *own, *self._limits)
         configured = git_command.command(path, *(part for setting in settings for part in ("-c", setting)))
         return [*configured, service.removeprefix("git-"), *mode, str(path.absolute())]

@@ -113,10 +113,15 @@ def start_process(
     stderr: int | IO[bytes],
     may_fork: bool = False,
     new_session: bool = False,
+    process_limits: ProcessLimits | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Starts a git process within the current limits. `may_fork`: it may fork before it has read its input. Raises OSError."""
+    """Starts a git process within these limits, or else the current ones. Raises OSError.
+
+    `may_fork`: it may fork before it has read its input.
+    """
+    process_limits = process_limits or _limits
     process = subprocess.Popen(  # noqa: S603 - an argument list without a shell
-        _limits.wrap_command(arguments) if may_fork else limits.limited_command(arguments, _limits),
+        process_limits.wrap_command(arguments) if may_fork else limits.limited_command(arguments, process_limits),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -126,7 +131,7 @@ def start_process(
     )
     try:
         if not may_fork:
-            _limits.apply(process.pid)
+            process_limits.apply(process.pid)
     except BaseException:
         process.kill()
         process.wait()

@@ -2,12 +2,13 @@
 
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
-from sqlalchemy import JSON, Index
+from sqlalchemy import JSON, Index, Insert, insert
 from sqlmodel import Field
 
-from storage.database.engine import Timestamp, enum_type, now
+from storage.database.engine import Timestamp, enum_type, metadata, now
 from storage.tables.base import Row, foreign_key
 
 
@@ -56,3 +57,9 @@ class Activity(Row, table=True):
     target_id: int | None = None
     push: dict[str, Any] | None = Field(default=None, sa_type=JSON)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+@cache
+def insert_activities() -> Insert:
+    """The INSERT of rows, executed with the rows."""
+    return insert(metadata.tables[Activity.__tablename__])

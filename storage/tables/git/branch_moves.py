@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Index, Insert, Select, and_, func, insert, or_, select, tuple_
@@ -26,6 +27,7 @@ class BranchMove(Row, table=True):
     moved_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
+@cache
 def insert_moves() -> Insert:
     """The INSERT of rows, executed with the rows."""
     return insert(metadata.tables[BranchMove.__tablename__])

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Delete, Index, Select, UniqueConstraint, delete, select, tuple_
@@ -60,6 +61,7 @@ def for_update(ids: Collection[int]) -> Select[Branch]:
     return statement.with_for_update(skip_locked=True, key_share=True)
 
 
+@cache
 def upsert_heads(dialect: str) -> Any:
     """The statement that inserts new branches and updates the heads of existing ones, executed with the rows."""
     statement = insert_into(dialect, metadata.tables[Branch.__tablename__])

@@ -129,6 +129,7 @@ def delete_commits(project_id: int, oids: Collection[str]) -> Delete:
     return delete(Commit).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
 
 
+@cache
 def insert_missing(dialect: str) -> Any:
     """The INSERT of rows of the index, executed with the rows; existing rows are not changed."""
     # Into the table, not the class: the ORM would insert row by row because of ON CONFLICT.

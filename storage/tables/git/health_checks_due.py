@@ -1,5 +1,6 @@
 """Due health checks: branches whose health may have changed."""
 
+from functools import cache
 from typing import Any
 
 from sqlalchemy import CompoundSelect, Delete, Insert, Select, and_, delete, insert, select, union
@@ -23,6 +24,7 @@ class HealthCheckDue(Row, table=True):
     sha: str | None = Field(default=None, max_length=64)
 
 
+@cache
 def insert_due() -> Insert:
     """The INSERT of rows, executed with the rows. It waits for no lock."""
     return insert(metadata.tables[HealthCheckDue.__tablename__])

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -93,6 +94,7 @@ def _begins_with(folder: str) -> Any:
     return func.substr(col(GitRef.name), 1, len(folder)) == folder
 
 
+@cache
 def insert_refs() -> Insert:
     """The INSERT of new refs, executed with the rows. A ref that exists already violates a constraint."""
     return insert(metadata.tables[GitRef.__tablename__])

@@ -75,6 +75,8 @@ class GitHttpServer:
             "git", *map(str, arguments), cwd=folder or self.folder, env=GIT_ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         out, err = await asyncio.wait_for(process.communicate(), 50)
+        # The files of git show the moved refs a moment after the answer.
+        await asyncio.wait_for(self.app.close(), 50)
         output = CommandOutput(process.returncode or 0, out.decode("utf-8", "replace").strip(), err.decode("utf-8", "replace"))
         assert succeeds is None or succeeds == (output.code == 0), output.err
         return output

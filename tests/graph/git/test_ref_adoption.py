@@ -74,11 +74,11 @@ class TestFirstStart:
         await make_unadopted(make)
         insert, calls = refs.insert, []
 
-        async def interrupted(*args: object) -> None:
+        def interrupted(*args: object) -> None:
             calls.append(args)
             if len(calls) == 2:
                 raise KeyboardInterrupt
-            await insert(*args)  # type: ignore[arg-type]
+            insert(*args)  # type: ignore[arg-type]
 
         monkeypatch.setattr(refs, "insert", interrupted)
         with pytest.raises(KeyboardInterrupt):

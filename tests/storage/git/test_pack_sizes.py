@@ -1,16 +1,13 @@
-"""Small packs whose objects are known to be small before git reads them, which spares a hook."""
+"""Small packs whose objects are known to be small before git reads them, which spares receive-pack."""
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from storage.git.protocol import transport as transports
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
-from storage.git.protocol.transport import Transport
-from tests.storage.git.test_transport import EMPTY_PACK, NONE, OutputBuffer, RefRecorder, allow_all, line, push_chunks, refs
+from tests.storage.git.test_transport import EMPTY_PACK
 from tests.support import hostile_packs
 from tests.support.git_history import git, make_history
 from tests.support.hostile_packs import MEGABYTE, PackWriter, copy_delta
@@ -76,35 +73,3 @@ class TestSizes:
                 assert all(int(size) <= MAX_BYTES for size in sizes), (seed, pack.name)
                 believed += bool(sizes)
         assert believed > 3
-
-
-class TestHooks:
-    async def test_are_run_only_for_packs_that_are_not_known(self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        hooks = tmp_path / "hooks"
-        shutil.copytree(transports.HOOKS_FOLDER, hooks)
-        (hooks / "pre-receive").write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
-        monkeypatch.setattr(transports, "HOOKS_FOLDER", hooks)
-        monkeypatch.setattr(transports, "CHECKED_HOOKS_FOLDER", hooks / "checked")
-        master = refs(path)["refs/heads/master"]
-        remove = push_line(master, NONE, "refs/heads/master")
-        (blob := PackWriter()).add("blob", b"small")
-        (large := PackWriter()).add_zeros(17 * MEGABYTE)
-        (long := PackWriter()).add("blob", bytes(MAX_READ_BYTES), level=0)
-        create = push_line(NONE, master, "refs/heads/x")
-        for stateless in (True, False):
-            for body, is_run in (
-                ([remove], False),
-                ([create, blob.pack()], False),
-                ([create, large.pack()], True),
-                ([create, long.pack()], True),
-            ):
-                (tmp_path / "run").unlink(missing_ok=True)
-                move = RefRecorder()
-                await Transport().receive_pack(path, push_chunks(*body), OutputBuffer(), allow_all, move, stateless=stateless)
-                assert len(move.moved) == 1
-                # Over a stream git runs before the pack is there.
-                assert (tmp_path / "run").exists() == (is_run or not stateless)
-
-
-def push_line(old: str, new: str, ref: str) -> bytes:
-    return line(f"{old} {new} {ref}".encode() + b"\0 report-status delete-refs") + b"0000"

@@ -256,7 +256,7 @@ class TestPush:
         shutil.copytree(HOOKS_FOLDER, tmp_path / "hooks")
         monkeypatch.setattr("storage.git.protocol.transport.HOOKS_FOLDER", tmp_path / "hooks")
         Transport()
-        for name in ("pre-receive", "proc-receive", "checked/proc-receive"):
+        for name in ("pre-receive", "proc-receive"):
             (tmp_path / "hooks" / name).unlink()
             with pytest.raises(PermissionError, match=name):
                 Transport()
