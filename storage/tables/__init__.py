@@ -22,7 +22,6 @@ from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
 from storage.tables.events.hooks import Hook
 from storage.tables.git.branch_moves import BranchMove
-from storage.tables.git.branches import Branch
 from storage.tables.git.commit_comments import CommitComment, LineType
 from storage.tables.git.commits import Commit
 from storage.tables.git.health_checks_due import HealthCheckDue
@@ -52,7 +51,6 @@ __all__ = [
     "ActivityAction",
     "ActivitySubject",
     "Artifact",
-    "Branch",
     "BranchMove",
     "BranchProtection",
     "Build",

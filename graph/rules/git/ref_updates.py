@@ -224,7 +224,7 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
         await protect_default_branch(context, locked)
     await context.session.flush()
     await pipelines.create_pipelines(context, locked, prepared.ref_updates)
-    await commit_index.write_heads(context, locked.id, updates)
+    await commit_index.record_moves(context, locked.id, updates)
     if context.viewer_or_none is not None:
         await _notify(context, locked, prepared.ref_updates)
     await moved_branches.apply(context, locked, updates, prepared.merge_requests)
