@@ -30,6 +30,7 @@ from storage.tables.git.protected_branches import ProtectedBranch
 from storage.tables.git.refs import GitRef
 from storage.tables.git.releases import Release
 from storage.tables.hosts import Host
+from storage.tables.instance_identity import InstanceIdentity
 from storage.tables.issues.closings import Closing
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
@@ -74,6 +75,7 @@ __all__ = [
     "Hook",
     "Host",
     "ImportState",
+    "InstanceIdentity",
     "Issue",
     "IssueLabel",
     "IssueState",

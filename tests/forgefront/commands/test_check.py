@@ -351,8 +351,8 @@ class TestBucket:
     def move(self, data: Path) -> None:
         async def work() -> None:
             backend = Backend(Config.load(data=data))
-            await backend.start()
             try:
+                await backend.start()
                 await move_to_buckets(backend)
             finally:
                 await backend.stop()
@@ -393,4 +393,8 @@ class TestBucket:
         bucket.stop()
         problems = json.loads(moved("check", "--json", code=1).stdout)["problems"]
         bucket.start()
-        assert {(problem["area"], problem["subject"]) for problem in problems} == {("packs", "bucket"), ("uploads", "bucket")}
+        assert {(problem["area"], problem["subject"]) for problem in problems} == {
+            ("packs", "bucket"),
+            ("uploads", "bucket"),
+            *(("buckets", name) for name in ("artifacts", "repositories", "uploads")),
+        }

@@ -1,4 +1,4 @@
-"""Indexed branches are refs: what `branches` had about a ref are columns of its row.
+"""Indexed branches are refs: what `branches` had about a ref are columns of its row. Instances have identities.
 
 A project whose refs were not read from its repository yet gets those of its indexed branches, so that the next start finds the moves that
 were not recorded.
@@ -43,3 +43,11 @@ def upgrade() -> None:
     op.drop_table("branches")
     with op.batch_alter_table("refs", schema=None) as batch_op:
         batch_op.alter_column("is_indexed", server_default=None)
+
+    op.create_table(
+        "instance_identity",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("identity", sa.String(length=32), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_instance_identity")),
+        sqlite_autoincrement=True,
+    )
