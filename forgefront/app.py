@@ -49,6 +49,7 @@ from storage.database.engine import is_unavailable, now
 from storage.database.pg_notify import Notifications
 from storage.git.protocol.transport import Transport
 from storage.git.subprocesses import git_command
+from storage.migrations import DatabaseTooNew, HostsRunning
 from storage.objects.object_store import ObjectStoreUnavailable
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class App(Backend):
         try:
             await self.start()
         except Exception as error:
-            is_expected = is_unavailable(error) or isinstance(error, (ForeignBucket, HostRefused))
+            is_expected = is_unavailable(error) or isinstance(error, (ForeignBucket, HostRefused, DatabaseTooNew, HostsRunning))
             self._log.error("startup failed", exc_info=None if is_expected else error)
             with contextlib.suppress(Exception):
                 await self.stop()

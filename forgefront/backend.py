@@ -14,6 +14,7 @@ from forgefront.config import Config, ConfigError
 from forgefront.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
 from forgefront.data_folder_lock import DataFolderLock
 from forgefront.file_permissions import restrict_permissions
+from forgefront.host_registry import read_identity
 from graph.context import Services
 from graph.events.outbox import Outbox
 from graph.live.broadcaster import ChangeBroadcaster
@@ -101,7 +102,8 @@ class Backend:
         """
         await asyncio.to_thread(self._folder_lock.acquire, self._remove_leftovers)
         try:
-            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
+            host = await asyncio.to_thread(read_identity, self.config)
+            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url, host=host)
         except OSError as error:
             raise ConnectionError(str(error)) from error
         if applied:

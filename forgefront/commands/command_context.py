@@ -20,7 +20,7 @@ from forgefront.local_client import LocalClient, OperationRejected
 from storage.database.engine import is_unavailable, now
 from storage.dump.dump_format import DumpError
 from storage.git.repository_import import ProgressCallback
-from storage.migrations import DatabaseTooNew
+from storage.migrations import DatabaseTooNew, HostsRunning
 from storage.objects.object_store import ObjectStoreUnavailable
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
         fail(str(error))
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)
-    except DatabaseTooNew as error:
+    except (DatabaseTooNew, HostsRunning) as error:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", 130)

@@ -44,6 +44,7 @@ from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
 from storage.tables.projects.stars import ProjectStar
 from storage.tables.projects.uploads import Upload
+from storage.tables.schema_compatibility import SchemaCompatibility
 from storage.tables.settings import BranchProtection, Settings
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "RunWhen",
     "Runner",
     "RunnerProject",
+    "SchemaCompatibility",
     "Settings",
     "Snippet",
     "SshKey",

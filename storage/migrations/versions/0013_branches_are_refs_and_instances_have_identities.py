@@ -1,4 +1,5 @@
-"""Indexed branches are refs: what `branches` had about a ref are columns of its row. Instances have identities.
+"""Indexed branches are refs: what `branches` had about a ref are columns of its row. Instances have identities,
+and databases say which programs they suit.
 
 A project whose refs were not read from its repository yet gets those of its indexed branches, so that the next start finds the moves that
 were not recorded.
@@ -49,5 +50,12 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("identity", sa.String(length=32), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_instance_identity")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "schema_compatibility",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("oldest_revision", sa.String(length=32), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_schema_compatibility")),
         sqlite_autoincrement=True,
     )
