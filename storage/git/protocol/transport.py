@@ -189,11 +189,14 @@ class Transport:
     ) -> None:
         """Receives a push, whose refs `move` moves. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
 
-        `reserve` is entered when a small push over HTTP has arrived, until its end.
+        Over a stream (`stateless` is false) the refs are advertised first, and the rest is that of a request over HTTP: git starts when the
+        commands and a small pack have arrived. `reserve` is entered when a small push has arrived, until its end.
 
         If `incoming` fails, no ref has moved. If `outgoing` fails, the push is finished without further output to the client.
         """
-        push = Push(incoming, authorize)
+        if not stateless:
+            await self.advertise(GitService.RECEIVE, path, outgoing)
+        push = Push(incoming, authorize, is_stream=not stateless)
         gate = PushGate(push.authorized_blocks(), self.indexing.slot, is_stream=not stateless)
         is_disconnected = False
 
@@ -211,14 +214,13 @@ class Transport:
                     is_disconnected = True
 
         try:
-            if stateless:
-                await push.check_small_pack(MAX_DELTA_BYTES)
+            await push.check_small_pack(MAX_DELTA_BYTES)
             reservation = reserve(push.allowed_commands) if reserve is not None and push.is_checked else contextlib.nullcontext()
             async with self.pushing.slot(), reservation:
                 await self._run_service(
                     GitService.RECEIVE,
                     path,
-                    _rpc_arguments(stateless),
+                    _rpc_arguments(stateless=True),
                     gate.blocks(),
                     send,
                     "",
