@@ -20,7 +20,7 @@ from sqlalchemy import func, select, text
 from forgefront.config import Config
 from forgefront.server.health import NotReadyError
 from storage import integrity, migrations
-from storage.database.engine import Database, DatabaseSession, driver_url, is_unavailable, now
+from storage.database.engine import Database, DatabaseSession, describe_error, driver_url, is_unavailable, now
 from storage.secrets import TokenCipher, UndecryptableToken, fingerprint_key, write_once
 from storage.tables import hosts, schema_compatibility
 from storage.tables.hosts import LIVE_SECONDS
@@ -93,7 +93,7 @@ class HostRegistry:
             except Exception as error:
                 if not is_unavailable(error):
                     raise
-                log.warning("heartbeat failed", error=type(error).__name__)
+                log.warning("heartbeat failed", error=describe_error(error))
 
     async def renew(self) -> None:
         """Renews the row, and finds out whether this host may still serve: one that was thought dead may have been replaced."""

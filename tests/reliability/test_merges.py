@@ -20,7 +20,7 @@ from sqlmodel import col
 from storage import integrity, tables
 from storage.database.engine import Database
 from storage.tables import AccessLevel, MergeRequestState
-from storage.tables.git import refs
+from storage.tables.git import commits, refs
 from tests.make import DataFactory, token_of
 from tests.support.hostile_packs import PackWriter
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
@@ -112,15 +112,16 @@ async def find_disagreements(database: Database, repository: Path, project_id: i
     async with database.read_session() as session:
         statement = select(tables.GitRef.name, tables.GitRef.oid).where(col(tables.GitRef.project_id) == project_id)
         stored = dict(map(tuple, await session.read(statement)))
-        unindexed = [name for _, name, _ in await session.read(refs.unindexed_branches(project_id))]
+        heads = dict(map(tuple, await session.read(refs.indexed_heads(project_id))))
+        indexed = {oid for (oid,) in await session.read(commits.existing_oids(project_id, list(heads.values())))}
         rows = [row for (row,) in await session.read(select(tables.MergeRequest).where(col(tables.MergeRequest.project_id) == project_id))]
-    commits = set((await git_in(repository, "rev-list", stored["refs/heads/master"])).split())
-    found = [f"!{row.iid} is {row.state}" for row in rows if (row.state is MergeRequestState.MERGED) != (row.head_oid in commits)]
+    reachable = set((await git_in(repository, "rev-list", stored["refs/heads/master"])).split())
+    found = [f"!{row.iid} is {row.state}" for row in rows if (row.state is MergeRequestState.MERGED) != (row.head_oid in reachable)]
     for row in rows:
         source = stored.get(f"refs/heads/{row.source_branch}")
         if row.state is not MergeRequestState.MERGED and row.head_oid != source:
             found.append(f"!{row.iid} has {row.head_oid}, its branch {source}")
-    found += [f"{name} is not indexed" for name in unindexed]
+    found += [f"{name} is indexed without its head" for name, oid in heads.items() if oid not in indexed]
     missing = await git_in(repository, "cat-file", "--batch-check", stdin="".join(f"{oid}\n" for oid in stored.values()))
     return found + [line for line in missing.splitlines() if line.endswith("missing")]
 
