@@ -26,6 +26,7 @@ from tests.support.hostile_packs import PackWriter
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
 from tests.support.reliability_promises import SEEDS, promise, scaled_count
 from tests.support.server_process import ServerProcess, run_server
+from tests.support.waiting import wait_for_killed_clients
 
 KILLS = scaled_count(50)
 ROUNDS = scaled_count(200, 2)
@@ -262,6 +263,7 @@ async def test_kills(
                 assert fetcher.wrong == []
         # A git of the killed server, and PostgreSQL at a commit that nobody waits for any more, may still be at work.
         await asyncio.sleep(0.3)
+        await wait_for_killed_clients(database)
         assert await disagreements(merges) == []
         assert reader.wrong == []
         assert await integrity.find_broken_pages(database) == []
