@@ -14,6 +14,7 @@ import rest_v3
 from forgefront import served_documents
 from forgefront.backend import Backend
 from forgefront.bucket_move import move_to_buckets
+from forgefront.bucket_owner import ForeignBucket
 from forgefront.config import Config
 from forgefront.endpoints import artifact_uploads, named_queries, upload_downloads
 from forgefront.endpoints.index import IndexEndpoint
@@ -48,6 +49,8 @@ from storage.database.engine import is_unavailable, now
 from storage.database.pg_notify import Notifications
 from storage.git.protocol.transport import Transport
 from storage.git.subprocesses import git_command
+from storage.migrations import DatabaseTooNew, HostsRunning
+from storage.objects.object_store import ObjectStoreUnavailable
 
 if TYPE_CHECKING:
     from forgefront.ssh.ssh_server import GitSshServer
@@ -199,7 +202,7 @@ class App(Backend):
         try:
             await self.start()
         except Exception as error:
-            is_expected = is_unavailable(error) or isinstance(error, HostRefused)
+            is_expected = is_unavailable(error) or isinstance(error, (ForeignBucket, HostRefused, DatabaseTooNew, HostsRunning))
             self._log.error("startup failed", exc_info=None if is_expected else error)
             with contextlib.suppress(Exception):
                 await self.stop()
@@ -247,6 +250,6 @@ def _create_ssh_server(
 
 
 def _startup_error_message(error: Exception) -> str:
-    if is_unavailable(error):
+    if is_unavailable(error) and not isinstance(error, ObjectStoreUnavailable):
         return f"the database cannot be reached ({type(error).__name__}): is it running, and is FORGEFRONT_DATABASE_URL right?"
     return f"the service cannot start: {error}"

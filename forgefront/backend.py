@@ -9,10 +9,12 @@ from datetime import datetime
 
 import structlog
 
+from forgefront.bucket_owner import claim_buckets
 from forgefront.config import Config, ConfigError
 from forgefront.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
 from forgefront.data_folder_lock import DataFolderLock
 from forgefront.file_permissions import restrict_permissions
+from forgefront.host_registry import read_identity
 from graph.context import Services
 from graph.events.outbox import Outbox
 from graph.live.broadcaster import ChangeBroadcaster
@@ -94,14 +96,19 @@ class Backend:
         self._log = structlog.get_logger()
 
     async def start(self) -> None:
-        """Migrates the database and cleans up after a process that was killed. Raises what the migrations raise."""
+        """Migrates the database and cleans up after a process that was killed.
+
+        Raises ForeignBucket, ObjectStoreUnavailable, and what the migrations raise.
+        """
         await asyncio.to_thread(self._folder_lock.acquire, self._remove_leftovers)
         try:
-            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url)
+            host = await asyncio.to_thread(read_identity, self.config)
+            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url, host=host)
         except OSError as error:
             raise ConnectionError(str(error)) from error
         if applied:
             self._log.info("migrated", revisions=applied)
+        await claim_buckets(self.config, self.database, self.stores)
         await ref_adoption.adopt_all(self.graph.services)
 
     @property

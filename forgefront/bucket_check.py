@@ -5,6 +5,7 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlmodel import col
 
+from forgefront.bucket_owner import find_foreign, remedy
 from forgefront.check_report import CheckReport
 from forgefront.config import Config
 from storage import integrity
@@ -16,6 +17,20 @@ from storage.objects.object_store import ALL_SECONDS, ObjectStore, open_store
 from storage.tables.git.packs import Pack
 
 RESTORE = "restore the object from a version or a backup of the bucket; a host that has a copy of the repository still serves it"
+
+
+async def check_owners(config: Config, database: Database, report: CheckReport) -> None:
+    """Reports buckets that belong to another instance."""
+    for name in ("artifacts", "repositories", "uploads"):
+        if url := getattr(config, f"{name}_url"):
+            store = open_store(url, Path(), config.s3_settings)
+            try:
+                if problem := await find_foreign(config, database, name, store):
+                    report.add("buckets", name, problem, remedy(name))
+            except OSError as error:
+                report.add("buckets", name, f"it cannot be read: {error}", f"check FORGEFRONT_{name.upper()}_URL and FORGEFRONT_S3_*")
+            finally:
+                await store.close()
 
 
 async def check_packs(database: Database, cache: RepositoryCache, projects: list[StoredProject], full: bool, report: CheckReport) -> None:

@@ -50,6 +50,7 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
     repositories = open_repositories(config, database)
     try:
         await _check_database(database, cipher, report)
+        await bucket_check.check_owners(config, database, report)
         stored = await integrity.list_projects(database)
         if config.uploads_url:
             await bucket_check.check_uploads(config, database, report)

@@ -19,15 +19,14 @@ from sqlalchemy import func, select, text
 
 from forgefront.config import Config
 from forgefront.server.health import NotReadyError
-from storage import integrity
-from storage.database.engine import Database, DatabaseSession, driver_url, is_unavailable, now
+from storage import integrity, migrations
+from storage.database.engine import Database, DatabaseSession, describe_error, driver_url, is_unavailable, now
 from storage.secrets import TokenCipher, UndecryptableToken, fingerprint_key, write_once
-from storage.tables import hosts
+from storage.tables import hosts, schema_compatibility
+from storage.tables.hosts import LIVE_SECONDS
 
 IDENTITY_FILE = "host.id"
 HEARTBEAT_SECONDS = 5.0
-LIVE_SECONDS = 20.0
-"""A host that has not renewed its row for this time is dead."""
 FORGET_SECONDS = 24 * 3600.0
 
 log = structlog.get_logger("hosts")
@@ -41,6 +40,12 @@ def describe_local_parts(config: Config) -> list[str]:
     """What the configuration stores in the data folder."""
     urls = {"repositories": config.repositories_url, "uploads": config.uploads_url, "artifacts": config.artifacts_url}
     return [name for name, url in urls.items() if not url]
+
+
+def read_identity(config: Config) -> str:
+    """The identity of the host, which all processes with its data folder share; empty before its first start."""
+    path = config.data / IDENTITY_FILE
+    return path.read_text("ascii").strip() if path.exists() else ""
 
 
 class HostRegistry:
@@ -67,7 +72,7 @@ class HostRegistry:
         if not self.is_needed:
             return
         await self._check_stored_tokens()
-        self._identity = await asyncio.to_thread(self._load_identity)
+        self._identity = await asyncio.to_thread(self._create_identity)
         async with self._database.write_session() as session:
             if self._database.dialect == "postgresql":
                 # Of hosts that start at the same time, the first may serve.
@@ -88,13 +93,13 @@ class HostRegistry:
             except Exception as error:
                 if not is_unavailable(error):
                     raise
-                log.warning("heartbeat failed", error=type(error).__name__)
+                log.warning("heartbeat failed", error=describe_error(error))
 
     async def renew(self) -> None:
         """Renews the row, and finds out whether this host may still serve: one that was thought dead may have been replaced."""
         async with self._database.write_session() as session:
             moment = await self._read_clock(session)
-            problem = await self._find_conflict(session, moment)
+            problem = await self._find_conflict(session, moment) or await self._find_newer_schema(session)
             await self._renew(session, moment)
             await session.commit()
         if problem and problem != self._problem:
@@ -145,6 +150,13 @@ class HostRegistry:
                 return f"{subject} has other SSH host keys. Set FORGEFRONT_SSH_HOST_KEYS to files with the same keys on all hosts."
         return None
 
+    async def _find_newer_schema(self, session: DatabaseSession) -> str | None:
+        """Why this host must not serve although no other excludes it: the database was migrated while it was thought dead."""
+        oldest = await session.scalar(schema_compatibility.oldest_revision())
+        if oldest is None or await asyncio.to_thread(migrations.suits_this_program, oldest):
+            return None
+        return f"the database was migrated to a revision after {oldest}, which this version does not know. Upgrade this host."
+
     async def _renew(self, session: DatabaseSession, moment: datetime) -> None:
         row = {
             "identity": self._identity,
@@ -165,8 +177,7 @@ class HostRegistry:
         moment: datetime = await session.scalar(select(func.clock_timestamp()))
         return moment
 
-    def _load_identity(self) -> str:
-        path = self._config.data / IDENTITY_FILE
-        if not path.exists():
-            write_once(path, secrets.token_hex(16).encode())
-        return path.read_text("ascii").strip()
+    def _create_identity(self) -> str:
+        if not read_identity(self._config):
+            write_once(self._config.data / IDENTITY_FILE, secrets.token_hex(16).encode())
+        return read_identity(self._config)

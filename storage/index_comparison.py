@@ -8,32 +8,27 @@ from storage.git import commit_walk
 from storage.git.ref_names import BRANCHES
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
-from storage.tables.git import branches, commits, refs
+from storage.tables.git import commits, refs
 
 BATCH_SIZE = 1_000
 
 
 @dataclass
 class IndexDifference:
-    """Names of branches and numbers of commits that differ: `missing` are not in the index, `unknown` only in the index."""
+    """Names of branches that are not in the index, and numbers of commits that are not, or that are only in the index."""
 
     missing: list[str] = field(default_factory=list)
-    moved: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
     missing_commits: int = 0
     unknown_commits: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.moved or self.unknown or self.missing_commits or self.unknown_commits)
+        return bool(self.missing or self.missing_commits or self.unknown_commits)
 
     def describe(self) -> list[str]:
         """Returns one sentence per kind of difference."""
-        groups = [
-            (self.missing, "branch", "branches", "not in the index"),
-            (self.moved, "branch", "branches", "somewhere else in the index"),
-            (self.unknown, "branch", "branches", "in the index only"),
-        ]
-        lines = [f"{_format_count(len(names), one, many)} {what}: {_summarize(names)}" for names, one, many, what in groups if names]
+        lines = []
+        if self.missing:
+            lines.append(f"{_format_count(len(self.missing), 'branch', 'branches')} not in the index: {_summarize(self.missing)}")
         if self.missing_commits:
             lines.append(f"{_format_count(self.missing_commits, 'commit', 'commits')} not in the index")
         if self.unknown_commits:
@@ -44,15 +39,10 @@ class IndexDifference:
 async def compare_index(database: Database, repositories: Repositories, project_id: int) -> IndexDifference:
     """Compares the branches and commits of a project's index with its repository. Raises NotARepository, GitCommandError."""
     async with database.read_session() as session:
-        indexed_heads = dict(await session.read(branches.heads(project_id)))
-        rows = await session.read(refs.in_folder([project_id], BRANCHES))
-    heads = {name.removeprefix(BRANCHES): oid for _, name, oid in rows if len(name) <= len(BRANCHES) + refs.MAX_BRANCH_LENGTH}
-    difference = IndexDifference(
-        missing=sorted(heads.keys() - indexed_heads.keys()),
-        moved=sorted(name for name in heads.keys() & indexed_heads.keys() if heads[name] != indexed_heads[name]),
-        unknown=sorted(indexed_heads.keys() - heads.keys()),
-    )
-    chunks = await repositories.read(project_id, lambda repository: commit_walk.walk_ids(repository, set(heads.values())))
+        missing = [(name, oid) for _, name, oid in await session.read(refs.unindexed_branches(project_id))]
+        heads = {oid for _, oid in (*missing, *await session.read(refs.indexed_heads(project_id)))}
+    difference = IndexDifference(missing=sorted(name.removeprefix(BRANCHES) for name, _ in missing))
+    chunks = await repositories.read(project_id, lambda repository: commit_walk.walk_ids(repository, heads))
     try:
         while chunk := await repositories.read(project_id, lambda _: next(chunks, None)):
             async with database.read_session() as session:

@@ -51,11 +51,11 @@ def commit_rows(projects: Iterable[int], history: ProjectHistory) -> Rows:
             yield {**columns, **author_columns, **offsets, "authored_at": commit.committed_at, "committed_at": commit.committed_at}
 
 
-def branch_rows(projects: Iterable[int], history: ProjectHistory) -> Rows:
-    """Heads as the repositories have them, so that the service finds nothing to repair."""
+def ref_rows(projects: Iterable[int], history: ProjectHistory) -> Rows:
+    """Branches as the repositories have them."""
     for project in projects:
         for name, commit in (("master", history.commits[-1]), (BRANCH, history.branch_commit)):
-            yield {"project_id": project, "name": name, "oid": commit.oid, "updated_at": commit.committed_at}
+            yield {"project_id": project, "name": f"refs/heads/{name}", "oid": commit.oid, "is_indexed": True}
 
 
 def runner_rows(start: datetime) -> Rows:
@@ -204,7 +204,7 @@ def tables_with_rows(
     """Every table with its rows, parents first, for the projects from 1 on; `people` gives the owner and the members of a project."""
     numbers = range(1, projects + 1)
     yield tables.Commit, commit_rows(numbers, history)
-    yield tables.Branch, branch_rows(numbers, history)
+    yield tables.GitRef, ref_rows(numbers, history)
     yield tables.Runner, runner_rows(start)
     yield tables.Pipeline, pipeline_rows(numbers, history, lambda project: people(project)[0])
     yield tables.Build, build_rows(numbers, history, people)

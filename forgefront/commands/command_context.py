@@ -14,12 +14,13 @@ import typer
 
 from forgefront import logs
 from forgefront.backend import Backend
+from forgefront.bucket_owner import ForeignBucket
 from forgefront.config import Config, ConfigError
 from forgefront.local_client import LocalClient, OperationRejected
 from storage.database.engine import is_unavailable, now
 from storage.dump.dump_format import DumpError
 from storage.git.repository_import import ProgressCallback
-from storage.migrations import DatabaseTooNew
+from storage.migrations import DatabaseTooNew, HostsRunning
 from storage.objects.object_store import ObjectStoreUnavailable
 
 T = TypeVar("T")
@@ -101,11 +102,11 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
     try:
         return asyncio.run(work)
-    except (DumpError, ObjectStoreUnavailable, OperationRejected) as error:
+    except (DumpError, ForeignBucket, ObjectStoreUnavailable, OperationRejected) as error:
         fail(str(error))
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)
-    except DatabaseTooNew as error:
+    except (DatabaseTooNew, HostsRunning) as error:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", 130)

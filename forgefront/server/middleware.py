@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forgefront.logs import REQUEST_ID, create_unredacted_writer, redact_text
 from forgefront.server.metrics import Metrics
+from storage.database.engine import describe_error
 
 REQUEST_ID_PATTERN = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
@@ -90,7 +91,7 @@ class RequestMiddleware:
 
     def _error_response(self, error: Exception) -> JSONResponse:
         if self._is_unavailable(error):
-            self._log.warning("unavailable", error=f"{type(error).__name__}: {error}")
+            self._log.warning("unavailable", error=describe_error(error))
             return JSONResponse({"message": "503 Service Unavailable"}, 503, {"Retry-After": str(RETRY_AFTER_SECONDS)})
         self._log.error("failed", exc_info=error)
         return JSONResponse({"message": "500 Internal Server Error"}, 500)

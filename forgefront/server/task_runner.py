@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from storage.database.engine import is_unavailable
+from storage.database.engine import describe_error, is_unavailable
 
 MIN_RESTART_SECONDS = 1.0
 MAX_RESTART_SECONDS = 30.0
@@ -44,7 +44,7 @@ class TaskRunner:
             except Exception as error:
                 if is_unavailable(error):
                     # While the database is unavailable or busy, the traceback would be the same each time.
-                    self._log.warning("task failed", task=name, error=type(error).__name__)
+                    self._log.warning("task failed", task=name, error=describe_error(error))
                 else:
                     self._log.error("task failed", task=name, error=type(error).__name__, exc_info=error)
             if loop.time() - started > MAX_RESTART_SECONDS:

@@ -10,6 +10,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import IPv6Address, ip_address, ip_network
 from time import monotonic, perf_counter
 
@@ -245,7 +246,9 @@ class GitSshServer:
         incoming = session.read_incoming(accepts_disconnect=True)
         async with self.access.open(grant) as path:
             try:
-                await self.transport.receive_pack(path, incoming, session.write, authorize, move, stateless=False)
+                session.begin_transfer()
+                reserve = partial(self.access.reserve, grant)
+                await self.transport.receive_pack(path, incoming, session.write, authorize, move, reserve=reserve, stateless=False)
             finally:
                 await self.access.finish_push(grant)
 

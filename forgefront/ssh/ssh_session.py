@@ -139,9 +139,13 @@ class SshSession(asyncssh.SSHServerSession[bytes]):
     def resume_writing(self) -> None:
         self._resumed.set()
 
+    def begin_transfer(self) -> None:
+        """Git talks to the client from now on."""
+        self.last_transfer_at = monotonic()
+
     async def read_incoming(self, *, accepts_disconnect: bool) -> ClientStream:
         """What the client sends, to its end. Raises SshClientDisconnected if the client is lost, unless `accepts_disconnect`."""
-        self.last_transfer_at = monotonic()
+        self.begin_transfer()
         while True:
             while self._blocks:
                 block = self._blocks.popleft()

@@ -19,7 +19,7 @@ import structlog
 from graph.errors import LimitExceeded, Unavailable
 from graph.jobs.wakeup import Wakeup
 from graph.live.change_log import CommittedLogReader, LoggedChange
-from storage.database.engine import Database, is_unavailable
+from storage.database.engine import Database, describe_error, is_unavailable
 from storage.database.pg_notify import Notifications
 from storage.secrets import digest_token
 from storage.tables import ChangeKind
@@ -283,7 +283,7 @@ class ChangeBroadcaster:
                 if not isinstance(error, Unavailable) and not is_unavailable(error):
                     raise
                 # No change is lost: the next read continues where the last one ended.
-                log.warning("cannot read change log", error=type(error).__name__)
+                log.warning("cannot read change log", error=describe_error(error))
                 await asyncio.sleep(POLL_SECONDS)
 
     async def end_invalid_streams(self, database: Database) -> None:

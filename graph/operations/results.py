@@ -11,7 +11,7 @@ from graph.context import ServedFile
 from graph.errors import Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unavailable
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import RateUsage
-from storage.database.engine import is_unavailable
+from storage.database.engine import describe_error, is_unavailable
 from storage.database.text_budget import TextLimitExceeded
 from storage.disk_full import is_disk_full as is_disk_full
 
@@ -62,7 +62,7 @@ def to_operation_error(error: BaseException, request_id: str) -> OperationError:
     if isinstance(error, TextLimitExceeded):
         return LimitExceeded(ANSWER_TOO_LARGE_MESSAGE)
     if is_unavailable(error):
-        log.warning("database unavailable", request_id=request_id, error=type(error).__name__)
+        log.warning("database unavailable", request_id=request_id, error=describe_error(error))
         return Unavailable()
     if is_disk_full(error):
         log.warning("disk full", request_id=request_id, error=str(error))

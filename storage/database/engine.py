@@ -56,6 +56,7 @@ WAIT_SECONDS = 5.0
 """How long a writer waits for the write lock on SQLite before it raises `DatabaseBusy`."""
 CONNECT_SECONDS = 3.0
 STATEMENT_SECONDS = 15.0
+MAX_LOGGED_MESSAGE = 200
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
 POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
     "timeout": CONNECT_SECONDS,
@@ -155,6 +156,13 @@ def is_unavailable(error: BaseException) -> bool:
     if isinstance(error, OperationalError | sqlite3.OperationalError):
         return "locked" in str(cause) or "busy" in str(cause)
     return type(cause).__module__.startswith("asyncpg.") and type(cause).__name__ == "InterfaceError"
+
+
+def describe_error(error: BaseException) -> str:
+    """The class, the SQLSTATE if there is one, and the first line of the message, without the statement and its values; for the log."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    state = getattr(cause, "sqlstate", None)
+    return f"{type(error).__name__}{f' {state}' if state else ''}: {str(cause).partition(chr(10))[0][:MAX_LOGGED_MESSAGE]}"
 
 
 class Database:

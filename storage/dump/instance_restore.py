@@ -94,6 +94,8 @@ class InstanceRestore:
             async for keys in store.list_older_than(ALL_SECONDS):
                 if keys:
                     raise TargetNotEmpty(f"the bucket has {name}. Name another prefix of it, or empty it. Nothing was changed")
+            if await store.read_owner():
+                raise TargetNotEmpty(f"the prefix of the bucket for {name} belongs to an instance. Name another one. Nothing was changed")
         for folder in folders:
             if folder.is_dir() and any(folder.iterdir()):
                 raise TargetNotEmpty(f"{folder} is not empty. Name an empty folder. Nothing was changed")

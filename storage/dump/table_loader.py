@@ -21,6 +21,8 @@ CACHE_KILOBYTES = 32 * 1024
 """SQLite's page cache while it builds indexes."""
 VERSION_TABLE = "alembic_version"
 SETTINGS_TABLE = "settings"
+REQUIRED_TABLES = {VERSION_TABLE, SETTINGS_TABLE, "schema_compatibility"}
+"""Tables with the rows that a start inserts."""
 
 
 class TargetNotEmpty(DumpError):
@@ -164,9 +166,9 @@ async def open_loader(database: Database, revision: str, tables: Mapping[str, Ta
 
 
 async def require_empty(database: Database, revision: str) -> None:
-    """Raises TargetNotEmpty unless the database has no tables, or those of this revision without rows except the settings."""
+    """Raises TargetNotEmpty unless the database has no tables, or those of this revision without rows except those of a start."""
     names, found, current = await (_read_sqlite(database) if database.dialect == "sqlite" else _read_postgresql(database))
-    filled = sorted(set(found) - {VERSION_TABLE, SETTINGS_TABLE, "sqlite_sequence", "sqlite_stat1", "sqlite_stat4"})
+    filled = sorted(set(found) - {*REQUIRED_TABLES, "sqlite_sequence", "sqlite_stat1", "sqlite_stat4"})
     if filled:
         raise TargetNotEmpty(f"the database is not empty: {', '.join(filled[:3])} have rows. Name an empty one. Nothing was changed")
     if names and current != [revision]:

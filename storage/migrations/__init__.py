@@ -3,19 +3,24 @@
 All missing revisions are applied in one transaction, on both databases, under a lock: servers that start at the same time
 apply each revision once, and a process that is killed leaves the database unchanged. There are no downgrades; restore a
 backup instead. Alembic is imported only where it runs, because most starts of a server do not need it.
+
+A revision that contains the line `expands = True` only adds tables, indexes, and columns that are nullable or have a default in the
+database, so that hosts of the version before it go on beside upgraded ones. Any other revision is applied only while no other host runs.
+The table `schema_compatibility` has the newest of the others: a program that knows it can use a newer database.
 """
 
 import asyncio
 import fcntl
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, NullPool, create_engine, event, func, inspect, select, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from storage.database.engine import driver_url
+from storage.database.engine import Timestamp, driver_url, now
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -27,42 +32,53 @@ WAIT_SECONDS = 600.0
 """How long to wait for other writers of an SQLite file, such as an older server that is still running."""
 CONNECT_SECONDS = 10.0
 
+_EXPANDS = re.compile(r"^expands = True$", re.MULTILINE)
+
 T = TypeVar("T")
 
 
 class DatabaseTooNew(Exception):
-    """The database has a revision that this version of the program does not know."""
+    """The database has a revision that this version of the program does not know, and that does not only add."""
+
+
+class HostsRunning(Exception):
+    """A revision must not be applied while other hosts run, because their version could not use the database then."""
 
 
 class BrokenReferences(Exception):
     """On SQLite a revision left rows that refer to deleted rows; it was rolled back."""
 
 
-def upgrade(database_url: str, revision: str | None = None) -> list[str]:
-    """Upgrades the database to `head_revision()` and inserts the settings row. Returns the applied revisions, oldest first.
+def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -> list[str]:
+    """Upgrades the database to `head_revision()` and inserts the required rows. Returns the applied revisions, oldest first.
 
-    With an older `revision` it upgrades to this one, without the settings row.
+    With an older `revision` it upgrades to this one, without these rows. `host` is the identity of this host. Does nothing if the database
+    is newer, but suits this program.
 
     Call it in a thread: it blocks, and on PostgreSQL it runs its own event loop. It waits for another upgrade of the same
-    database. Raises DatabaseTooNew; OSError or SQLAlchemy's OperationalError if the database cannot be reached.
+    database. Raises DatabaseTooNew, HostsRunning; OSError or SQLAlchemy's OperationalError if the database cannot be reached.
     """
     applied: list[str] = []
 
     def work(connection: Connection) -> None:
         if revision is None and _is_at(connection, newest_revision()):
             # The common case. Importing Alembic would take 9 MB for the lifetime of the process.
-            _insert_settings(connection)
+            _insert_required_rows(connection)
             return
         from alembic import command
 
         config = configuration(connection)
         found = _revision(connection)
         if found is not None and found not in _known_revisions(config):
+            if revision is None and suits_this_program(_read_oldest_revision(connection)):
+                return
             raise DatabaseTooNew(f"the database is at revision {found}, newer than this program, which knows up to {head_revision()}")
+        if revision is None:
+            _require_no_other_host(connection, found or "", host)
         config.attributes["on_version_apply"] = lambda *, step, **_: applied.append(step.up_revision_id)
         command.upgrade(config, revision or "head")
         if revision is None:
-            _insert_settings(connection)
+            _insert_required_rows(connection)
 
     _run_exclusively(database_url, work)
     return applied
@@ -91,6 +107,11 @@ def is_known(revision: str) -> bool:
     return any(path.name.partition("_")[0] == revision for path in VERSIONS.glob("[0-9]*_*.py"))
 
 
+def suits_this_program(oldest_revision: str | None) -> bool:
+    """Whether this program can use a database that it has not migrated, by the row of `schema_compatibility`."""
+    return oldest_revision is not None and is_known(oldest_revision)
+
+
 def head_revision() -> str:
     """Returns the newest revision of this program."""
     from alembic.script import ScriptDirectory
@@ -116,12 +137,52 @@ def configuration(connection: Connection | None = None) -> "Config":
     return config
 
 
-def _insert_settings(connection: Connection) -> None:
-    """Inserts the required settings row. Not in a revision, so that it has the current defaults of the table."""
-    from storage.tables import settings
+def _insert_required_rows(connection: Connection) -> None:
+    """Inserts the settings, not in a revision, so that they have the current defaults, and writes which programs the schema suits."""
+    from storage.tables import schema_compatibility, settings
 
+    dialect = connection.dialect.name
     if inspect(connection).has_table(settings.Settings.__tablename__):
-        connection.execute(settings.create_if_missing(connection.dialect.name))
+        connection.execute(settings.create_if_missing(dialect))
+    breaking = list_breaking_revisions()
+    if breaking and inspect(connection).has_table(schema_compatibility.SchemaCompatibility.__tablename__):
+        connection.execute(schema_compatibility.put(dialect, breaking[-1]))
+
+
+def list_breaking_revisions() -> list[str]:
+    """The revisions that do not only add, oldest first; from the files, without Alembic."""
+    paths = sorted(VERSIONS.glob("[0-9]*_*.py"))
+    return [path.name.partition("_")[0] for path in paths if not _EXPANDS.search(path.read_text("utf-8"))]
+
+
+def _read_oldest_revision(connection: Connection) -> str | None:
+    from storage.tables import schema_compatibility
+
+    if not inspect(connection).has_table(schema_compatibility.SchemaCompatibility.__tablename__):
+        return None
+    return connection.execute(schema_compatibility.oldest_revision()).scalar()
+
+
+def _require_no_other_host(connection: Connection, current: str, host: str) -> None:
+    """Raises HostsRunning if a revision after `current` does not only add, and other hosts run."""
+    from storage.tables import hosts
+
+    breaking = [revision for revision in list_breaking_revisions() if revision > current]
+    if not breaking or not inspect(connection).has_table(hosts.Host.__tablename__):
+        return
+    # Not through the class, whose columns the table may not have yet.
+    query = text("SELECT name, address, version, identity, heartbeat_at FROM hosts").columns(heartbeat_at=Timestamp)
+    moment = now() if connection.dialect.name == "sqlite" else connection.execute(select(func.clock_timestamp())).scalar_one()
+    running = [
+        f"{row.name} ({row.address}, version {row.version})"
+        for row in connection.execute(query)
+        if row.identity != host and (moment - row.heartbeat_at).total_seconds() < hosts.LIVE_SECONDS
+    ]
+    if running:
+        raise HostsRunning(
+            f"revision {breaking[0]} of the database cannot be used by the hosts that run now: {', '.join(running)}. Stop them, then start"
+            f" this version; a host that was killed counts as stopped after {hosts.LIVE_SECONDS:.0f} s."
+        )
 
 
 def _known_revisions(config: "Config") -> set[str]:

@@ -12,11 +12,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
 from storage.objects.object_store import (
     KEY_PATTERN,
+    OWNER_NAME,
     READ_CHUNK_BYTES,
     ObjectNotFound,
     ObjectStore,
@@ -35,6 +36,7 @@ MAX_PARTS = 9000
 MAX_CONCURRENT_PARTS = 2
 LIST_PAGE_SIZE = 500
 ABORT_SECONDS = 10.0
+MAX_OWNER_LENGTH = 64
 CLOSE_SECONDS = 0.2
 
 
@@ -125,6 +127,25 @@ class BucketStore(ObjectStore):
             async for entries in obstore.list(self._store, chunk_size=LIST_PAGE_SIZE):
                 # Paths are relative to the prefix; other names than keys belong to other services.
                 yield [entry["path"] for entry in entries if KEY_PATTERN.fullmatch(entry["path"]) and entry["last_modified"] < cutoff]
+
+    async def claim(self, owner: str) -> str:
+        # Read first: a server that ignores the condition of the write would replace the owner.
+        if (found := await self.read_owner()) is not None:
+            return found
+        with translate_errors(), contextlib.suppress(AlreadyExistsError):
+            await obstore.put_async(self._store, OWNER_NAME, owner.encode(), mode="create", use_multipart=False)
+        found = await self.read_owner()
+        if found is None:
+            raise ObjectStoreUnavailable(f"the object store has lost the object {OWNER_NAME}, which was just written")
+        return found
+
+    async def read_owner(self) -> str | None:
+        try:
+            with translate_errors():
+                result = await obstore.get_async(self._store, OWNER_NAME)
+                return bytes(await result.bytes_async()).decode("ascii", "replace").strip()[:MAX_OWNER_LENGTH]
+        except ObjectNotFound:
+            return None
 
     def sweep(self) -> None:
         """Does nothing: incomplete uploads are not objects, and other services may be uploading to the same bucket."""

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 KEY_PATTERN = re.compile("[0-9a-f]{32}")
+OWNER_NAME = "forgefront-instance"
+"""The object that contains the identity of the instance that owns a bucket. It is no key, so it is never listed or deleted."""
 READ_CHUNK_BYTES = 2**18
 """Size of the chunks that are read."""
 ALL_SECONDS = -1e9
@@ -82,6 +84,14 @@ class ObjectStore(ABC):
 
     async def check(self) -> None:  # noqa: B027 - a folder is checked by who writes into it
         """Raises OSError if the store cannot be reached."""
+
+    async def claim(self, owner: str) -> str:
+        """Makes `owner` the owner of the store unless it has one; returns the owner. A folder belongs to whoever can open it."""
+        return owner
+
+    async def read_owner(self) -> str | None:
+        """The owner that `claim` has written."""
+        return None
 
     async def close(self) -> None:  # noqa: B027 - a folder has nothing to close
         """Closes the store, at the end of the process after the last read or write."""

@@ -22,7 +22,6 @@ from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
 from storage.tables.events.hooks import Hook
 from storage.tables.git.branch_moves import BranchMove
-from storage.tables.git.branches import Branch
 from storage.tables.git.commit_comments import CommitComment, LineType
 from storage.tables.git.commits import Commit
 from storage.tables.git.health_checks_due import HealthCheckDue
@@ -32,6 +31,7 @@ from storage.tables.git.refs import GitRef
 from storage.tables.git.releases import Release
 from storage.tables.hosts import Host
 from storage.tables.imports import ImportState
+from storage.tables.instance_identity import InstanceIdentity
 from storage.tables.issues.closings import Closing
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
@@ -45,6 +45,7 @@ from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
 from storage.tables.projects.stars import ProjectStar
 from storage.tables.projects.uploads import Upload
+from storage.tables.schema_compatibility import SchemaCompatibility
 from storage.tables.settings import BranchProtection, Settings
 
 __all__ = [
@@ -53,7 +54,6 @@ __all__ = [
     "ActivityAction",
     "ActivitySubject",
     "Artifact",
-    "Branch",
     "BranchMove",
     "BranchProtection",
     "Build",
@@ -77,6 +77,7 @@ __all__ = [
     "Hook",
     "Host",
     "ImportState",
+    "InstanceIdentity",
     "Issue",
     "IssueLabel",
     "IssueState",
@@ -106,6 +107,7 @@ __all__ = [
     "RunWhen",
     "Runner",
     "RunnerProject",
+    "SchemaCompatibility",
     "Settings",
     "Snippet",
     "SshKey",

@@ -10,6 +10,9 @@ from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp
 from storage.tables.base import Row
 
+LIVE_SECONDS = 20.0
+"""A host that has not renewed its row for this time is dead."""
+
 
 class Host(Row, table=True):
     """A host. `identity` is a random string in its data folder, which all processes that use the folder share.

@@ -19,6 +19,7 @@ from storage.tables import DeliveryState
 from tests.make import DataFactory
 from tests.support.reliability_promises import SEEDS, promise, scaled_count
 from tests.support.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
+from tests.support.waiting import wait_for_killed_clients
 from tests.support.webhook_receiver import ReceivedRequest, WebhookReceiver
 
 KILLS = scaled_count(50)
@@ -79,7 +80,7 @@ async def test_writers(
                 group.create_task(until_killed(server, project, users, written, turn, 0))
                 group.create_task(kill_after(server, chance.uniform(0.2, 2)))
         # PostgreSQL may still be at the commit that nobody waits for any more.
-        await asyncio.sleep(0.2)
+        await wait_for_killed_clients(database)
         stored = await whole(database, written, project)
     with run_server(tmp_path, database_url) as server:
         async with server.client() as client:
@@ -115,7 +116,7 @@ async def test_notes(
 
                 group.create_task(run_for_each(users, write))
                 group.create_task(kill_after(server, chance.uniform(0.2, 2)))
-        await asyncio.sleep(0.2)
+        await wait_for_killed_clients(database)
         assert await integrity.find_broken_pages(database) == []
         assert await integrity.find_broken_references(database) == []
         async with database.read_session() as session:

@@ -4,7 +4,9 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import tempfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.autogenerate.api import AutogenContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import JSON, Connection, Dialect, Engine, Inspector, event, inspect, text
+from sqlalchemy import JSON, Connection, Dialect, Engine, Inspector, create_engine, event, inspect, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import AutoString
 
 from storage import migrations
-from storage.database.engine import Database, Timestamp, enum_type
+from storage.database.engine import Database, Timestamp, enum_type, now
 from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
 from storage.tables import IssueState, metadata
@@ -119,6 +121,44 @@ FROZEN = {"0001": "58a2ad9adb37738f5edc62abd41163c47214e1dcf9975fa35aea1b7765f62
 """The SHA-256 of revisions of which databases exist."""
 
 
+def find_breaking_changes(before: Connection, after: Connection) -> list[str]:
+    """What a program of the schema `before` cannot use in that of `after`."""
+    old, new = inspect(before), inspect(after)
+    found = [f"{table} is gone" for table in set(old.get_table_names()) - set(new.get_table_names())]
+    for table in set(old.get_table_names()) & set(new.get_table_names()):
+        known = {column["name"]: column for column in old.get_columns(table)}
+        columns = {column["name"]: column for column in new.get_columns(table)}
+        found += [f"{table}.{name} is gone" for name in known.keys() - columns.keys()]
+        for name, column in columns.items():
+            if name not in known and not column["nullable"] and column["default"] is None:
+                found.append(f"{table}.{name} needs a value")
+            if name in known and (str(column["type"]), column["nullable"]) != (str(known[name]["type"]), known[name]["nullable"]):
+                found.append(f"{table}.{name} has changed")
+        for kind in ("unique_constraints", "check_constraints", "foreign_keys"):
+            added = len(getattr(new, f"get_{kind}")(table)) - len(getattr(old, f"get_{kind}")(table))
+            found += [f"{table} has more {kind}"] if added else []
+        unique = [sum(bool(each["unique"]) for each in inspector.get_indexes(table)) for inspector in (old, new)]
+        found += [f"{table} has more unique indexes"] if unique[0] != unique[1] else []
+    return sorted(found)
+
+
+def find_false_marks() -> dict[str, list[str]]:
+    """By revision that is marked as one that only adds: what else it does. On SQLite, which shows the same as PostgreSQL."""
+    known, breaking = sorted(path.name[:4] for path in migrations.VERSIONS.glob("[0-9]*.py")), migrations.list_breaking_revisions()
+    found = {}
+    for before, revision in pairwise(known):
+        if revision not in breaking:
+            with tempfile.TemporaryDirectory() as folder:
+                urls = [f"sqlite:///{folder}/{name}.db" for name in (before, revision)]
+                for url, name in zip(urls, (before, revision), strict=True):
+                    migrations.upgrade(url, name)
+                with create_engine(urls[0]).connect() as old, create_engine(urls[1]).connect() as new:
+                    found[revision] = find_breaking_changes(old, new)
+                    old.engine.dispose()
+                    new.engine.dispose()
+    return found
+
+
 class TestRevisions:
     @pytest.mark.parametrize("revision", FROZEN)
     def test_of_a_released_version_do_not_change(self, revision: str) -> None:
@@ -134,6 +174,9 @@ class TestRevisions:
         assert scripts.get_current_head() == migrations.head_revision() == migrations.newest_revision()
         names = sorted(path.name for path in migrations.VERSIONS.glob("*.py"))
         assert [name[:4] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
+
+    def test_that_are_marked_to_expand_only_add(self) -> None:
+        assert not any(find_false_marks().values()), "take out `expands = True`: hosts of the version before cannot use the database"
 
     async def test_match_the_tables(self, new_database: NewDatabase) -> None:
         await upgrade(url := new_database())
@@ -201,6 +244,7 @@ class TestUpgrade:
     async def test_rejects_a_database_of_a_newer_program(self, new_database: NewDatabase) -> None:
         await upgrade(url := new_database())
         await run_on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+        await run_on(url, lambda connection: connection.execute(text("UPDATE schema_compatibility SET oldest_revision = '9998'")))
 
         with pytest.raises(migrations.DatabaseTooNew, match="9999"):
             await upgrade(url)
@@ -251,6 +295,47 @@ down_revision = "0002"
 
 def upgrade():
     op.execute("DELETE FROM people")
+"""
+
+
+NICKNAMES = """
+revision = "0002"
+down_revision = "0001"
+expands = True
+
+
+def upgrade():
+    op.add_column("people", sa.Column("nickname", sa.String(50)))
+    op.add_column("people", sa.Column("age", sa.Integer, nullable=False, server_default="0"))
+    op.create_index("ix_people_name", "people", ["name"])
+    op.create_table("toys", sa.Column("id", sa.Integer, primary_key=True), sa.Column("name", sa.String(9), nullable=False, unique=True))
+"""
+FALSELY_MARKED = """
+revision = "0003"
+down_revision = "0002"
+expands = True
+
+
+def upgrade():
+    op.drop_table("toys")
+    op.execute("DELETE FROM pets")
+    op.drop_column("people", "age")
+    op.create_index("uq_people_name", "people", ["name"], unique=True)
+    with op.batch_alter_table("pets") as pets:
+        pets.add_column(sa.Column("weight", sa.Integer, nullable=False))
+        pets.alter_column("owner_id", existing_type=sa.Integer, nullable=False)
+"""
+HOSTS = """
+revision = "0001"
+down_revision = None
+
+
+def upgrade():
+    op.create_table("schema_compatibility", sa.Column("id", sa.Integer, primary_key=True), sa.Column("oldest_revision", sa.String(32)))
+    names = ("identity", "name", "address", "version")
+    moment = sa.Column("heartbeat_at", sa.DateTime(timezone=True))
+    op.create_table("hosts", sa.Column("id", sa.Integer, primary_key=True), *(sa.Column(name, sa.String(64)) for name in names), moment)
+    op.create_table("people", sa.Column("id", sa.Integer, primary_key=True), sa.Column("name", sa.String(50)))
 """
 
 
@@ -306,6 +391,45 @@ class TestLaterRevisions:
         with sqlite3.connect(tmp_path / "forge.db") as connection:
             assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
         connection.close()
+
+    def test_that_are_falsely_marked_to_expand_are_found(self) -> None:
+        self.add(PEOPLE, NICKNAMES, FALSELY_MARKED)
+        wrong = ["people has more unique indexes", "people.age is gone", "pets.owner_id has changed", "pets.weight needs a value"]
+        assert find_false_marks() == {"0002": [], "0003": [*wrong, "toys is gone"]}
+
+    async def test_of_which_hosts_are_compatible(self, new_database: NewDatabase) -> None:
+        """One that only adds is applied while hosts of the version before run, and they can be started again; any other is not."""
+        self.add(HOSTS)
+        await upgrade(url := new_database())
+        seconds = "'{}'" if url.startswith("sqlite") else "TIMESTAMPTZ '{}'"
+        row = (
+            "INSERT INTO hosts (identity, name, address, version, heartbeat_at)"
+            f" VALUES ('other', 'forge1', '10.0.0.1:80', '0.1', {seconds.format(f'{now():%Y-%m-%d %H:%M:%S.%f}')})"
+        )
+        await run_on(url, lambda connection: connection.execute(text(row)))
+
+        async def start_version(count: int, host: str = "mine") -> list[str]:
+            """Starts the version that has so many revisions."""
+            for path in sorted(self.folder.glob("*.py"))[count:]:
+                path.rename(path.with_suffix(".later"))
+            try:
+                return await asyncio.to_thread(migrations.upgrade, url, host=host)
+            finally:
+                for path in self.folder.glob("*.later"):
+                    path.rename(path.with_suffix(".py"))
+
+        self.add(NICKNAMES, LONGER_NAMES.replace("0001", "0002").replace('revision = "0002"', 'revision = "0003"', 1))
+        assert await start_version(2) == ["0002"]
+        assert await start_version(1) == await start_version(2) == []
+        with pytest.raises(migrations.HostsRunning, match=r"revision 0003.*run now: forge1 \(10.0.0.1:80, version 0.1\). Stop them"):
+            await start_version(3)
+        assert await asyncio.to_thread(migrations.current_revision, url) == "0002"
+        # The host itself, which was killed a moment ago.
+        assert await start_version(3, "other") == ["0003"]
+        for count in (1, 2):
+            with pytest.raises(migrations.DatabaseTooNew, match="at revision 0003"):
+                await start_version(count)
+        assert await start_version(3) == []
 
     async def test_the_script_generates_a_migration(self, new_database: NewDatabase) -> None:
         path = write_revision("All of it")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from storage.objects.object_store import OWNER_NAME
 from tests.support.databases import free_port
 from tests.support.s3_server import SETTINGS
 
@@ -41,9 +42,16 @@ class Bucket:
         self.server.stop()
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
-        """The contents of all objects by key, read past the server."""
+        """The contents of all objects by key, read past the server, without `owners`."""
+        return {key: content for key, content in self._read_all().items() if key.startswith(prefix) and not key.endswith(OWNER_NAME)}
+
+    def owners(self) -> dict[str, bytes]:
+        """The owners of prefixes, by the key of their object."""
+        return {key: content for key, content in self._read_all().items() if key.endswith(OWNER_NAME)}
+
+    def _read_all(self) -> dict[str, bytes]:
         found = self._backend.buckets["forge"].keys
-        return {key: found[key].value for key in list(found) if key.startswith(prefix)}
+        return {key: found[key].value for key in list(found)}
 
     def write(self, key: str, content: bytes) -> None:
         """Overwrites an object past the server."""

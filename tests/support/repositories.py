@@ -17,13 +17,14 @@ from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for, write_transaction
 from graph.rules.git import ref_updates, refs
 from storage import tables
-from storage.database.engine import Database, now
+from storage.database.engine import Database, DatabaseSession, now
 from storage.git import projection
 from storage.git.projection import RefProjection
 from storage.git.protocol.push import RefCommand
 from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories
 from storage.git.repository import RefTargets, Repository
+from storage.tables.git import commits
 from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects
 from tests.support.git_history import git
@@ -120,16 +121,22 @@ class EditableRepositories(Repositories):
         try:
             async with write_transaction(twin) as session:
                 for name, oid, _ in old:
-                    await session.execute(git_refs.remove(project_id, name, oid))
-                if rows:
-                    columns = ("name", "oid", "peeled_oid")
-                    await session.execute(
-                        git_refs.insert_refs(), [{"project_id": project_id, **dict(zip(columns, row, strict=True))} for row in rows]
-                    )
+                    if name not in {row[0] for row in rows}:
+                        await session.execute(git_refs.remove(project_id, name, oid))
+                for name, oid, peeled in rows:
+                    if (name, oid, peeled) not in old:
+                        await put(session, twin.dialect, project_id, name, oid, peeled)
                 await session.execute(git_refs.advance_version([project_id], now()))
         finally:
             await twin.close()
         self._has_committed = True
+
+
+async def put(session: DatabaseSession, dialect: str, project_id: int, name: str, oid: str, peeled: str | None = None) -> None:
+    """Writes a row whatever its value was. A branch counts as indexed if the index has its head."""
+    is_indexed = name.startswith("refs/heads/") and bool(await session.read(commits.existing_oids(project_id, [oid])))
+    row = {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": peeled, "is_indexed": is_indexed}
+    await session.execute(git_refs.put(dialect), [row])
 
 
 def _loose_refs(repository: Path) -> set[str]:
@@ -175,10 +182,10 @@ async def push(services: Services, grant: RepositoryGrant, updates: Sequence[Ref
         await context.first(projects.for_update(grant.project_id))
         for update in updates:
             current = await refs.current(context, grant.project_id, [update.ref])
-            if current and current[update.ref] != update.old:
+            if update.old is None and current:
                 await session.execute(git_refs.remove(grant.project_id, update.ref, current[update.ref]))
             if update.old is not None and current.get(update.ref) != update.old:
-                refs.insert(context, grant.project_id, [(update.ref, update.old, None)])
+                await put(session, services.database.dialect, grant.project_id, update.ref, update.old)
     prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
     async with session_for(services.database, writing=True) as session:
         viewer = await session.get(tables.User, grant.viewer_id) if grant.viewer_id is not None else None

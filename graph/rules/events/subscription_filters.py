@@ -11,10 +11,11 @@ from graph.rules import lookup
 from graph.rules.builds import commit_checks
 from graph.rules.git import commits
 from graph.rules.git.branches import BranchRef
+from graph.rules.git.refs import current_of_projects
 from graph.rules.policy import Action, can, require
 from storage import tables
+from storage.git.ref_names import BRANCHES
 from storage.tables import ChangeKind
-from storage.tables.git import branches
 
 MAX_PROJECTS = 50
 MAX_REFS = 100
@@ -73,13 +74,15 @@ async def is_visible(context: Context, change: LoggedChange) -> bool:
 
 
 async def load_branch(context: Context, change: LoggedChange) -> BranchRef | None:
-    """The branch that has changed, as the index has it now; None after it was deleted."""
+    """The branch that has changed, as it is now; None after it was deleted."""
     return await _branch_loader(context).get((change.project_id, change.ref))
 
 
 def _branch_loader(context: Context) -> Loader[tuple[int, str], BranchRef]:
     async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], BranchRef]:
-        return {(key, name): BranchRef(key, name, oid) for key, name, oid in await context.tuples(branches.heads_of(keys))}
+        found = await current_of_projects(context, [(project_id, BRANCHES + name) for project_id, name in keys])
+        branches = [BranchRef(project_id, name.removeprefix(BRANCHES), oid) for (project_id, name), oid in found.items()]
+        return {(branch.project_id, branch.name): branch for branch in branches}
 
     return context.loader("branches that changed", fetch)
 

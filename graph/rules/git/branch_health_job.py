@@ -13,7 +13,8 @@ from graph.context import Context, Services
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
 from graph.rules.git import branch_health
-from storage.tables.git import branches, health_checks_due
+from storage.git.ref_names import BRANCHES
+from storage.tables.git import health_checks_due, refs
 from storage.tables.projects import projects
 
 BATCH_SIZE = 500
@@ -54,17 +55,17 @@ async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> se
     """
     if not branch_ids:
         return set()
-    project_ids = dict(map(tuple, await context.tuples(branches.existing_ids(branch_ids))))
+    project_ids = dict(map(tuple, await context.tuples(refs.existing_ids(branch_ids))))
     # Projects before branches: the deletion of a project locks in this order.
     await context.tuples(projects.ids_for_key_share(sorted(set(project_ids.values()))))
-    locked = await context.all(branches.for_update(branch_ids))
+    locked = await context.all(refs.for_update(branch_ids))
     # After locking, this sees both what others have recorded and all changes that are due.
     found = await branch_health.load_states(context, {(row.project_id, row.oid) for row in locked})
     changed = []
     for row in locked:
         state = found[row.project_id, row.oid]
         if (row.notified_health, row.notified_oid) != (state, row.oid):
-            changed.append((row.project_id, row.name, row.notified_health, str(state)))
+            changed.append((row.project_id, row.name.removeprefix(BRANCHES), row.notified_health, str(state)))
             row.notified_health, row.notified_oid = str(state), row.oid
     await context.session.flush()
     await change_records.record_branches(context, changed)

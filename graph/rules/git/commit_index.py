@@ -1,8 +1,8 @@
 """The index of commits in the database, which spares lists and joins walking git. It repeats facts about immutable objects.
 
 1. Many commits are inserted in chunks before the move of a branch, each in a short transaction that does not change existing rows.
-2. The transaction that moves the branch inserts the last ones, which are all of most pushes, and writes the indexed head (`write_heads`): a
-   branch in `branches` is completely indexed.
+2. The transaction that moves the branch inserts the last ones, which are all of most pushes, and marks its ref as indexed
+   (`GitRef.is_indexed`).
 
 An imported repository is indexed after the project was created; a start completes what a crash interrupted (`index_unfinished`).
 """
@@ -31,7 +31,7 @@ from storage.git.protocol.push import RefCommand
 from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.git.repository import choose_default_branch
 from storage.index_comparison import list_absent_commits
-from storage.tables.git import branch_moves, branches, commits
+from storage.tables.git import branch_moves, commits
 from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects
 
@@ -106,50 +106,39 @@ async def _index(
         return await _CommitIndexer(services, project_id, known, default, writer).index_updates(updates), tuple(writer.deferred)
 
 
-async def write_heads(context: Context, project_id: int, updates: Sequence[RefCommand]) -> None:
-    """Write the indexed heads of moved branches and delete those of deleted ones, in the transaction that moves them.
-
-    `old` and `new` of the updates are those of the indexed heads.
-    """
+def record_moves(context: Context, project_id: int, updates: Sequence[RefCommand]) -> None:
+    """Record the new heads of indexed branches, and schedule health checks, in the transaction that moves or marks the branches."""
     moment = context.now()
-    heads = {name: update.new for update in updates if update.old != update.new and (name := _indexed_name(update.ref)) is not None}
-    rows = [{"project_id": project_id, "name": name, "oid": oid, "updated_at": moment} for name, oid in heads.items() if oid is not None]
+    moved = [update for update in updates if update.old != update.new and git_refs.can_be_indexed(update.ref)]
+    heads = {update.ref.removeprefix(BRANCHES): update.new for update in moved}
     moves = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in heads.items()]
     for part in _split_batches(moves):
         context.insert_later(branch_moves.insert_moves(), part)
-    for part in _split_batches(rows):
-        health_checks_due.schedule_health_checks(context, project_id, [(row["name"], None) for row in part])
-        context.insert_later(branches.upsert_heads(context.services.database.dialect), part)
-    for names in _split_batches([name for name, oid in heads.items() if oid is None]):
-        await context.session.execute(branches.delete_branches(project_id, names))
+        existing = [(row["name"], None) for row in part if row["oid"] is not None]
+        health_checks_due.schedule_health_checks(context, project_id, existing)
 
 
 async def index_imported(services: Services, project_id: int) -> None:
-    """Index the commits and heads of all branches that are not indexed, without the effects of a push.
+    """Index the commits of all branches that are not indexed, without the effects of a push.
 
     Raises NotFound when the project is deleted meanwhile, NotARepository, GitCommandError.
     """
     async with services.database.read_session() as session:
-        context = Context(services, session, None, "index")
-        indexed = await _load_heads(context, project_id)
-        found = await refs.in_folder(context, project_id, BRANCHES)
-    updates = [RefCommand(ref, indexed.get(ref.removeprefix(BRANCHES)), oid) for ref, oid in found.items()]
-    updates += [RefCommand(BRANCHES + name, oid, None) for name, oid in indexed.items() if BRANCHES + name not in found]
-    updates = [update for update in updates if update.old != update.new]
-    if not updates:
+        found = set(map(tuple, await session.read(git_refs.unindexed_branches(project_id))))
+    if not found:
         return
     async with services.index_semaphore:
         known, _ = await _load_heads_and_project(services, project_id)
         indexer = _CommitIndexer(services, project_id, known, None, _CommitWriter(services, project_id))
-        await indexer.index_tips({update.new for update in updates if update.new})
+        await indexer.index_tips({oid for _, _, oid in found})
     async with write_transaction(services.database) as session:
         context = Context(services, session, None, "index")
         if await context.first(projects.for_update(project_id)) is not None:
-            current = await refs.current(context, project_id, [update.ref for update in updates])
-            indexed = await _load_heads(context, project_id)
             # A branch that has moved meanwhile was indexed by its move.
-            unindexed = [update for update in updates if indexed.get(update.ref.removeprefix(BRANCHES)) == update.old]
-            await write_heads(context, project_id, [update for update in unindexed if current.get(update.ref) == update.new])
+            current = found & set(map(tuple, await context.tuples(git_refs.unindexed_branches(project_id))))
+            for names in _split_batches([name for _, name, _ in current]):
+                await context.session.execute(git_refs.mark_indexed(project_id, names))
+            record_moves(context, project_id, [RefCommand(name, None, oid) for _, name, oid in current])
     services.maintenance_wakeup.notify()
 
 
@@ -179,8 +168,8 @@ async def rebuild_index(services: Services, project_id: int) -> None:
 async def index_unfinished(services: Services) -> None:
     """Index the branches that an interrupted import left unindexed. Failures are logged; the next start retries."""
     async with services.database.read_session() as session:
-        found = await Context(services, session, None, "index").all(git_refs.unindexed_projects())
-    for project_id in found:
+        found = await session.read(git_refs.unindexed_branches())
+    for project_id in sorted({project_id for project_id, _, _ in found}):
         await _index_or_log(services, project_id)
 
 
@@ -355,7 +344,7 @@ _NO_UPDATE = RefCommand("", None, None)
 
 
 async def _load_heads(context: Context, project_id: int) -> dict[str, str]:
-    return dict(await context.tuples(branches.heads(project_id)))
+    return {name.removeprefix(BRANCHES): oid for name, oid in await context.tuples(git_refs.indexed_heads(project_id))}
 
 
 async def _load_path_if_built(services: Services, project_id: int) -> str | None:
@@ -378,12 +367,6 @@ async def _load_heads_and_project(services: Services, project_id: int) -> tuple[
 
 def _is_branch(update: RefCommand) -> bool:
     return update.new is not None and update.ref.startswith(BRANCHES)
-
-
-def _indexed_name(ref: str) -> str | None:
-    """The name of a branch that is indexed; very long ones of imported repositories are not."""
-    name = ref.removeprefix(BRANCHES)
-    return name if ref.startswith(BRANCHES) and len(name) <= git_refs.MAX_BRANCH_LENGTH else None
 
 
 def _split_batches(rows: list[Any]) -> Iterator[list[Any]]:

@@ -24,7 +24,6 @@ from storage.git.protocol.push import RefCommand
 from storage.git.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.tables.git import branches
 from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects
 
@@ -73,8 +72,7 @@ async def _adopt(services: Services, project_id: int) -> bool:
     """Adopt all refs of one project. Returns False if another process has done it."""
     stored, head = await _read_stored(services, project_id)
     async with services.database.read_session() as session:
-        indexed = dict(await session.read(branches.heads(project_id)))
-    known = {BRANCHES + name: oid for name, oid in indexed.items()}
+        known = {name: oid for name, oid, _ in await session.read(git_refs.of_project(project_id))}
     # A project without indexed branches was imported before there was an index.
     updates = _find_moves(known, {name: oid for name, (oid, _) in stored.items() if name.startswith(BRANCHES)}) if known else []
     prepared = await ref_updates.prepare_updates(services, project_id, updates) if updates else None
@@ -87,8 +85,8 @@ async def _adopt(services: Services, project_id: int) -> bool:
             raise NotFound("Project")
         if project.default_branch is None:
             project.unborn_branch = head
-        before = {**{name: oid for name, (oid, _) in stored.items() if not known or not name.startswith(BRANCHES)}, **known}
-        refs.insert(context, project_id, [(name, oid, stored.get(name, ("", None))[1]) for name, oid in before.items()])
+        added = [(name, *target) for name, target in stored.items() if not known or not name.startswith(BRANCHES)]
+        refs.insert(context, project_id, added)
         if prepared is not None:
             await _record(context, project, prepared)
         await commit_and_notify(context)

@@ -222,7 +222,7 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
     if locked.default_branch in created:
         await protect_default_branch(context, locked)
     await pipelines.create_pipelines(context, locked, prepared.ref_updates)
-    await commit_index.write_heads(context, locked.id, updates)
+    commit_index.record_moves(context, locked.id, updates)
     if context.viewer_or_none is not None:
         await _notify(context, locked, prepared.ref_updates)
     await moved_branches.apply(context, locked, updates, prepared.merge_requests)

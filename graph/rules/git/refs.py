@@ -191,7 +191,10 @@ async def require_movable(context: Context, project_id: int, updates: Sequence[R
 
 
 async def write_moves(context: Context, project: tables.Project, updates: Sequence[RefCommand]) -> None:
-    """Move refs by compare-and-swap and increase the version. The caller has locked the project. Raises RefConflict."""
+    """Move refs by compare-and-swap and increase the version. The caller has locked the project. Raises RefConflict.
+
+    The commits of moved branches are in the index, or will be at the end of the transaction.
+    """
     peeled = await _peel_tags(context, project.id, updates)
     project.refs_version = refs.next_version(project.refs_version, context.now())
     for update in updates:
@@ -205,13 +208,19 @@ async def write_moves(context: Context, project: tables.Project, updates: Sequen
         if (await context.session.execute(statement)).rowcount != 1:
             raise RefConflict(update, "The ref has moved in the meantime. Fetch it and retry.")
     created = [(update.ref, update.new, peeled.get(update.new)) for update in updates if update.old is None and update.new is not None]
-    insert(context, project.id, created)
+    insert(context, project.id, created, indexed=True)
     forget(context)
 
 
-def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]]) -> None:
-    """Insert new refs by the end of the transaction: (complete name, object id, peeled id)."""
-    columns = [{"project_id": project_id, "name": name, "oid": oid, "peeled_oid": peeled} for name, oid, peeled in rows]
+def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]], *, indexed: bool = False) -> None:
+    """Insert new refs by the end of the transaction: (complete name, object id, peeled id).
+
+    `indexed` says that the index has the commits of branches.
+    """
+    columns = [
+        {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": peeled, "is_indexed": indexed and refs.can_be_indexed(name)}
+        for name, oid, peeled in rows
+    ]
     for part in _split(columns):
         context.insert_later(refs.insert_refs(), part)
 
@@ -224,7 +233,7 @@ async def put_merge_request_heads(context: Context, heads: Mapping[tuple[int, in
     wanted = {(project_id, merge_request_head(iid)): oid for (project_id, iid), oid in heads.items()}
     found = await current_of_projects(context, wanted)
     rows: list[dict[str, Any]] = [
-        {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": None}
+        {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": None, "is_indexed": False}
         for (project_id, name), oid in sorted(wanted.items())
         if found.get((project_id, name)) != oid
     ]

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
+from storage.git.protocol.push_gate import PackChecksum
 from storage.git.ref_names import NULL_ID
 
 ClientStream = AsyncIterator[bytes]
@@ -87,8 +88,10 @@ PushAuthorizer = Callable[[list[RefCommand]], Awaitable[list[PushDecision]]]
 class Push:
     """One push to receive-pack: reads and authorizes its commands."""
 
-    def __init__(self, incoming: ClientStream, authorize: PushAuthorizer) -> None:
+    def __init__(self, incoming: ClientStream, authorize: PushAuthorizer, *, is_stream: bool = False) -> None:
+        """`is_stream`: the client does not close the input after the pack."""
         self._incoming = incoming
+        self._is_stream = is_stream
         self._authorize = authorize
         self._is_list_read = False
         self.commands: list[RefCommand] = []
@@ -149,10 +152,18 @@ class Push:
 
     async def _read_small_pack(self) -> bool:
         """Reads the pack up to MAX_READ_BYTES; returns whether that is all of it."""
-        pack = bytearray(self._remainder)
+        if self._is_stream and all(command.new is None for command in self.commands):
+            # No pack follows, and no end.
+            return True
+        pack, checksum = bytearray(self._remainder), PackChecksum()
+        is_complete = checksum.is_complete_with(self._remainder)
         try:
             while len(pack) <= MAX_READ_BYTES:
-                pack += await anext(self._incoming)
+                if self._is_stream and is_complete:
+                    return True
+                block = await anext(self._incoming)
+                is_complete = checksum.is_complete_with(block)
+                pack += block
         except StopAsyncIteration:
             return True
         finally:

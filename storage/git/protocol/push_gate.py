@@ -13,6 +13,21 @@ TRAILER_BYTES = 20
 """A pack ends with the SHA-1 of everything before it (gitformat-pack)."""
 
 
+class PackChecksum:
+    """Finds the end of a pack that is received over a stream."""
+
+    def __init__(self) -> None:
+        self._sum = hashlib.sha1(usedforsecurity=False)
+        self._tail = b""
+
+    def is_complete_with(self, block: bytes) -> bool:
+        """Whether the pack is complete with this block, the next one."""
+        data = self._tail + block
+        self._sum.update(data[:-TRAILER_BYTES])
+        self._tail = data[-TRAILER_BYTES:]
+        return self._sum.digest() == self._tail
+
+
 class PushGate:
     """Passes on the command list and the pack. `is_complete` is set when the last block is passed on.
 
@@ -24,8 +39,7 @@ class PushGate:
         self._slot = slot
         self._is_stream = is_stream
         self._stack = AsyncExitStack()
-        self._checksum = hashlib.sha1(usedforsecurity=False)
-        self._tail = b""
+        self._checksum = PackChecksum()
         self.received_bytes = 0
         self.is_complete = asyncio.Event()
 
@@ -44,7 +58,7 @@ class PushGate:
             if not self._is_stream:
                 last_block = block
                 continue
-            if self._ends_pack(block) and not self.is_complete.is_set():
+            if self._checksum.is_complete_with(block) and not self.is_complete.is_set():
                 await self._acquire_slot()
             yield block
         if last_block:
@@ -58,9 +72,3 @@ class PushGate:
     async def _acquire_slot(self) -> None:
         await self._stack.enter_async_context(self._slot())
         self.is_complete.set()
-
-    def _ends_pack(self, block: bytes) -> bool:
-        data = self._tail + block
-        self._checksum.update(data[:-TRAILER_BYTES])
-        self._tail = data[-TRAILER_BYTES:]
-        return self._checksum.digest() == self._tail

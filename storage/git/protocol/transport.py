@@ -190,11 +190,14 @@ class Transport:
     ) -> None:
         """Receives a push, whose refs `move` moves. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
 
-        `reserve` is entered when a small push over HTTP has arrived, until its end.
+        Over a stream (`stateless` is false) the refs are advertised first, and the rest is that of a request over HTTP: git starts when the
+        commands and a small pack have arrived. `reserve` is entered when a small push has arrived, until its end.
 
         If `incoming` fails, no ref has moved. If `outgoing` fails, the push is finished without further output to the client.
         """
-        push = Push(incoming, authorize)
+        if not stateless:
+            await self.advertise(GitService.RECEIVE, path, outgoing)
+        push = Push(incoming, authorize, is_stream=not stateless)
         gate = PushGate(push.authorized_blocks(), self.indexing.slot, is_stream=not stateless)
         is_disconnected = False
 
@@ -212,8 +215,7 @@ class Transport:
                     is_disconnected = True
 
         try:
-            if stateless:
-                await push.check_small_pack(min(MAX_DELTA_BYTES, self._max_object_bytes))
+            await push.check_small_pack(min(MAX_DELTA_BYTES, self._max_object_bytes))
             is_small = push.is_small and len(push.pack) <= self._max_push_bytes and small_push.is_possible(path)
             reservation = reserve(push.allowed_commands) if reserve is not None and is_small else contextlib.nullcontext()
             async with self.pushing.slot(), reservation:
@@ -223,7 +225,7 @@ class Transport:
                 await self._run_service(
                     GitService.RECEIVE,
                     path,
-                    _rpc_arguments(stateless),
+                    _rpc_arguments(stateless=True),
                     gate.blocks(),
                     send,
                     "",

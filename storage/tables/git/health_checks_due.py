@@ -3,12 +3,13 @@
 from functools import cache
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Delete, Insert, Select, and_, delete, insert, select, union
+from sqlalchemy import CompoundSelect, Delete, Insert, Select, and_, delete, insert, literal, select, union
 from sqlmodel import Field, col
 
 from storage.database.engine import metadata
+from storage.git.ref_names import BRANCHES
 from storage.tables.base import Row, foreign_key
-from storage.tables.git.branches import Branch
+from storage.tables.git.refs import GitRef
 
 
 class HealthCheckDue(Row, table=True):
@@ -36,14 +37,14 @@ def oldest_ids(limit: int) -> Select[int]:
 
 
 def due_branches(due_ids: list[int]) -> CompoundSelect[Any]:
-    """(branch id, row id) of each branch that one of these rows concerns, without duplicates."""
+    """(ref id, row id) of each indexed branch that one of these rows concerns, without duplicates."""
     due = HealthCheckDue
     # Two SELECTs, so that each uses its index.
     by_name, by_head = (
-        select(col(Branch.id), col(due.id))
-        .join(due, and_(col(Branch.project_id) == col(due.project_id), meant))
-        .where(col(due.id).in_(due_ids))
-        for meant in (col(Branch.name) == col(due.name), col(Branch.oid) == col(due.sha))
+        select(col(GitRef.id), col(due.id))
+        .join(due, and_(col(GitRef.project_id) == col(due.project_id), meant))
+        .where(col(due.id).in_(due_ids), col(GitRef.is_indexed))
+        for meant in (col(GitRef.name) == literal(BRANCHES) + col(due.name), col(GitRef.oid) == col(due.sha))
     )
     return union(by_name, by_head)
 

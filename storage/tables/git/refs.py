@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Delete,
+    Index,
     Insert,
     Select,
     UniqueConstraint,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
     update,
 )
 from sqlmodel import Field, col
@@ -30,7 +32,6 @@ from storage.database.engine import metadata
 from storage.database.statement_cache import mark_constant
 from storage.git.ref_names import BRANCHES, MAX_REF_NAME_LENGTH
 from storage.tables.base import Row, foreign_key
-from storage.tables.git.branches import Branch
 from storage.tables.projects.projects import Project
 
 MAX_BRANCH_LENGTH = 255
@@ -40,16 +41,25 @@ MAX_BRANCH_LENGTH = 255
 class GitRef(Row, table=True):
     """A ref. `name` is complete (`refs/heads/master`), `oid` the object it refers to, `peeled_oid` the object of an annotated tag.
 
-    A ref is written only in a transaction that has locked its project and increases `Project.refs_version`.
+    A ref is written only in a transaction that has locked its project and increases `Project.refs_version`. `is_indexed` says that it is a
+    branch and that `commits` has its whole history; imported branches are indexed later. `notified_health` and `notified_oid` are the
+    health and the head commit of the branch that subscribers were last notified of.
     """
 
     __tablename__ = "refs"
-    __table_args__: Any = (UniqueConstraint("project_id", "name"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        UniqueConstraint("project_id", "name"),
+        Index("ix_refs_indexed", "project_id", "oid", sqlite_where=text("is_indexed = 1"), postgresql_where=text("is_indexed")),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = foreign_key("projects.id")
     name: str = Field(max_length=MAX_REF_NAME_LENGTH)
     oid: str = Field(max_length=64)
     peeled_oid: str | None = Field(default=None, max_length=64)
+    is_indexed: bool = False
+    notified_health: str | None = Field(default=None, max_length=32)
+    notified_oid: str | None = Field(default=None, max_length=64)
 
 
 def _named() -> Select[Any]:
@@ -103,13 +113,13 @@ def insert_refs() -> Insert:
 def put(dialect: str) -> Any:
     """The statement that inserts refs, or overwrites them whatever their values are, executed with the rows."""
     statement = insert_into(dialect, metadata.tables[GitRef.__tablename__])
-    moved = {"oid": statement.excluded.oid, "peeled_oid": statement.excluded.peeled_oid}
+    moved = {column: statement.excluded[column] for column in ("oid", "peeled_oid", "is_indexed")}
     return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
 
 
 def move(project_id: int, name: str, old: str, new: str, peeled: str | None) -> Update:
-    """The statement that moves a ref from `old`; it changes no row if the ref has another value."""
-    return update(GitRef).where(_is_at(project_id, name, old)).values(oid=new, peeled_oid=peeled)
+    """The statement that moves a ref from `old`; it changes no row if the ref has another value. The commits of a branch are indexed."""
+    return update(GitRef).where(_is_at(project_id, name, old)).values(oid=new, peeled_oid=peeled, is_indexed=can_be_indexed(name))
 
 
 def remove(project_id: int, name: str, old: str) -> Delete:
@@ -147,11 +157,34 @@ def unadopted_projects(after_id: int, limit: int) -> Select[int]:
     return statement.order_by(col(Project.id)).limit(limit)
 
 
-def unindexed_projects() -> Select[int]:
-    """The ids of projects with a branch whose history is not in the index, as after an import that a crash interrupted."""
-    branch = case((func.substr(col(GitRef.name), 1, len(BRANCHES)) == BRANCHES, func.substr(col(GitRef.name), len(BRANCHES) + 1)))
-    indexed = and_(col(Branch.project_id) == col(GitRef.project_id), col(Branch.name) == branch, col(Branch.oid) == col(GitRef.oid))
-    statement = (
-        select(col(GitRef.project_id)).outerjoin(Branch, indexed).where(func.length(branch) <= MAX_BRANCH_LENGTH, col(Branch.id).is_(None))
-    )
-    return statement.distinct().order_by(col(GitRef.project_id))
+def can_be_indexed(name: str) -> bool:
+    """Whether the ref is a branch whose name is not too long for the index."""
+    return name.startswith(BRANCHES) and len(name) <= len(BRANCHES) + MAX_BRANCH_LENGTH
+
+
+def indexed_heads(project_id: int) -> Select[str, str]:
+    """(name, oid) of the indexed branches of a project."""
+    return select(col(GitRef.name), col(GitRef.oid)).where(col(GitRef.project_id) == project_id, col(GitRef.is_indexed))
+
+
+def unindexed_branches(project_id: int | None = None) -> Select[int, str, str]:
+    """(project, name, oid) of branches whose history is not in the index, as after an import; of one project, or of all."""
+    columns = select(col(GitRef.project_id), col(GitRef.name), col(GitRef.oid))
+    can_be = and_(_begins_with(BRANCHES), func.length(col(GitRef.name)) <= len(BRANCHES) + MAX_BRANCH_LENGTH)
+    return columns.where(*([] if project_id is None else [col(GitRef.project_id) == project_id]), ~col(GitRef.is_indexed), can_be)
+
+
+def mark_indexed(project_id: int, names: Collection[str]) -> Update:
+    """The statement that marks these branches as indexed."""
+    return update(GitRef).where(col(GitRef.project_id) == project_id, col(GitRef.name).in_(names)).values(is_indexed=True)
+
+
+def existing_ids(ids: Collection[int]) -> Select[int, int]:
+    """(id, project) of those of these refs that exist."""
+    return select(col(GitRef.id), col(GitRef.project_id)).where(col(GitRef.id).in_(ids))
+
+
+def for_update(ids: Collection[int]) -> Select[GitRef]:
+    """These refs, locked until the transaction ends; refs that another transaction has locked are skipped."""
+    statement: Select[GitRef] = select(GitRef).where(col(GitRef.id).in_(ids)).order_by(col(GitRef.id))
+    return statement.with_for_update(skip_locked=True, key_share=True)

@@ -302,24 +302,24 @@ class TestIndex:
     def test_index_differences_are_found_and_repaired(self, healthy: CommandRunner) -> None:
         with rows(healthy.data) as connection:
             connection.execute(
-                "INSERT INTO refs (project_id, name, oid) SELECT 1, 'refs/heads/new', oid FROM refs WHERE name = 'refs/heads/master'"
+                "INSERT INTO refs (project_id, name, oid, is_indexed)"
+                " SELECT 1, 'refs/heads/new', oid, 0 FROM refs WHERE name = 'refs/heads/master'"
             )
             connection.execute("DELETE FROM commits WHERE id = (SELECT MIN(id) FROM commits)")
-            connection.execute("UPDATE branches SET oid = ? WHERE name = 'topic'", ("1" * 40,))
+            connection.execute("UPDATE refs SET is_indexed = 0 WHERE name = 'refs/heads/topic'")
         report = json.loads(healthy("check", "--json", code=1).stdout)
         assert [(each["area"], each["subject"], each["problem"]) for each in report["problems"]] == [
-            ("index", "team/tools", "1 branch is not in the index: new"),
-            ("index", "team/tools", "1 branch is somewhere else in the index: topic"),
+            ("index", "team/tools", "2 branches are not in the index: new, topic"),
             ("index", "team/tools", "1 commit is not in the index"),
         ]
         assert "--repair" in report["problems"][0]["remedy"]
         report = healthy.json("check", "--repair")
-        assert (report["ok"], report["problems"], len(report["repaired"])) == (True, [], 3)
+        assert (report["ok"], report["problems"], len(report["repaired"])) == (True, [], 2)
         assert healthy.json("check")["ok"]
 
     def test_repair_reports_what_it_repaired(self, healthy: CommandRunner) -> None:
         with rows(healthy.data) as connection:
-            connection.execute("DELETE FROM branches")
+            connection.execute("UPDATE refs SET is_indexed = 0 WHERE name LIKE 'refs/heads/%'")
             connection.execute("UPDATE commits SET oid = ? WHERE id = (SELECT MIN(id) FROM commits)", ("1" * 40,))
         output = healthy("check", "--repair").stdout
         assert "fixed  index: team/tools: 2 branches are not in the index: master, topic\n" in output
@@ -351,8 +351,8 @@ class TestBucket:
     def move(self, data: Path) -> None:
         async def work() -> None:
             backend = Backend(Config.load(data=data))
-            await backend.start()
             try:
+                await backend.start()
                 await move_to_buckets(backend)
             finally:
                 await backend.stop()
@@ -393,4 +393,8 @@ class TestBucket:
         bucket.stop()
         problems = json.loads(moved("check", "--json", code=1).stdout)["problems"]
         bucket.start()
-        assert {(problem["area"], problem["subject"]) for problem in problems} == {("packs", "bucket"), ("uploads", "bucket")}
+        assert {(problem["area"], problem["subject"]) for problem in problems} == {
+            ("packs", "bucket"),
+            ("uploads", "bucket"),
+            *(("buckets", name) for name in ("artifacts", "repositories", "uploads")),
+        }

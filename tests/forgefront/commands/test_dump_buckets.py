@@ -17,7 +17,9 @@ from storage import tables
 from storage.database.engine import Database
 from storage.dump import bucket_repository_parts
 from storage.dump.dump_format import Manifest, PartEntry
+from storage.dump.instance_dump import LOCATION_TABLES
 from storage.git.repository_cache import RepositoryCache
+from storage.objects.object_store import OWNER_NAME
 from storage.secrets import KEY_FILE
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.make import DataFactory
@@ -156,7 +158,7 @@ class TestRoundTrip:
             await instances.move(source)
 
         dumped = await instances.dump(source, "forge.tar")
-        assert read_dump(dumped).tables.keys() == tables.metadata.tables.keys() - {"hosts", "packs", "repack_leases"}
+        assert read_dump(dumped).tables.keys() == tables.metadata.tables.keys() - LOCATION_TABLES
         config = await instances.restore(target, dumped)
 
         with instances.stored_in(target), instances.on_empty_host(config) as host:
@@ -316,6 +318,12 @@ class TestTarget:
             result = await asyncio.to_thread(CommandRunner(instances.folder / "restored"), *arguments, code=1)
         assert f"the bucket has {part}. Name another prefix of it, or empty it. Nothing was changed" in " ".join(result.stderr.split())
         assert list(instances.bucket.objects("new/").values()) == [b"precious"]
+        # Another instance that has not stored anything yet.
+        instances.bucket.delete(f"new/{part}/{'a' * 32}")
+        instances.bucket.write(f"new/{part}/{OWNER_NAME}", b"b" * 32)
+        with instances.stored_in("new"):
+            result = await asyncio.to_thread(CommandRunner(instances.folder / "restored"), *arguments, code=1)
+        assert f"the prefix of the bucket for {part} belongs to an instance" in " ".join(result.stderr.split())
         assert not (instances.folder / "restored").exists()
 
     async def test_failed_upload_leaves_no_rows(

@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import asyncssh
@@ -19,8 +20,9 @@ from forgefront.config import Config, ConfigError
 from forgefront.ssh import host_keys, ssh_server
 from forgefront.ssh.ssh_server import GitSshServer
 from forgefront.ssh.ssh_session import GitCommand, parse_command
-from graph.git_access import GitAccess
+from graph.git_access import GitAccess, RepositoryGrant
 from storage import tables
+from storage.git.protocol.push import RefCommand
 from storage.git.protocol.transport import GitService, Transport
 from storage.secrets import write_once
 from storage.tables import AccessLevel, UserState, Visibility
@@ -50,6 +52,10 @@ class SshServer(GitHttpServer):
     def url(self, project: tables.Project, viewer: tables.User | str | None = None, *, token: str | None = None) -> str:
         name = viewer if isinstance(viewer, str) else viewer.username if viewer else "stranger"
         return f"ssh://{name}@127.0.0.1:{self.port}/{self.path_of[project.id]}.git"
+
+    def bytes_sent(self) -> int:
+        """What the running commands have sent to their clients."""
+        return sum(session.bytes_out for connection in self.ssh_server.connections for session in connection._sessions)
 
     async def git(self, *arguments: object, folder: Path | None = None, succeeds: bool | None = True) -> CommandOutput:
         return await self.run_program("git", *arguments, folder=folder, succeeds=succeeds)
@@ -397,6 +403,31 @@ class TestPush:
         assert "master: You are not allowed to force-push" in output.err
 
     @ONE_DATABASE
+    async def test_a_small_push_reserves_its_refs(
+        self, forge: SshServer, project: tables.Project, developer: tables.User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So that merges do not overtake it, as over HTTP; a large one reserves nothing."""
+        reserved: list[list[str]] = []
+        reserve = GitAccess.reserve
+
+        def record(access: GitAccess, grant: RepositoryGrant, updates: list[RefCommand]) -> AbstractAsyncContextManager[None]:
+            reserved.append([update.ref for update in updates])
+            return reserve(access, grant, updates)
+
+        monkeypatch.setattr(GitAccess, "reserve", record)
+        folder = await forge.clone(project, developer)
+        await forge.commit(folder)
+        await forge.git("push", "-q", "origin", "HEAD:refs/heads/topic2", "HEAD:refs/heads/topic3", folder=folder)
+        assert reserved == [["refs/heads/topic2", "refs/heads/topic3"]]
+        await forge.git("push", "-q", "origin", ":refs/heads/topic3", folder=folder)
+        assert reserved[1:] == [["refs/heads/topic3"]]
+        (folder / "large").write_bytes(random.Random(1).randbytes(300_000))
+        await forge.git("add", "large", folder=folder)
+        await forge.commit(folder)
+        await forge.git("push", "-q", "origin", "HEAD:refs/heads/topic2", folder=folder)
+        assert len(reserved) == 2
+
+    @ONE_DATABASE
     async def test_nothing_to_push(self, forge: SshServer, project: tables.Project, developer: tables.User) -> None:
         folder = await forge.clone(project, developer)
         output = await forge.git("push", "origin", "master", folder=folder)
@@ -411,7 +442,7 @@ class TestPush:
             command = f"git-receive-pack '{forge.path_of[project.id]}.git'"
             async with await connection.create_process(command, encoding=None) as process:
                 process.stdin.write(f"{len(line) + 4:04x}".encode() + line + b"0000")
-                await wait_until(lambda: bool(forge.processes()))
+                await wait_until(lambda: forge.bytes_sent() > 0)
                 await asyncio.sleep(0.3)
                 await forge.set_user_state(developer, UserState.BLOCKED)
                 process.stdin.write(EMPTY_PACK)
@@ -577,7 +608,7 @@ class TestLimits:
         async with await forge.connect("developer") as connection:
             for service in GitService:
                 process = await connection.create_process(f"{service} '{forge.path_of[project.id]}.git'", encoding=None)
-                await wait_until(lambda: bool(forge.processes()))
+                await wait_until(lambda: forge.bytes_sent() > 0)
                 await asyncio.sleep(0.2)
                 for line in forge.ssh_server.connections:
                     line.close_if_idle()
@@ -621,7 +652,7 @@ class TestShutdown:
         idle, busy = await forge.connect("developer"), await forge.connect("developer")
         process = await busy.create_process(command, encoding=None)
         process.stdin.write(f"{len(line) + 4:04x}".encode() + line + b"0000")
-        await wait_until(lambda: bool(forge.processes()))
+        await wait_until(lambda: forge.bytes_sent() > 0)
         forge.ssh_server.begin_shutdown(10)
         await asyncio.wait_for(idle.wait_closed(), 5)
         with pytest.raises(OSError):

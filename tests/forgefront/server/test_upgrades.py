@@ -27,7 +27,7 @@ from tests.support.server_process import ServerProcess, run_server
 ARCHIVES = Path(data_0_1_0.__file__).parent
 CLOSED_BY = "Status changed to closed by commit "
 
-RENAMED_TABLES = {"branch_looks": "health_checks_due"}
+RENAMED_TABLES = {"branch_looks": "health_checks_due", "branches": "refs"}
 REMOVED_TABLES = {"merge_intents"}
 """Which 0.1.0 fills only during a merge."""
 
@@ -144,7 +144,7 @@ def test_every_row_is_preserved(old_forge: OldForge) -> None:
     assert {before[table] for table in REMOVED_TABLES} == {0}
     renamed = {RENAMED_TABLES.get(table, table): count for table, count in before.items() if table not in REMOVED_TABLES}
     assert {table: after[table] for table in renamed} == renamed
-    assert {after[table] for table in after.keys() - renamed.keys()} == {0}
+    assert {table for table in after.keys() - renamed.keys() if after[table]} == {"schema_compatibility"}
 
 
 def test_refs_are_taken_over(old_forge: OldForge) -> None:
@@ -160,6 +160,34 @@ def test_refs_are_taken_over(old_forge: OldForge) -> None:
     assert {int(path.stem): git(path, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)") for path in paths} == before
     assert {int(path.stem): git(path, "symbolic-ref", "HEAD") for path in paths} == heads
     assert [file for path in paths for file in (path / "refs").rglob("*") if file.is_file()] == []
+
+
+def test_indexed_branches_become_refs(old_forge: OldForge) -> None:
+    """Those of projects whose refs were adopted, and of others, which are adopted at the next start."""
+
+    async def run(*statements: str) -> list[Any]:
+        database = Database(old_forge.database_url)
+        async with database.engine.begin() as connection:
+            found = [await connection.execute(text(statement)) for statement in statements]
+            rows = [tuple(row) for row in found[-1]] if found[-1].returns_rows else []
+        await database.close()
+        return rows
+
+    migrations.upgrade(old_forge.database_url, "0011")
+    adopted = (
+        "UPDATE projects SET refs_version = 7 WHERE id = 1",
+        "INSERT INTO refs (project_id, name, oid) SELECT project_id, 'refs/heads/' || name, oid FROM branches WHERE project_id = 1",
+        "INSERT INTO refs (project_id, name, oid) SELECT 1, 'refs/merge-requests/1/head', MIN(oid) FROM branches WHERE project_id = 1",
+        "INSERT INTO refs (project_id, name, oid) SELECT 1, 'refs/heads/imported', MIN(oid) FROM branches WHERE project_id = 1",
+        "SELECT project_id, 'refs/heads/' || name, oid, notified_health, notified_oid FROM branches",
+    )
+    branches = asyncio.run(run(*adopted))
+    migrations.upgrade(old_forge.database_url)
+    rows = asyncio.run(run("SELECT is_indexed, project_id, name, oid, notified_health, notified_oid FROM refs"))
+
+    assert sorted(map(str, (row for is_indexed, *row in rows if is_indexed))) == sorted(map(str, map(list, branches)))
+    assert {project_id for project_id, *_ in branches} > {1} and any(health for _, _, _, health, _ in branches)
+    assert sorted(name for is_indexed, _, name, *_ in rows if not is_indexed) == ["refs/heads/imported", "refs/merge-requests/1/head"]
 
 
 def test_answers_are_those_of_the_old_version(served: OldForge) -> None:

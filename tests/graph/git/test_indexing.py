@@ -20,7 +20,7 @@ from storage.database.writers import DatabaseBusy
 from storage.git import commit_walk as reading
 from storage.git.protocol.push import RefCommand
 from storage.git.repository import NotARepository
-from storage.tables.git import branches
+from storage.tables.git import refs
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import commit_to_branch, git, write_commit
@@ -69,7 +69,7 @@ async def indexed_rows(make: DataFactory, project: tables.Project) -> dict[str, 
 
 async def heads(make: DataFactory, project: tables.Project) -> dict[str, str]:
     async with make.services.database.read_session() as session:
-        return dict(await session.read(branches.heads(project.id)))
+        return {name.removeprefix("refs/heads/"): oid for name, oid in await session.read(refs.indexed_heads(project.id))}
 
 
 def listed(make: DataFactory, project: tables.Project, *tips: str) -> set[str]:

@@ -40,8 +40,8 @@ async def run(make: DataFactory, *statements: object) -> None:
 
 
 async def make_unadopted(make: DataFactory, *projects: tables.Project) -> None:
-    """As before the upgrade: no rows, no version; the refs are those of the files."""
-    await run(make, delete(tables.GitRef), update(tables.Project).values(refs_version=0))
+    """As before the upgrade: rows of indexed branches only, no version; the refs are those of the files."""
+    await run(make, delete(tables.GitRef).where(~col(tables.GitRef.is_indexed)), update(tables.Project).values(refs_version=0))
     for path in make.services.repositories.root.glob("*.git"):
         git(path, "pack-refs", "--all")
 
@@ -224,13 +224,10 @@ class TestRepair:
             make,
             delete(tables.Commit).where(of_project, col(tables.Commit.oid) == root),
             update(tables.Commit).where(of_project, col(tables.Commit.oid) == git(path, "rev-parse", "master")).values(oid="1" * 40),
-            update(tables.Branch).where(col(tables.Branch.name) == "master").values(oid="1" * 40),
-            update(tables.Branch).where(col(tables.Branch.name) == "topic").values(name="gone"),
+            update(tables.GitRef).where(col(tables.GitRef.name) == "refs/heads/topic").values(is_indexed=False),
         )
         assert await index_differs(make, project) == [
             "1 branch is not in the index: topic",
-            "1 branch is somewhere else in the index: master",
-            "1 branch is in the index only: gone",
             "2 commits are not in the index",
             "1 commit is in the index only",
         ]

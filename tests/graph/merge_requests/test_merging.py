@@ -247,7 +247,7 @@ STEPS = (
     (merging.ref_updates, "apply_updates"),
     (ref_updates.refs, "write_moves"),
     (ref_updates.pipelines, "create_pipelines"),
-    (ref_updates.commit_index, "write_heads"),
+    (ref_updates.commit_index, "record_moves"),
     (ref_updates.moved_branches, "apply"),
 )
 """What the transaction of a merge calls."""

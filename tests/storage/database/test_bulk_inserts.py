@@ -12,9 +12,8 @@ from storage import tables
 from storage.database.engine import Database
 from storage.tables import ActivityAction, ActivitySubject
 from storage.tables.events.activities import insert_activities
-from storage.tables.git import branches
 from storage.tables.git.branch_moves import BranchMove, insert_moves
-from storage.tables.git.refs import GitRef, insert_refs
+from storage.tables.git.refs import GitRef, insert_refs, put
 from tests.make import DataFactory
 from tests.support.statements import StatementRecorder
 
@@ -25,6 +24,10 @@ OID = "1" * 40
 async def count(database: Database, table: Any) -> int:
     async with database.read_session() as session:
         return int(((await session.read(select(func.count(col(table.id)))))[0])[0])
+
+
+def ref_row(project_id: int, name: str) -> dict[str, Any]:
+    return {"project_id": project_id, "name": name, "oid": OID, "peeled_oid": None, "is_indexed": False}
 
 
 class TestBulkInserts:
@@ -56,7 +59,7 @@ class TestBulkInserts:
 
     async def test_wait_for_statements_that_depend_on_them(self, make: DataFactory) -> None:
         database, project = make.services.database, await make.project()
-        row = {"project_id": project.id, "name": "refs/heads/x", "oid": OID, "peeled_oid": None}
+        row = ref_row(project.id, "refs/heads/x")
         names = select(col(GitRef.name)).where(col(GitRef.project_id) == project.id)
         async with database.write_session() as session:
             await session.execute(select(1))
@@ -74,17 +77,17 @@ class TestBulkInserts:
 
     async def test_conflicts(self, make: DataFactory) -> None:
         database, project = make.services.database, await make.project()
-        head = {"project_id": project.id, "name": "x", "oid": OID, "updated_at": MOMENT}
+        ref, upsert = ref_row(project.id, "refs/heads/x"), put(database.dialect)
         for oid in (OID, "2" * 40):
             async with database.write_session() as session:
-                session.insert_later(branches.upsert_heads(database.dialect), [{**head, "oid": oid}])
+                session.insert_later(upsert, [{**ref, "oid": oid}])
                 await session.commit()
         async with database.read_session() as session:
-            assert await session.read(branches.heads(project.id)) == [("x", "2" * 40)]
-        ref = {"project_id": project.id, "name": "refs/heads/x", "oid": OID, "peeled_oid": None}
+            assert await session.read(select(col(GitRef.name), col(GitRef.oid))) == [("refs/heads/x", "2" * 40)]
         async with database.write_session() as session:
-            session.insert_later(branches.upsert_heads(database.dialect), [{**head, "name": "y"}])
-            session.insert_later(insert_refs(), [ref, ref])
+            session.insert_later(upsert, [{**ref, "oid": "3" * 40}])
+            session.insert_later(insert_refs(), [ref_row(project.id, "refs/heads/y")] * 2)
             with pytest.raises(IntegrityError):
                 await session.commit()
-        assert (await count(database, GitRef), await count(database, branches.Branch)) == (0, 1)
+        async with database.read_session() as session:
+            assert await session.read(select(col(GitRef.name), col(GitRef.oid))) == [("refs/heads/x", "2" * 40)]
