@@ -28,7 +28,7 @@ class TestRoundTrip:
         first = await dumps.dump()
         config = await dumps.restore(first)
         async with open_instance(config) as restored:
-            assert await compare_answers(make.services, restored.graph.services, edge_cases, QUERIES) > 100
+            assert await compare_answers(make.services, restored.graph.services, edge_cases, queries=QUERIES) > 100
             for project in edge_cases.projects:
                 path = restored.repositories.path_of(project.id)
                 row = await make.fetch(tables.Project, project.id)
