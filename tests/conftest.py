@@ -32,6 +32,7 @@ gc.set_threshold(50_000, 5, 400)
 SLOW_FILES = (
     "tests/rest_v3/endpoint/test_hostile.py",
     "tests/forgefront/commands/test_dump_buckets.py",
+    "tests/forgefront/server/test_rolling_upgrades.py",
     "tests/graph/planner/test_oracle.py",
     "tests/graph/operations/test_hostile.py",
     "tests/reliability/test_dumps.py",

@@ -69,6 +69,7 @@ class Load:
                 pushed = await git("push", "--quiet", url, "HEAD:refs/heads/load", folder=self._folder, succeeds=None)
                 if pushed.code or (await git("ls-remote", url, "refs/heads/load", folder=self._folder)).out.split()[:1] != [oid]:
                     self.failures.append(f"push: {pushed.err}")
+                await asyncio.sleep(0.2)
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -85,6 +86,14 @@ async def use_host(hosts: Hosts, number: int, project: dict[str, Any], user: tab
     for reader in hosts.servers:
         listed = await git("ls-remote", hosts.url(reader, project, user), "refs/heads/master")
         assert listed.out.split()[0] == oid
+
+
+@pytest.fixture
+def database_url(new_database: Callable[[], str]) -> str:
+    """A database of this test, since it adds columns."""
+    url = new_database()
+    migrations.upgrade(url)
+    return url
 
 
 class TestRollingUpgrade:

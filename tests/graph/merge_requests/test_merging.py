@@ -1,7 +1,8 @@
 """Acceptance of merge requests: effects, refusals, and that an interruption never leaves a half merge."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any
 
 import pytest
@@ -238,7 +239,7 @@ class SimulatedCrash(BaseException):
     """The process ends here."""
 
 
-Broken = Callable[..., Awaitable[Any]]
+Broken = Callable[..., Any]
 
 
 STEPS = (
@@ -275,8 +276,13 @@ class TestCrashes:
                 await whole(*arguments)
             raise SimulatedCrash
 
+        def broken_at_once(*arguments: Any) -> Any:
+            if after:
+                whole(*arguments)
+            raise SimulatedCrash
+
         with monkeypatch.context() as patch:
-            patch.setattr(module, name, broken)
+            patch.setattr(module, name, broken if iscoroutinefunction(whole) else broken_at_once)
             with pytest.raises(SimulatedCrash):
                 await accept(merges, proposal, people["developer"], remove_source_branch=True)
         await assert_not_merged(merges, proposal, before)
