@@ -3,9 +3,9 @@
 from typing import Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Database
 from storage.tables.base import Row
 
@@ -43,5 +43,4 @@ def _identity() -> Select[str]:
 
 
 def _create_if_missing(dialect: str, identity: str) -> Any:
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    return insert(InstanceIdentity).values(id=IDENTITY_ID, identity=identity).on_conflict_do_nothing(index_elements=["id"])
+    return insert_into(dialect, InstanceIdentity).values(id=IDENTITY_ID, identity=identity).on_conflict_do_nothing(index_elements=["id"])

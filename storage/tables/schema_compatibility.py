@@ -3,9 +3,9 @@
 from typing import Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.tables.base import Row
 
 COMPATIBILITY_ID = 1
@@ -25,6 +25,5 @@ def oldest_revision() -> Select[str]:
 
 def put(dialect: str, revision: str) -> Any:
     """The statement that writes the row."""
-    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
-    statement = insert(SchemaCompatibility).values(id=COMPATIBILITY_ID, oldest_revision=revision)
+    statement = insert_into(dialect, SchemaCompatibility).values(id=COMPATIBILITY_ID, oldest_revision=revision)
     return statement.on_conflict_do_update(index_elements=["id"], set_={"oldest_revision": revision})
