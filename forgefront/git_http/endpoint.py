@@ -21,6 +21,7 @@ from graph.errors import Code, Forbidden, OperationError
 from graph.git_access import GitAccess, RepositoryGrant
 from graph.operations.disconnects import wait_disconnected
 from storage.disk_full import is_disk_full
+from storage.git.protocol.packets import FLUSH_PACKET, encode_packet
 from storage.git.protocol.process_supervision import BLOCK_BYTES
 from storage.git.protocol.push import ClientStream, InvalidPush, PushDecision, RefCommand
 from storage.git.protocol.transport import GitService, Transport, TransportBusy, TransportTimeout
@@ -110,8 +111,7 @@ class GitHttpEndpoint:
         protocol = _git_protocol_header(scope) if service is GitService.UPLOAD else ""
         response.headers = {"Content-Type": f"application/x-{service}-advertisement", **_NO_CACHE_HEADERS}
         if "version=2" not in protocol.split(":"):
-            first = f"# service={service}\n"
-            response.prefix = f"{len(first) + 4:04x}{first}0000".encode()
+            response.prefix = encode_packet(f"# service={service}\n".encode()) + FLUSH_PACKET
         async with self._access.open(grant) as path:
             await self._transport.advertise(service, path, response.write, protocol=protocol)
         await response.end()

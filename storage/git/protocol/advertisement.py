@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from storage.git import projection
+from storage.git.protocol.packets import FLUSH_PACKET, encode_packet
 from storage.git.protocol.process_supervision import BLOCK_BYTES
+from storage.git.ref_names import NULL_ID
 
 SendBlock = Callable[[bytes], Awaitable[None]]
 """Sends a block to the client; returns when the next block can be sent."""
 
-FLUSH_PACKET = b"0000"
-_NO_REFS = b"0" * 40, b"capabilities^{}"
+_NO_REFS = NULL_ID.encode(), b"capabilities^{}"
 _OTHER_SECTION = re.compile(rb"^\s*\[(?!core\])", re.MULTILINE)
 """Configuration that may change the advertisement; the service writes only the section `core`."""
 _REF = re.compile(rb"^([0-9a-f]{40}) (.+)$", re.MULTILINE)
@@ -64,5 +65,4 @@ def read_refs(path: Path) -> list[tuple[bytes, bytes]] | None:
 
 
 def _packet(ref: tuple[bytes, bytes], suffix: bytes = b"") -> bytes:
-    line = b" ".join(ref) + suffix + b"\n"
-    return b"%04x" % (len(line) + 4) + line
+    return encode_packet(b" ".join(ref) + suffix + b"\n")

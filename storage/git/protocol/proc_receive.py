@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
+from storage.git.protocol.packets import encode_packets
 from storage.git.protocol.push import RefCommand, parse_command
 from storage.git.subprocesses.async_process import connect_reader
 
@@ -18,7 +19,6 @@ RefMover = Callable[[list[RefCommand], bool], Awaitable[Sequence[str | None]]]
 Returns for each the reason why it was not moved, or None. It raises nothing: git has no other way to learn of a failure.
 """
 
-FLUSH_PACKET = b"0000"
 MAX_REASON_LENGTH = 300
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x20\x7f]+")
 _BUFFER_BYTES = 64 * 1024
@@ -63,11 +63,6 @@ class ProcReceive:
 
     async def _write(self, lines: list[bytes]) -> None:
         await asyncio.to_thread(_write_all, self._report.fileno(), encode_packets(lines))
-
-
-def encode_packets(lines: list[bytes]) -> bytes:
-    """Returns a packet for each line, and a flush packet."""
-    return b"".join(f"{len(line) + 4:04x}".encode() + line for line in lines) + FLUSH_PACKET
 
 
 async def _read_packets(reader: asyncio.StreamReader) -> list[bytes]:

@@ -6,11 +6,10 @@ git's own messages name a signal or a failed malloc; the user needs to know whic
 import re
 from collections.abc import Awaitable, Callable
 
+from storage.git.protocol.packets import DATA_BAND, FLUSH_PACKET, PROGRESS_BAND, encode_packet
+
 MAX_MESSAGE_BYTES = 4000
 _PACKET_LENGTH = re.compile(rb"[0-9a-f]{4}")
-_DATA_BAND = 1
-_PROGRESS_BAND = 2
-_FLUSH_PACKET = b"0000"
 
 
 def explain_rejection(reason: str) -> str:
@@ -43,7 +42,7 @@ class PushReport:
             if not _PACKET_LENGTH.fullmatch(self._buffer, 0, 4):
                 self._is_raw = True
                 break
-            size = max(int(self._buffer[:4], 16), len(_FLUSH_PACKET))
+            size = max(int(self._buffer[:4], 16), len(FLUSH_PACKET))
             if len(self._buffer) < size:
                 break
             packet, self._buffer = self._buffer[:size], self._buffer[size:]
@@ -61,14 +60,13 @@ class PushReport:
 
     async def _explanation_before(self, packet: bytes) -> bytes:
         band, data = packet[4:5], packet[5:]
-        if band == bytes([_PROGRESS_BAND]):
+        if band == PROGRESS_BAND:
             self._messages = (self._messages + data)[-MAX_MESSAGE_BYTES:]
-        elif band == bytes([_DATA_BAND]) and data and not self._is_reported:
+        elif band == DATA_BAND and data and not self._is_reported:
             # receive-pack sends empty packets of data while it is silent (receive.keepAlive).
             self._is_reported = True
             if data[4:].startswith(b"unpack ") and not data[4:].startswith(b"unpack ok"):
                 reason = await self._explain(self._messages)
                 if reason is not None:
-                    message = bytes([_PROGRESS_BAND]) + f"{reason}\n".encode()
-                    return f"{len(message) + 4:04x}".encode() + message
+                    return encode_packet(PROGRESS_BAND + f"{reason}\n".encode())
         return b""

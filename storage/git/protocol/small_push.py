@@ -22,7 +22,8 @@ from pathlib import Path
 import pygit2
 
 from storage.git.protocol.advertisement import SendBlock
-from storage.git.protocol.proc_receive import FLUSH_PACKET, RefMover, encode_packets, format_result
+from storage.git.protocol.packets import DATA_BAND, FLUSH_PACKET, PROGRESS_BAND, encode_packet, encode_packets
+from storage.git.protocol.proc_receive import RefMover, format_result
 from storage.git.protocol.process_supervision import PUSH_NICENESS, SHORT_PUSH_SECONDS, indexing_seconds, too_slow_reason
 from storage.git.protocol.push import Push, RefCommand
 from storage.git.protocol.push_report import explain_rejection
@@ -35,7 +36,6 @@ MAX_BAND_BYTES = 65_515
 """Bytes in one packet of side-band-64k."""
 QUARANTINE_PREFIX = "tmp_objdir-incoming-"
 """The prefix of git's own quarantines, which are removed at start."""
-_DATA_BAND, _PROGRESS_BAND = b"\1", b"\2"
 
 
 class _RejectedPack(Exception):
@@ -65,7 +65,7 @@ async def receive(
         async with slot():
             missing = await asyncio.to_thread(_store_objects, path, push.pack, commands, limits)
     except _RejectedPack as error:
-        await _send(outgoing, _PROGRESS_BAND, f"{error}\n".encode())
+        await _send(outgoing, PROGRESS_BAND, f"{error}\n".encode())
         status, reasons = b"unpack index-pack failed", dict.fromkeys(commands, "unpacker error")
     else:
         if missing and push.is_atomic:
@@ -75,14 +75,13 @@ async def receive(
         status, reasons = b"unpack ok", dict.fromkeys(missing, "missing necessary objects")
         reasons |= {command: reason for command, reason in zip(existing, moved, strict=True) if reason is not None}
     report = [status, *(format_result(command, reasons.get(command)) for command in commands)]
-    await _send(outgoing, _DATA_BAND, encode_packets([line + b"\n" for line in report]))
+    await _send(outgoing, DATA_BAND, encode_packets([line + b"\n" for line in report]))
     await outgoing(FLUSH_PACKET)
 
 
 async def _send(outgoing: SendBlock, band: bytes, data: bytes) -> None:
     for start in range(0, len(data), MAX_BAND_BYTES):
-        packet = band + data[start : start + MAX_BAND_BYTES]
-        await outgoing(f"{len(packet) + 4:04x}".encode() + packet)
+        await outgoing(encode_packet(band + data[start : start + MAX_BAND_BYTES]))
 
 
 def _store_objects(path: Path, pack: bytes, commands: Sequence[RefCommand], limits: ProcessLimits) -> set[RefCommand]:
