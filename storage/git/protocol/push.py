@@ -143,26 +143,29 @@ class Push:
         """Whether the push is as those of current clients, and has a pack unless all commands delete."""
         return (
             bool(self.commands)
-            and (bool(self._remainder) or all(command.new is None for command in self.commands))
+            and (bool(self._remainder) or self._only_deletes)
             and b"side-band-64k" in self._capabilities
             and not self._capabilities.isdisjoint(_REPORT_CAPABILITIES)
             and self._capabilities.isdisjoint(_OTHER_CAPABILITIES)
             and not self._is_shallow
         )
 
+    @property
+    def _only_deletes(self) -> bool:
+        """Whether no pack follows the commands."""
+        return all(command.new is None for command in self.commands)
+
     async def _read_small_pack(self) -> bool:
         """Reads the pack up to MAX_READ_BYTES; returns whether that is all of it."""
-        if self._is_stream and all(command.new is None for command in self.commands):
-            # No pack follows, and no end.
+        if self._is_stream and self._only_deletes:
             return True
-        pack, checksum = bytearray(self._remainder), PackChecksum()
-        is_complete = checksum.is_complete_with(self._remainder)
+        pack, block = bytearray(self._remainder), self._remainder
+        checksum = PackChecksum() if self._is_stream else None
         try:
             while len(pack) <= MAX_READ_BYTES:
-                if self._is_stream and is_complete:
+                if checksum is not None and checksum.is_complete_with(block):
                     return True
                 block = await anext(self._incoming)
-                is_complete = checksum.is_complete_with(block)
                 pack += block
         except StopAsyncIteration:
             return True
