@@ -31,9 +31,7 @@ SETTINGS = (
     "http.lowSpeedTime=60",
     "fetch.unpackLimit=1",
     "fetch.fsckObjects=true",
-    "fetch.fsck.badTimezone=ignore",
-    "fetch.fsck.missingSpaceBeforeDate=ignore",
-    "fetch.fsck.zeroPaddedFilemode=ignore",
+    *(f"fetch.fsck.{level}" for level in git_command.FSCK_LEVELS),
 )
 """Objects are checked as those of a push are."""
 

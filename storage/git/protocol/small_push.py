@@ -30,8 +30,6 @@ from storage.git.protocol.push_report import explain_rejection
 from storage.git.subprocesses import git_command
 from storage.git.subprocesses.limits import ProcessLimits, explain_failure
 
-FSCK_LEVELS = ("badTimezone=ignore", "missingSpaceBeforeDate=ignore", "zeroPaddedFilemode=ignore")
-"""Old histories have these defects, and git tools accept them."""
 MAX_BAND_BYTES = 65_515
 """Bytes in one packet of side-band-64k."""
 QUARANTINE_PREFIX = "tmp_objdir-incoming-"
@@ -100,7 +98,7 @@ def _index_pack(path: Path, pack: bytes, quarantine: Path, objects: Path, limits
     """Checks the pack, completes it with the bases of its deltas and writes it, synced to disk. Raises _RejectedPack, OSError."""
     quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')
     folders = {"GIT_OBJECT_DIRECTORY": str(quarantine), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
-    arguments = git_command.command(path, "index-pack", "--stdin", "--fix-thin", f"--strict={','.join(FSCK_LEVELS)}")
+    arguments = git_command.command(path, "index-pack", "--stdin", "--fix-thin", f"--strict={','.join(git_command.FSCK_LEVELS)}")
     environment, pipe, seconds = {**git_command.environment(), **folders}, subprocess.PIPE, indexing_seconds(len(pack))
     with git_command.start_process(
         arguments, environment, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, process_limits=limits

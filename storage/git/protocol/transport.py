@@ -55,7 +55,7 @@ _UPLOAD_PACK_SETTINGS = (
 )
 _RECEIVE_PACK_SETTINGS = (
     "receive.fsckObjects=true",
-    *(f"receive.fsck.{level}" for level in small_push.FSCK_LEVELS),
+    *(f"receive.fsck.{level}" for level in git_command.FSCK_LEVELS),
     # The RefMover moves all refs, and git's own rules are disabled.
     "receive.procReceiveRefs=refs/",
     "receive.denyDeletes=false",

@@ -17,6 +17,8 @@ from storage.git.subprocesses.limits import ProcessLimits
 TIMEOUT_SECONDS = 60.0
 """Default time limit of a command, enough for commands that touch only refs."""
 
+FSCK_LEVELS = ("badTimezone=ignore", "missingSpaceBeforeDate=ignore", "zeroPaddedFilemode=ignore")
+"""Old histories have these defects, and git tools accept them."""
 FETCH_OPTIONS = ("--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules", "--end-of-options")
 
 
