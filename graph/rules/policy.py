@@ -357,7 +357,7 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
     The action must be open to non-members, without a visibility switch, and allowed in archived projects.
     """
     rule = RULES[action]
-    assert rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived, action  # noqa: S101
+    assert _is_open_to_non_members(rule), action  # noqa: S101
     feature_conditions = _required_features(rule, tables.Project)
     if rule.min_level <= AccessLevel.GUEST or context.viewer.admin:
         return [*visible_project_conditions(context), *feature_conditions]
@@ -367,9 +367,13 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
 def open_action_features(action: Action, project: Any) -> list[ColumnElement[bool]]:
     """SQL conditions on the features of a project with the columns `project`, for an action that all may perform who see the project."""
     rule = RULES[action]
-    is_open = rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived
-    assert is_open and rule.min_level <= AccessLevel.GUEST, action  # noqa: S101
+    assert _is_open_to_non_members(rule) and rule.min_level <= AccessLevel.GUEST, action  # noqa: S101
     return _required_features(rule, project)
+
+
+def _is_open_to_non_members(rule: PolicyRule) -> bool:
+    """Whether non-members may act in every project that they may see, but for its features."""
+    return rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived
 
 
 def _required_features(rule: PolicyRule, project: Any) -> list[ColumnElement[bool]]:

@@ -30,6 +30,11 @@ def viewer_values(viewer: tables.User) -> dict[str, Any]:
     return {VIEWER_ID: viewer.id, VIEWER_IS_ADMIN: viewer.admin}
 
 
+def visible_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
+    """SQL conditions on `Project` under which the viewer, whose `is_admin` is a constant, may see it."""
+    return [] if viewer.is_admin else [members.visible_projects(viewer.id)]
+
+
 def can_see_in_sql(project: Any, viewer: SqlViewer) -> ColumnElement[bool]:
     """As `policy.can_see_project`, of the project with the columns `project`."""
     return or_(viewer.is_admin, members.visible_projects(viewer.id, project))

@@ -8,9 +8,8 @@ from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import ToMany, computed, connection_field, make_window
 from graph.fields.row_sources import FromJoins, FromSql
-from graph.rules.policy import visible_project_conditions
 from graph.rules.projects import forks
-from graph.rules.sql_policy import can_see_in_sql
+from graph.rules.sql_policy import SqlViewer, can_see_in_sql, visible_conditions
 from storage import tables
 from storage.tables.accounts import members
 
@@ -20,9 +19,16 @@ if TYPE_CHECKING:
 NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 
 
+FORKS = ToMany(
+    KeysetListing(tables.Project, NEWEST_FIRST, parent=tables.Project.forked_from_id),
+    action=None,
+    viewer_conditions=lambda _, viewer: visible_conditions(viewer),
+)
+
+
 async def _resolve_forks(root: Any, info: Info, **arguments: Any) -> Any:
     context, window = info.context, make_window(arguments)
-    listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=tables.Project.forked_from_id).where(*visible_project_conditions(context))
+    listing = FORKS.filtered_listing(arguments, SqlViewer(context.viewer.id, context.viewer.admin))
 
     async def fetch(ids: list[int]) -> dict[int, Any]:
         return await listing.pages(context, window, ids)
@@ -36,11 +42,7 @@ class ProjectForkFields:
 
     forks: Connection[Annotated["Project", strawberry.lazy("graph.types.projects.projects")]] = connection_field(
         _resolve_forks,
-        declared=ToMany(
-            KeysetListing(tables.Project, NEWEST_FIRST, parent=tables.Project.forked_from_id),
-            action=None,
-            viewer_conditions=lambda _, viewer: [] if viewer.is_admin else [members.visible_projects(viewer.id)],
-        ),
+        declared=FORKS,
         description="Forks visible to the viewer, newest first.",
     )
 

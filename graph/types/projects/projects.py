@@ -36,7 +36,7 @@ from graph.rules.policy import (
 )
 from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
-from graph.rules.sql_policy import SqlViewer, can_in_sql
+from graph.rules.sql_policy import SqlViewer, can_in_sql, visible_conditions
 from graph.types.accounts.members import AccessLevel, ProjectMemberFields
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import ProjectArtifactFields
@@ -345,8 +345,8 @@ NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 def _viewer_conditions(project_filter: ProjectFilter, viewer: SqlViewer) -> list[Any]:
     """That the viewer may see the projects, and those of the filter."""
     # Members see their projects anyway.
-    is_visible = viewer.is_admin or project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
-    visible = [] if is_visible else [members.visible_projects(viewer.id)]
+    is_visible = project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
+    visible = [] if is_visible else visible_conditions(viewer)
     return [*visible, *project_filter.viewer_conditions(viewer.id)]
 
 
