@@ -96,18 +96,25 @@ LEVELS_IN_PROJECTS = mark_constant(_levels_in_projects())
 personal namespace. A constant, because most operations need it and constructing it costs more than running it."""
 
 
+_PERSONAL: Any = aliased(Namespace)
+"""The statement around a condition may have the namespaces of its projects too."""
+
+
+def _memberships(user_id: Any, project: Any) -> tuple[ColumnElement[bool], ColumnElement[bool], ColumnElement[bool]]:
+    """The conditions on what makes a user a member of a project: its member, a member of its group, and its personal namespace."""
+    return (
+        and_(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user_id),
+        and_(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user_id),
+        and_(_PERSONAL.id == project.namespace_id, _PERSONAL.owner_id == user_id, _PERSONAL.kind == NamespaceKind.USER),
+    )
+
+
 def _level_queries(user_id: Any, project: Any = Project) -> list[Any]:
     """The levels of a user in the `Project` of a statement, or in that with the columns `project`: as its member, as a member of its
     group, and as the owner of its personal namespace; null if the user is none of these."""
-    personal: Any = aliased(Namespace)
-    levels: list[Select[Any]] = [
-        select(col(ProjectMember.access_level)).where(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user_id),
-        select(col(GroupMember.access_level)).where(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user_id),
-        select(literal(int(AccessLevel.OWNER))).where(
-            personal.id == project.namespace_id, personal.owner_id == user_id, personal.kind == NamespaceKind.USER
-        ),
-    ]
-    return [each.correlate(rows_of(project)).scalar_subquery() for each in levels]
+    columns: tuple[Any, ...] = (col(ProjectMember.access_level), col(GroupMember.access_level), literal(int(AccessLevel.OWNER)))
+    levels = zip(columns, _memberships(user_id, project), strict=True)
+    return [select(level).where(condition).correlate(rows_of(project)).scalar_subquery() for level, condition in levels]
 
 
 def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> Select[Any]:
@@ -283,17 +290,9 @@ def projects_in_owned_namespaces(user_id: Any) -> ColumnElement[bool]:
     return or_(owned_projects(user_id), in_owned_group)
 
 
-_PERSONAL: Any = aliased(Namespace)
-"""The statement around a condition may have the namespaces of its projects too."""
-
-
 def member_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
     """The condition on `Project`, or an alias of it, that the user is a member of it, of its group, or owns its namespace."""
-    return or_(
-        exists().where(col(ProjectMember.project_id) == project.id, col(ProjectMember.user_id) == user_id),
-        exists().where(col(GroupMember.group_id) == project.namespace_id, col(GroupMember.user_id) == user_id),
-        exists().where(_PERSONAL.id == project.namespace_id, _PERSONAL.owner_id == user_id, _PERSONAL.kind == NamespaceKind.USER),
-    )
+    return or_(*(exists().where(condition) for condition in _memberships(user_id, project)))
 
 
 def joined_projects(user_id: Any) -> ColumnElement[bool]:
