@@ -15,6 +15,10 @@ class PooledConnection(Protocol):
 
     async def close(self) -> None: ...
 
+    def discard(self) -> None:
+        """Closes the connection without waiting for the server. For a connection that is released after its pool was closed."""
+        ...
+
 
 C = TypeVar("C", bound=PooledConnection)
 
@@ -32,6 +36,7 @@ class ConnectionPool(Generic[C]):
         self._idle: list[C] = []
         self._waiters: deque[tuple[asyncio.Future[None], float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     def try_acquire(self) -> C | None:
         """Acquires an idle connection that nobody waits for; None if `acquire` has to be awaited."""
@@ -98,7 +103,10 @@ class ConnectionPool(Generic[C]):
     def release(self, connection: C) -> None:
         try:
             if connection.reset():
-                self._idle.append(connection)
+                if self._is_closed:
+                    connection.discard()
+                else:
+                    self._idle.append(connection)
         finally:
             self.release_slot()
 
@@ -107,6 +115,8 @@ class ConnectionPool(Generic[C]):
         return self._idle.pop(0) if self._idle else None
 
     async def close(self) -> None:
+        """Closes the idle connections; one in use is closed when it is released."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

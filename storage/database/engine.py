@@ -60,7 +60,12 @@ MAX_LOGGED_MESSAGE = 200
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
 POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
     "timeout": CONNECT_SECONDS,
-    "server_settings": {"statement_timeout": str(int(STATEMENT_SECONDS * 1000)), "jit": "off", "datestyle": "ISO"},
+    "server_settings": {
+        "application_name": "forgefront",
+        "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
+        "jit": "off",
+        "datestyle": "ISO",
+    },
 }
 """Arguments with which every connection is opened."""
 

@@ -28,6 +28,9 @@ class IdleConnection(PreparedConnection):
     async def close(self) -> None:
         self.return_to_pool()
 
+    def discard(self) -> None:
+        self.return_to_pool()
+
 
 class FairPool(AsyncAdaptedQueuePool):
     """A pool whose callers wait in one queue, `idle_connections`, with as many slots as there are connections.
@@ -44,6 +47,7 @@ class FairPool(AsyncAdaptedQueuePool):
         self.idle_connections: ConnectionPool[IdleConnection] = ConnectionPool(self._connect_with_slot, self.size(), self._timeout)
         self._has_slot = False
         self._idle_entries: set[ConnectionPoolEntry] = set()
+        self._is_disposed = False
 
     async def _connect_with_slot(self) -> IdleConnection:
         def connect() -> Any:
@@ -68,7 +72,14 @@ class FairPool(AsyncAdaptedQueuePool):
             self.idle_connections.release_slot()
             raise
 
+    def dispose(self) -> None:
+        self._is_disposed = True
+        super().dispose()
+
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        if self._is_disposed:
+            # Nobody takes it from this pool again.
+            record.invalidate()
         super()._do_return_conn(record)
         if record in self._idle_entries:
             # `idle_connections` releases the slot itself.

@@ -158,6 +158,9 @@ class SqliteReader:
         return True
 
     async def close(self) -> None:
+        self.discard()
+
+    def discard(self) -> None:
         self._connection.close()
         self._wakeups.put(None)
 
@@ -325,3 +328,6 @@ class PostgresReader(PreparedConnection):
 
     async def close(self) -> None:
         await self._connection.close()
+
+    def discard(self) -> None:
+        self._connection.terminate()

@@ -1,5 +1,9 @@
 """Errors of the database: what they say, and what they do not reveal."""
 
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -33,3 +37,78 @@ class TestClosing:
         async with database.write_session() as session:
             with pytest.raises(ConnectionError, match="the database is closed"):
                 await session.execute(text("SELECT 1"))
+
+
+async def read(database: Database) -> None:
+    async with database.read_session() as session:
+        await session.fetch("SELECT 1", ())
+
+
+async def read_by_orm(database: Database) -> None:
+    async with database.read_session() as session:
+        await session.execute(text("SELECT 1"))
+
+
+async def write_by_orm(database: Database) -> None:
+    async with database.write_session() as session:
+        await session.execute(text("SELECT 1"))
+
+
+async def write(database: Database) -> None:
+    await database.write([("INSERT INTO labels SELECT * FROM labels WHERE false RETURNING id", ())])
+
+
+Use = Callable[[Database], Awaitable[None]]
+
+
+async def open_connections(url: str) -> int:
+    """How many connections of the service the database has, once the server has noticed those that are gone."""
+    database = Database(url)
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    count = -1
+    async with database.read_session() as session:
+        for _ in range(50):
+            ((count,),) = await session.fetch(f"{others} AND application_name = 'forgefront'", ())
+            if not count:
+                break
+            await asyncio.sleep(0.02)
+    await database.close()
+    return count
+
+
+@pytest.mark.parametrize("dialect", ["postgresql"])
+@pytest.mark.parametrize("use", [read, read_by_orm, write_by_orm, write])
+class TestNoConnectionIsLeft:
+    """A connection that nobody closes ends with an error of the garbage collector, and is the server's until then."""
+
+    async def test_by_a_caller_who_is_cancelled(self, database_url: str, use: Use) -> None:
+        """At every step between the call and its end."""
+        is_done, steps = False, 0
+        while not is_done:
+            database = Database(database_url, pool_size=2)
+            task = asyncio.ensure_future(use(database))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_done = task.done()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await database.close()
+            steps = steps * 9 // 8 + 1
+        del database, task
+        gc.collect()
+        assert await open_connections(database_url) == 0
+
+    async def test_by_a_caller_who_ends_after_the_database_was_closed(self, database_url: str, use: Use) -> None:
+        is_done, steps = False, 0
+        while not is_done:
+            database = Database(database_url, pool_size=2)
+            task = asyncio.ensure_future(use(database))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_done = task.done()
+            await database.close()
+            await asyncio.gather(task, return_exceptions=True)
+            steps = steps * 9 // 8 + 1
+        del database, task
+        gc.collect()
+        assert await open_connections(database_url) == 0
