@@ -31,7 +31,10 @@ SELECT b.* FROM unnest($2::text[]) AS head (oid) CROSS JOIN LATERAL (
 POST = """
 WITH note AS (
   INSERT INTO notes (project_id, issue_id, author_id, body, system, upvote, downvote, created_at, updated_at)
-  SELECT $1, i.id, $3, $4, false, false, false, $5, $5 FROM issues i WHERE i.id = $2 AND i.project_id = $1 RETURNING id, author_id)
+  SELECT $1, i.id, $3, $4, false, false, false, $5, $5 FROM issues i WHERE i.id = $2 AND i.project_id = $1 RETURNING id, author_id),
+activity AS (
+  INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at)
+  SELECT $1, $3, 'commented', 'issue_note', note.id, $5 FROM note)
 SELECT note.id, u.id, u.username, u.name, u.state FROM note JOIN users u ON u.id = note.author_id
 """
 

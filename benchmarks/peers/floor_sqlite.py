@@ -31,6 +31,9 @@ POST = """
 INSERT INTO notes (project_id, issue_id, author_id, body, system, upvote, downvote, created_at, updated_at)
 SELECT ?1, i.id, ?3, ?4, 0, 0, 0, ?5, ?5 FROM issues i WHERE i.id = ?2 AND i.project_id = ?1
 """
+ACTIVITY = """
+INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at) VALUES (?, ?, 'commented', 'issue_note', ?, ?)
+"""
 AUTHOR = "SELECT id, username, name, state FROM users WHERE id = ?"
 
 
@@ -81,9 +84,12 @@ class Sqlite:
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
         def work(connection: sqlite3.Connection) -> tuple[int, str, tuple[Any, ...]] | None:
+            connection.execute("BEGIN IMMEDIATE")
             made = connection.execute(POST, (project, issue, author, body, created_at))
-            if made.rowcount == 0 or made.lastrowid is None:
-                return None
-            return made.lastrowid, created_at, connection.execute(AUTHOR, (author,)).fetchone()
+            note = made.lastrowid if made.rowcount else None
+            if note is not None:
+                connection.execute(ACTIVITY, (project, author, note, created_at))
+            connection.execute("COMMIT")
+            return None if note is None else (note, created_at, connection.execute(AUTHOR, (author,)).fetchone())
 
         return await self._run(work)
