@@ -12,7 +12,10 @@ def format_build_details(job: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """BuildDetails, with its keys in the order of docs/wire-facts.md 13.2. Optional keys without a value are left out."""
     token = job["token"]
     scheme, _, address = job["repository_url"].partition("://")
-    options = {key: job[key] for key in ("image", "services", "artifacts", "cache") if job[key]}
+    options = {key: job[key] for key in ("image", "services", "artifacts", "cache", "after_script") if job[key]}
+    if job["dependencies"] is not None:
+        # An empty list: the runner downloads no artifacts. Without the key it downloads those of all earlier stages.
+        options["dependencies"] = job["dependencies"]
     return {
         **_format_build(job["build"], token),
         "commands": "\n".join(job["script"]),

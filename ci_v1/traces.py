@@ -66,8 +66,10 @@ class TraceEndpoint(RunnerEndpoint):
         if invalid is not None:
             return self._respond_error(invalid)
         if spool.size:
-            rejection = await self._append_new(request, variables["id"], spool, credential, final="state" in variables)
-            if rejection is not None:
+            is_final = "state" in variables
+            rejection = await self._append_new(request, variables["id"], spool, credential, final=is_final)
+            # The build may have ended with this report already, whose answer the runner did not get: then its state is the same.
+            if rejection is not None and not (is_final and rejection.status == 404):
                 return self._respond_error(rejection)
         return await self._respond_single(request, variables, credential)
 

@@ -14,7 +14,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
         *BUILD,
         *("commands", "repo_url", "before_sha", "allow_git_fetch", "options", "timeout", "variables", "depends_on_builds"),
     ),
-    "Options": ("?image", "?services", "?artifacts", "?cache"),
+    "Options": ("?image", "?services", "?artifacts", "?cache", "?after_script", "?dependencies"),
     "Variable": ("key", "value", "public"),
     "ArtifactsFile": ("filename", "size"),
     "Authorized": ("TempPath",),

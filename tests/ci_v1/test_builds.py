@@ -35,6 +35,8 @@ class TestRegister:
             "variables": {"RAILS_ENV": "test"},
             "artifacts": {"paths": ["bin/"], "name": "bin"},
             "cache": {"paths": ["vendor/"]},
+            "after_script": ["make clean"],
+            "dependencies": [],
             "timeout": 600,
         }
         build = await make.pending_build(project, name="compile", stage="build", commands="make\nmake check", options=options)
@@ -66,6 +68,8 @@ class TestRegister:
                 "services": ["postgres"],
                 "artifacts": {"name": "bin", "untracked": False, "paths": ["bin/"], "when": "on_success"},
                 "cache": {"paths": ["vendor/"]},
+                "after_script": ["make clean"],
+                "dependencies": [],
             },
             "timeout": 600,
             "depends_on_builds": [],
@@ -171,7 +175,9 @@ class TestUpdate:
         assert await trace_of(services, row.id) == "all of it\n"
 
     async def test_reporting_the_final_status_twice_succeeds(self, runner_with_build: LegacyRunner) -> None:
-        assert [(await runner_with_build.update(state="success")).status_code for _ in range(2)] == [200, 200]
+        for report in ({"state": "success", "trace": "all of it\n"}, {"state": "success"}):
+            assert [(await runner_with_build.update(**report)).status_code for _ in range(2)] == [200, 200]
+        assert (await runner_with_build.update(state="failed", trace="all of it\n")).status_code == 404
 
     async def test_accepts_a_trace_of_megabytes(self, services: Services, runner_with_build: LegacyRunner) -> None:
         whole = "\x1b[32mgrün\x1b[0m\n" * 200_000

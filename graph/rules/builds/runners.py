@@ -93,27 +93,37 @@ async def claim_build(
     columns = details.to_columns()
     deadline = loop.time() + max(0.0, min(seconds, MAX_WAIT_SECONDS))
     found: tuple[tables.Build, str] | None = None
+    has_waited = False
     async with watch_disconnect() as is_disconnected:
         # A build assigned to a disconnected runner would not start again before its lease expires.
         while runner_identity.runner.active and not is_disconnected():
             notification_count = runner_queue.notification_count
             async with runner_queue.lock:
-                found = await _claim_next(context, runner_identity.runner)
+                found = await _claim_next(context, runner_identity.runner, has_waited=has_waited)
             remaining = deadline - loop.time()
             if found is not None or remaining <= 0 or not runner_queue.can_wait():
                 break
             await runner_queue.wait(notification_count, remaining)
+            has_waited = True
     await _record_contact(context, runner_identity.runner, columns)
     return found
 
 
-async def _claim_next(context: Context, runner: tables.Runner) -> tuple[tables.Build, str] | None:
+async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bool) -> tuple[tables.Build, str] | None:
     """Assign the next build to the runner; locks of unsuccessful attempts are released."""
     runner_queue = context.services.runner_queue
     for _ in range(MAX_CLAIM_ATTEMPTS):
         candidate = await _find_queue(context, runner)
         if candidate is None:
             return None
+        if has_waited:
+            # It may have been paused, or have lost tags, since it authenticated.
+            async with context.read_only() as reader:
+                current = await reader.first(runners.by_id(runner.id))
+            if current is None or not current.active:
+                return None
+            runner, has_waited = current, False
+            continue
         queue, project_id = candidate
         build: tables.Build | None = await context.session.scalar(runners.next_for_update(queue, project_id))
         if build is None:

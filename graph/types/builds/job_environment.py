@@ -41,6 +41,12 @@ class JobEnvironmentFields:
             paths=artifact_dependencies.select_strings(options.get("paths")),
         )
 
+    @strawberry.field(
+        description="Names of the jobs in earlier stages whose artifacts the build needs; null if it needs those of all, empty if of none."
+    )
+    def dependencies(self) -> list[str] | None:
+        return artifact_dependencies.select_strings(_options_of(self).get("dependencies"))
+
     @strawberry.field(description="Builds of earlier stages, latest attempt of each; `jobArtifact` returns their artifacts.")
     async def depends_on(self, info: Info) -> list[Build]:
         job: Any = self

@@ -56,6 +56,10 @@ def by_digest(digest: str) -> Select[Runner]:
     return select(Runner).where(col(Runner.token_digest) == digest)
 
 
+def by_id(runner_id: int) -> Select[Runner]:
+    return select(Runner).where(col(Runner.id) == runner_id)
+
+
 def is_assigned_to(project_id: int) -> Any:
     """The condition on runners that they are assigned to this project."""
     return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id) == project_id))

@@ -491,6 +491,21 @@ class TestWaiting:
             job = await waiting
         assert job is not None and job["id"] == build.id
 
+    async def test_a_runner_that_changes_while_it_waits(self, ask: Ask, services: Services, make: DataFactory) -> None:
+        graph = Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2)))
+        project, change = await make.project(), "mutation ($input: UpdateRunnerInput!) { updateRunner(input: $input) { runner { active } } }"
+        paused, retagged, fitting = [await make.runner(tags=["linux"]) for _ in range(3)]
+        waiting = [asyncio.create_task(RunnerCalls(graph, make.runner_token(each)).claim(waitSeconds=2)) for each in (paused, retagged)]
+        await asyncio.sleep(0.3)
+        admin = await make.admin()
+        await ask.data(change, admin, input={"databaseId": paused.id, "active": False})
+        await ask.data(change, admin, input={"databaseId": retagged.id, "tags": ["windows"]})
+        build = await make.pending_build(project, tags=("linux",))
+
+        assert await asyncio.gather(*waiting) == [None, None]
+        job = await RunnerCalls(graph, make.runner_token(fitting)).claim()
+        assert job is not None and job["id"] == build.id
+
     async def test_waiting_ends_at_its_timeout_and_on_shutdown(self, graph: Graph, make: DataFactory) -> None:
         runner = RunnerCalls(graph, make.runner_token(await make.runner()))
         started = perf_counter()
