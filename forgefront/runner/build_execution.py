@@ -132,7 +132,7 @@ class BuildExecution:
         code = work_folder / "code"
         for each in (code, work_folder / "home", work_folder / "tmp"):
             each.mkdir()
-        variables = {**self.job.variables, "CI_PROJECT_DIR": str(code)}
+        variables = shell.expand_references({**self.job.variables, "CI_PROJECT_DIR": str(code)}, self.job.secrets)
         environment = shell.build_environment(variables, work_folder / "home", work_folder / "tmp")
         self.trace.write_line(f"Running {self.job.name} for {self.job.ref} at {self.job.sha[:8]}")
         try:

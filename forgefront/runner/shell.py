@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 from forgefront.runner.trace_buffer import TraceBuffer
@@ -22,6 +23,23 @@ MAX_SYNTAX_CHECKS = 200
 
 BASH = shutil.which("bash")
 SHELL: tuple[str, ...] = (BASH, "--noprofile", "--norc", "-eo", "pipefail") if BASH else ("sh", "-e")
+
+
+REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def expand_references(variables: Mapping[str, str], secrets: Set[str]) -> dict[str, str]:
+    """The variables with `$A` and `${A}` in their values replaced by the value of A, once; a name that is not among them stays.
+
+    Values among `secrets` stay, because traces mask them as they are.
+
+    >>> expand_references({"A": "1", "B": "$A-${A} $C", "PASSWORD": "a$A"}, {"a$A"})
+    {'A': '1', 'B': '1-1 $C', 'PASSWORD': 'a$A'}
+    """
+    return {
+        key: value if value in secrets else REFERENCE.sub(lambda match: variables.get(match[1] or match[2], match[0]), value)
+        for key, value in variables.items()
+    }
 
 
 def build_environment(variables: Mapping[str, str], home: Path, temporary: Path) -> dict[str, str]:

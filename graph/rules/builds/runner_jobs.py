@@ -9,6 +9,7 @@ from graph.events.payloads import full_path
 from graph.rules.builds import runners
 from graph.rules.builds.variables import given_variables
 from storage import tables
+from storage.git.ref_names import NULL_ID
 from storage.tables import RunWhen
 
 BUILD_TOKEN_USERNAME = "gitlab-ci-token"  # noqa: S105 - a username
@@ -66,7 +67,7 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
         build=build,
         token=token,
         repository_url=clone_url,
-        variables=_build_variables(context, build, token, clone_url, is_triggered=await _is_triggered(context, build)),
+        variables=_build_variables(context, build, token, clone_url, await _load_pipeline(context, build)),
         after_script=[line for line in options.get("after_script") or [] if isinstance(line, str)],
         artifacts=_parse_artifact_patterns(options.get("artifacts")),
         image=image if isinstance(image, str) else None,
@@ -75,24 +76,29 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
     )
 
 
-async def _is_triggered(context: Context, build: tables.Build) -> bool:
-    """Whether a trigger had the build made, not a push."""
-    pipeline = await context.rows_by_id(tables.Pipeline).get(build.pipeline_id) if build.pipeline_id is not None else None
-    return pipeline is not None and pipeline.trigger_request_id is not None
+async def _load_pipeline(context: Context, build: tables.Build) -> tables.Pipeline | None:
+    return await context.rows_by_id(tables.Pipeline).get(build.pipeline_id) if build.pipeline_id is not None else None
 
 
-def _build_variables(context: Context, build: tables.Build, token: str, clone_url: str, *, is_triggered: bool) -> list[EnvironmentVariable]:
+def _build_variables(
+    context: Context, build: tables.Build, token: str, clone_url: str, pipeline: tables.Pipeline | None
+) -> list[EnvironmentVariable]:
     scheme, _, address = clone_url.partition("://")
+    program_version = version("forgefront")
+    is_triggered = pipeline is not None and pipeline.trigger_request_id is not None
     predefined = {
         "CI": "true",
         "GITLAB_CI": "true",
         "CI_SERVER": "yes",
         "CI_SERVER_NAME": "Forgefront",
-        "CI_SERVER_VERSION": version("forgefront"),
+        "CI_SERVER_VERSION": program_version,
+        # A released program has no other revision.
+        "CI_SERVER_REVISION": program_version,
         "CI_SERVER_URL": context.services.external_url,
         "CI_PROJECT_ID": str(build.project_id),
         "CI_BUILD_ID": str(build.id),
         "CI_BUILD_REF": build.sha,
+        "CI_BUILD_BEFORE_SHA": (pipeline and pipeline.before_sha) or NULL_ID,
         "CI_BUILD_REF_NAME": build.ref,
         "CI_BUILD_NAME": build.name,
         "CI_BUILD_STAGE": build.stage,

@@ -55,7 +55,7 @@ class _ConfigParser:
     expressions: set[tuple[str, bool]] = field(default_factory=set)
 
     def parse(self) -> PipelineConfig:
-        entries = self.root.entries
+        entries = {key: entry for key, entry in self.root.entries.items() if key not in GLOBAL_KEYS or not _is_empty(entry)}
         stages: tuple[str, ...] = DEFAULT_STAGES
         shared: dict[str, Any] = {}
         before: list[str] = []
@@ -114,8 +114,9 @@ class _ConfigParser:
         if not isinstance(entry.value, MappingNode):
             raise PipelineConfigError.from_message(f"Unknown parameter {quote(name)}: a job is a mapping with a `script`.", entry.line)
         self._check_name(location, name, entry.line)
-        parts = entry.value.entries
-        for key, part in parts.items():
+        # As on the server of that time, a key without a value is absent; a job needs its script.
+        parts = {key: part for key, part in entry.value.entries.items() if key == "script" or not _is_empty(part)}
+        for key, part in entry.value.entries.items():
             if key not in JOB_KEYS:
                 raise PipelineConfigError.from_message(
                     f"{location}: unknown parameter {quote(key)}. Supported: {', '.join(JOB_KEYS)}.", part.line
@@ -193,16 +194,14 @@ class _ConfigParser:
         return {key: parsers[key](f"{location}{key}", parts[key]) for key in keys if key in parts}
 
     def _parse_file_patterns(self, allowed: tuple[str, ...], location: str, entry: MappingEntry) -> dict[str, Any]:
-        """Parse `artifacts` or `cache`, which may have the `allowed` keys."""
+        """Parse the `allowed` keys of `artifacts` or `cache`; others are ignored, as on the server of that time."""
         value = entry.value
         if not isinstance(value, MappingNode):
             raise PipelineConfigError.from_message(f"{location} must be a mapping with {', '.join(allowed)}.", entry.line)
         found: dict[str, Any] = {}
         for key, part in value.entries.items():
-            if key not in allowed:
-                raise PipelineConfigError.from_message(
-                    f"{location}: unknown parameter {quote(key)}. Supported: {', '.join(allowed)}.", part.line
-                )
+            if key not in allowed or _is_empty(part):
+                continue
             key_path = f"{location}: {key}"
             if key == "paths":
                 found[key] = self._parse_strings(key_path, part)
@@ -312,6 +311,11 @@ class _ConfigParser:
     def _check_name(self, location: str, name: str, line: int) -> None:
         if len(name) > MAX_NAME_LENGTH:
             raise PipelineConfigError.from_message(f"{location}: the name is too long (maximum is {MAX_NAME_LENGTH} characters).", line)
+
+
+def _is_empty(entry: MappingEntry) -> bool:
+    """Whether nothing is written behind the key."""
+    return isinstance(entry.value, ScalarNode) and entry.value.is_null
 
 
 def _flatten_lines(location: str, node: Node, line: int) -> Iterator[str]:

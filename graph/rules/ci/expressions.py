@@ -4,6 +4,7 @@ Python's engine backtracks, so that an expression of ten characters can occupy a
 length of the string for every expression; therefore it has no look-around and no back-references.
 """
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +12,9 @@ MAX_EXPRESSION_LENGTH = 255
 """Characters of an expression."""
 MAX_MEMORY_BYTES = 256 * 1024
 """Memory of one compiled expression; RE2 expands repetitions such as `x{1000}`."""
+
+
+LOOK_AROUND = re.compile(r"\(\?<?[=!]")
 
 
 class InvalidExpression(ValueError):
@@ -29,6 +33,8 @@ def compile_expression(source: str, *, ignore_case: bool = False) -> Any:
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else ""
         message = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else "it is not UTF-8"
+        if LOOK_AROUND.search(source):
+            message = "look-around is not supported, so that matching takes linear time; list the refs, or combine `only` with `except`"
         raise InvalidExpression(message) from error
 
 

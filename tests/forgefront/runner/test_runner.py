@@ -422,6 +422,13 @@ class TestScripts:
 
         assert set(values) == {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "SHELL", "A"}
 
+    def test_values_refer_to_other_variables(self) -> None:
+        given = {"A": "1", "B": "$A-${A} $C $B ${A", "PASSWORD": "a$A", "URL": "http://x:${PASSWORD}@y"}
+
+        found = shell.expand_references(given, {"a$A"})
+
+        assert found == {**given, "B": "1-1 $C $A-${A} $C $B ${A ${A", "URL": "http://x:a$A@y"}
+
     async def test_stopping_kills_the_process_group(self, tmp_path: Path) -> None:
         trace, stop = TraceBuffer([], limit=10**6), asyncio.Event()
         command = "trap 'echo asked; exit 7' TERM; sleep 97531 & echo began; wait"

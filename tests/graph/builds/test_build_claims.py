@@ -244,8 +244,9 @@ class TestClaimPayload:
             "image": "ruby:2.2",
             "artifacts": {"paths": ["pkg/", "*.log"], "name": "packages", "when": "always"},
         }
+        await make.save(pipeline := tables.Pipeline(project_id=project.id, sha="a" * 40, ref="v1", tag=True, before_sha="b" * 40))
         build = await make.pending_build(
-            project, commands="make\nmake test", name="rspec", stage="test", ref="v1", tag=True, options=options
+            project, commands="make\nmake test", name="rspec", stage="test", ref="v1", tag=True, options=options, pipeline_id=pipeline.id
         )
 
         job = await calls(await make.runner()).claim()
@@ -272,7 +273,7 @@ class TestClaimPayload:
             "traceLimit": 64 * 2**20,
             "artifacts": {"paths": ["pkg/", "*.log"], "untracked": False, "name": "packages", "when": "ALWAYS"},
         }
-        assert variables.pop("CI_SERVER_VERSION")
+        assert variables.pop("CI_SERVER_VERSION") == variables.pop("CI_SERVER_REVISION") != ""
         assert variables == {
             "CI": "true",
             "GITLAB_CI": "true",
@@ -282,6 +283,7 @@ class TestClaimPayload:
             "CI_PROJECT_ID": str(project.id),
             "CI_BUILD_ID": str(build.id),
             "CI_BUILD_REF": "a" * 40,
+            "CI_BUILD_BEFORE_SHA": "b" * 40,
             "CI_BUILD_REF_NAME": "v1",
             "CI_BUILD_NAME": "rspec",
             "CI_BUILD_STAGE": "test",
@@ -493,7 +495,8 @@ class TestWaiting:
 
     async def test_a_runner_that_changes_while_it_waits(self, ask: Ask, services: Services, make: DataFactory) -> None:
         graph = Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2)))
-        project, change = await make.project(), "mutation ($input: UpdateRunnerInput!) { updateRunner(input: $input) { runner { active } } }"
+        change = "mutation ($input: UpdateRunnerInput!) { updateRunner(input: $input) { runner { active } } }"
+        project = await make.project()
         paused, retagged, fitting = [await make.runner(tags=["linux"]) for _ in range(3)]
         waiting = [asyncio.create_task(RunnerCalls(graph, make.runner_token(each)).claim(waitSeconds=2)) for each in (paused, retagged)]
         await asyncio.sleep(0.3)
