@@ -87,9 +87,14 @@ class TraceEndpoint(RunnerEndpoint):
         rejection = self._error_of(self._size_operation, result)
         if rejection is not None:
             return rejection
-        offset = int(result.data["updateBuild"]["build"]["trace"]["size"])
-        async for piece in spool.read_pieces(offset, final=final, size=MAX_APPEND_BYTES):
-            variables = {"id": build_id, "text": piece.decode(errors="ignore"), "offset": offset}
+        trace = result.data["updateBuild"]["build"]["trace"]
+        start, size = int(trace["start"]), int(trace["size"])
+        # The runner does not send the service's message about an earlier run. A shorter trace takes the place of the stored one.
+        replace = start + spool.size < size and not spool.is_full
+        offset = start if replace else size
+        async for piece in spool.read_pieces(offset - start, final=final, size=MAX_APPEND_BYTES):
+            variables = {"id": build_id, "text": piece.decode(errors="ignore"), "offset": offset, "replace": replace}
+            replace = False
             rejection = self._error_of(self._append_operation, await self._run(request, self._append_operation, variables, credential))
             if rejection is not None:
                 return rejection

@@ -1,12 +1,16 @@
 """Claims and updates of builds by a runner of 2016."""
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
 from graph.context import Services
+from graph.rules.builds.runners import LOST_MESSAGE, recover_lost_builds
 from storage import tables
+from storage.database.engine import now
 from storage.tables import CheckStatus
 from storage.tables.builds import artifacts
 from tests.ci_v1.conftest import INFO, LegacyRunner
@@ -198,11 +202,25 @@ class TestUpdate:
 
         assert await trace_of(services, runner_with_build.build["id"]) == "a\ufffdb\ufffd"
 
-    async def test_a_shorter_trace_does_not_truncate_the_stored_one(self, services: Services, runner_with_build: LegacyRunner) -> None:
-        for trace in ("one two", "one", "one two three"):
+    async def test_a_shorter_trace_replaces_the_stored_one(self, services: Services, runner_with_build: LegacyRunner) -> None:
+        for trace in ("one two", "ONE", "ONE two three"):
             assert (await runner_with_build.update(trace=trace)).status_code == 200
 
-        assert await trace_of(services, runner_with_build.build["id"]) == "one two three"
+        assert await trace_of(services, runner_with_build.build["id"]) == "ONE two three"
+
+    async def test_the_output_after_a_lost_runner_is_complete(
+        self, make: DataFactory, services: Services, runner_with_build: LegacyRunner
+    ) -> None:
+        build_id = runner_with_build.build["id"]
+        await runner_with_build.update(trace="an output that is lost with its runner")
+        await recover_lost_builds(replace(services, clock=lambda: now() + timedelta(seconds=70)))
+        assert (await runner_with_build.claim()).status_code == 201
+
+        for trace in ("$ make\n", "$ make\nand all of its output, longer than the message\n"):
+            assert (await runner_with_build.update(trace=trace)).status_code == 200
+            assert await trace_of(services, build_id) == LOST_MESSAGE + trace
+        assert (await runner_with_build.update(trace="$ cc\n", state="failed")).status_code == 200
+        assert await trace_of(services, build_id) == LOST_MESSAGE + "$ cc\n"
 
     async def test_reports_cancellation_to_the_runner(
         self, make: DataFactory, services: Services, runner_with_build: LegacyRunner, ask: Any

@@ -189,7 +189,7 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     row.created_at = context.now()
     row.started_at = row.finished_at = row.coverage = row.runner_id = None
     row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
-    row.erased_at = row.erased_by_id = None
+    row.erased_at = row.erased_by_id = row.trace_start = None
     row.trace_size = 0
     if row.queue is not None:
         row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
@@ -208,6 +208,6 @@ async def erase_build(context: Context, build: tables.Build) -> tables.Build:
     await stored_objects.erase_objects_of_builds(context, [row.id])
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(delete(table).where(col(table.build_id) == row.id))
-    row.trace_size = 0
+    row.trace_size, row.trace_start = 0, None
     row.erased_at, row.erased_by_id = context.now(), context.viewer.id
     return row

@@ -260,6 +260,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     build.sealed_trace_end = None
     await context.session.flush()
     await traces.append_trace(context, build, message, 0)
+    build.trace_start = build.trace_size
     before = BuildSnapshot.of(build)
     build.status = CheckStatus.PENDING
     build.started_at = build.runner_id = build.token_digest = build.lease_until = None

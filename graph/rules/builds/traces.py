@@ -19,7 +19,7 @@ from graph.rules.builds import builds, trace_masking
 from graph.rules.builds.stored_objects import erase_after_commit, erase_on_rollback
 from storage import tables
 from storage.objects.object_store import ObjectNotFound, new_key
-from storage.tables.builds import artifacts
+from storage.tables.builds import artifacts, runners
 from storage.tables.builds import builds as statements
 from storage.tables.builds.artifacts import TracePart
 from storage.tables.builds.commit_statuses import FINISHED
@@ -39,8 +39,9 @@ JOIN_BATCH_SIZE = 20
 log = structlog.get_logger("graph")
 
 
-async def append_trace(context: Context, build: tables.Build, text: str, offset: int) -> tables.Build:
-    """Append a string that starts at byte `offset` of the trace, skipping bytes that the trace has.
+async def append_trace(context: Context, build: tables.Build, text: str, offset: int, *, replace: bool = False) -> tables.Build:
+    """Append a string that starts at byte `offset` of the trace, skipping bytes that the trace has. With `replace` it takes the place of
+    what the runner sent so far, and starts where that does.
 
     The object is written before the transaction begins, based on the given state of `build`, with secrets masked. Raises Conflict for a
     gap, TooLarge, Invalid, NotAllowed for an erased build or a superseded attempt.
@@ -50,6 +51,10 @@ async def append_trace(context: Context, build: tables.Build, text: str, offset:
         raise Invalid("offset", "must not be negative")
     if len(data) > MAX_APPEND_BYTES:
         raise TooLarge("text", f"is too long (at most {MAX_APPEND_BYTES} bytes per request)")
+    if replace:
+        if offset != (build.trace_start or 0):
+            raise Invalid("offset", "must be the start of the runner's output")
+        build = await _truncate(context, build)
     written = await _write_part(context, build, data, offset)
     row = await builds.lock_build(context, build.id)
     if row.current_id is not None or row.erased_at is not None:
@@ -63,6 +68,24 @@ async def append_trace(context: Context, build: tables.Build, text: str, offset:
             await context.add(TracePart(build_id=row.id, start=written.start, size=written.size, key=written.key))
         row.trace_size = written.start + written.size + len(written.pending.data)
         row.sealed_trace_end = trace_masking.encrypt_pending(context, written.pending)
+    return row
+
+
+async def _truncate(context: Context, build: tables.Build) -> tables.Build:
+    """Delete what the runner sent, and keep the message before it."""
+    row = await builds.lock_build(context, build.id)
+    size, objects = row.trace_start or 0, context.services.objects
+    parts = await context.all(artifacts.parts_of_trace(row.id))
+    pieces = [await objects.read(part.key, 0, min(part.size, size - part.start)) for part in parts if part.start < size]
+    message = b"".join([*pieces, trace_masking.decrypt_pending(context, row).data])[:size]
+    erase_after_commit(context, [part.key for part in parts])
+    await context.session.execute(runners.delete_outputs(TracePart, row.id))
+    row.trace_size, row.sealed_trace_end = size, None
+    if message:
+        key = new_key()
+        erase_on_rollback(context, key)
+        await objects.put_bytes(key, message)
+        await context.add(TracePart(build_id=row.id, start=0, size=size, key=key))
     return row
 
 

@@ -22,6 +22,9 @@ DEFAULT_LINES = 20
 class BuildTrace:
     lines: list[str] = strawberry.field(description="Last lines, newest last; very long lines are truncated.")
     total_bytes: BigInt = strawberry.field(description="Size in bytes (UTF-8).")
+    start_bytes: BigInt = strawberry.field(
+        description="Bytes at the beginning that the service wrote, a message about an earlier run; the output of the runner follows."
+    )
 
 
 @strawberry.type
@@ -39,7 +42,11 @@ class BuildTraceFields:
         build: Any = self
         if build.erased_at is not None:
             return None
-        return BuildTrace(lines=await traces.read_tail(info.context, build, last), total_bytes=BigInt(build.trace_size))
+        return BuildTrace(
+            lines=await traces.read_tail(info.context, build, last),
+            total_bytes=BigInt(build.trace_size),
+            start_bytes=BigInt(build.trace_start or 0),
+        )
 
     @strawberry.field(
         description="Internal reference to the whole output, empty if there is none; valid within one operation and grants no access."
@@ -65,6 +72,9 @@ class AppendBuildTraceInput(ProjectResourceInput):
         description="Offset in bytes (UTF-8) at which the text starts. Bytes already stored are skipped, so repeating a request is safe; a"
         " gap is rejected."
     )
+    replace: bool = strawberry.field(
+        default=False, description="Whether the text replaces the output of the runner so far; `offset` is then `startBytes` of the trace."
+    )
 
 
 @mutation(
@@ -81,7 +91,7 @@ async def append_build_trace(info: Info, input: AppendBuildTraceInput) -> Any:
     # The object is written before this operation's own transaction begins.
     async with context.read_only() as reader:
         build = await find_writable_build(reader, input)
-    return await traces.append_trace(context, build, input.text, int(input.offset))
+    return await traces.append_trace(context, build, input.text, int(input.offset), replace=input.replace)
 
 
 @strawberry.type

@@ -39,7 +39,8 @@ class Build(Row, table=True):
     `sealed_token` is the encrypted token, which is needed to mask it in the trace. `sealed_trace_end` is the end of the trace that may be
     the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` includes it, the stored parts do not.
     `sealed_variables` are the encrypted secret variables that the runner received, while it runs the build.
-    `trace_size` is in bytes. `coverage` is in per cent.
+    `trace_size` is in bytes. The first `trace_start` bytes are a message of the service about an earlier run, which the runner did not
+    send; null if there is none. `coverage` is in per cent.
     """
 
     __tablename__ = "builds"
@@ -83,6 +84,7 @@ class Build(Row, table=True):
     sealed_token: str | None = long_text(optional=True)
     lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
     trace_size: int = Field(default=0, sa_type=BigInteger)
+    trace_start: int | None = Field(default=None, sa_type=BigInteger)
     sealed_trace_end: str | None = long_text(optional=True)
     sealed_variables: str | None = long_text(optional=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
