@@ -1,0 +1,70 @@
+// What the pages of a project's settings share: the heading, the sections, and lists whose items are removed after a question.
+
+import { address } from "./address.js";
+import { confirmed } from "./dialogs.js";
+import { h } from "./dom.js";
+import { keepFocus } from "./renewing.js";
+
+const SECTIONS = [
+  ["members", "Members", () => true],
+  ["hooks", "Hooks", (can) => can.adminHooks],
+  ["deploy_keys", "Deploy keys", (can) => can.adminDeployKeys],
+  ["variables", "Variables", (can) => can.adminBuilds],
+  ["triggers", "Triggers", (can) => can.adminBuilds],
+];
+
+/** Whether the viewer may change more than look at the members. */
+export const hasSettings = ({ viewerCan }) => viewerCan.adminMembers || SECTIONS.slice(1).some(([, , there]) => there(viewerCan));
+
+/** Shows a section. `heading` is that of an object in it, `above` the breadcrumbs between the project and the page. */
+export function showSection(page, project, name, content, { heading = null, above = [] } = {}) {
+  const { namespace, fullPath: path } = project;
+  const shown = SECTIONS.filter(([, , there]) => there(project.viewerCan));
+  const [, word] = SECTIONS.find(([each]) => each === name);
+  page.title(`${heading ?? word} · ${namespace.name} / ${project.name}`, [
+    [namespace.name, namespace.kind === "GROUP" ? address("groups", namespace.path) : address("u", namespace.path)],
+    [project.name, address(path)], ...above,
+  ]);
+  page.show(
+    h("header.head", null, h("h1", null, heading ?? (hasSettings(project) ? "Settings" : word))),
+    h("nav.tabs", { "aria-label": "Settings of the project" },
+      shown.map(([each, text]) => h("a", { href: address(path, "settings", each), "aria-current": each === name ? "page" : null }, text))),
+    h("div.settings", null, content));
+}
+
+/** A list with keyboard navigation, whose `renew(nodes)` shows other items and keeps the focus. */
+export function entries(name, nodes, make, none) {
+  const element = h("div", { role: "group", "aria-label": name, tabindex: -1 });
+  const fill = (shown) => element.replaceChildren(shown.length ? h("ol.rows", { "data-walk": true }, shown.map(make)) : h("p.quiet", null, none));
+  fill(nodes);
+  return {
+    element,
+    renew(shown) {
+      const focused = element.contains(document.activeElement);
+      keepFocus(element, () => fill(shown));
+      if (focused && !element.contains(document.activeElement)) element.focus({ preventScroll: true });
+    },
+    add: (further) => element.querySelector("ol").append(...further.map(make)),
+  };
+}
+
+/** An item: what it is, facts about it, and its controls. */
+export const entry = (title, facts, controls) =>
+  h("li.entry", { "data-box": true }, h("div.entry-main", null, h("div.entry-title", null, title), h("p.row-meta", null, facts)), h("div.actions", null, controls));
+
+/** A button that removes something after a question. `act` throws what the service refuses. */
+export function removal(page, { word = "Remove", label, title, text, act }) {
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const remove = async () => {
+    wrong.hidden = true;
+    if (!(await confirmed(page, { title, text, word }))) return;
+    try {
+      await act();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      wrong.textContent = error.message;
+      wrong.hidden = false;
+    }
+  };
+  return [h("button.danger", { type: "button", "aria-label": label, onclick: remove }, word), wrong];
+}
