@@ -130,6 +130,8 @@ function pageOf(place, signal, moved, scroll) {
     show(...nodes) {
       if (signal.aborted) return;
       replace(main, nodes);
+      // Tabs that do not fit are scrolled.
+      main.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
       scrollTo(0, scroll);
       if (moved) focusHeading();
     },

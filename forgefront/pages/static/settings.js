@@ -4,17 +4,7 @@ import { address } from "./address.js";
 import { confirmed } from "./dialogs.js";
 import { h } from "./dom.js";
 import { keepFocus } from "./renewing.js";
-
-const SECTIONS = [
-  ["members", "Members", () => true],
-  ["hooks", "Hooks", (can) => can.adminHooks],
-  ["deploy_keys", "Deploy keys", (can) => can.adminDeployKeys],
-  ["variables", "Variables", (can) => can.adminBuilds],
-  ["triggers", "Triggers", (can) => can.adminBuilds],
-];
-
-/** Whether the viewer may change more than look at the members. */
-export const hasSettings = ({ viewerCan }) => viewerCan.adminMembers || SECTIONS.slice(1).some(([, , there]) => there(viewerCan));
+import { SECTIONS, hasSettings } from "./sections.js";
 
 /** Shows a section. `heading` is that of an object in it, `above` the breadcrumbs between the project and the page. */
 export function showSection(page, project, name, content, { heading = null, above = [] } = {}) {

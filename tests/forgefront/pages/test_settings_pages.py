@@ -317,3 +317,6 @@ async def test_all_fit_a_telephone(site: SettingsSite) -> None:
     for path in ("activity", "stars", *(f"settings/{name}" for name in SECTIONS)):
         await site.visit(f"/{PATH}/{path}")
         assert await site.page.evaluate("document.documentElement.scrollWidth") == 360, path
+        if path != "stars":
+            box = "document.querySelector('.tabs [aria-current]').getBoundingClientRect()"
+            assert await site.page.evaluate(f"{box}.left >= 0 && {box}.right <= 360"), f"the tab of {path} is seen"

@@ -38,10 +38,10 @@ const hookEntry = (path, hook) =>
     [EVENTS.filter(([name]) => hook[name]).map(([, word]) => h("span.tag", null, word)), since(hook)], null);
 
 const state = ({ disabledAt, failingSince, lastSuccessAt }) =>
-  disabledAt ? symbol("CANCELED", "disabled") : failingSince ? symbol("FAILED", "failing") : lastSuccessAt ? symbol("SUCCESS", "works") : symbol("NONE", "not used yet");
+  disabledAt ? symbol("CANCELED", "disabled") : failingSince ? symbol("FAILED", "failing") : lastSuccessAt ? symbol("SUCCESS", "works") : symbol("NONE", "no success yet");
 
 /** In words, what the symbol shows, and since when. */
 export const since = ({ disabledAt, failingSince, lastSuccessAt }) =>
   disabledAt ? h("span", null, "disabled ", ago(disabledAt))
     : failingSince ? h("span", null, "first failure ", ago(failingSince))
-      : lastSuccessAt ? h("span", null, "last success ", ago(lastSuccessAt)) : h("span", null, "nothing sent yet");
+      : lastSuccessAt ? h("span", null, "last success ", ago(lastSuccessAt)) : h("span", null, "no success yet");
