@@ -1,9 +1,29 @@
-// The dialog that asks before something is removed.
+// Buttons that remove something, and the dialog that asks before.
 
 import { h } from "./dom.js";
 
+/**
+ * A button that removes something after a question. `act` throws what the service refuses. `label` is for screen readers where several
+ * buttons have the same word.
+ */
+export function removal(page, { word = "Remove", label, title, text, act }) {
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const remove = async () => {
+    wrong.hidden = true;
+    if (!(await confirmed(page, { title, text, word }))) return;
+    try {
+      await act();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      wrong.textContent = error.message;
+      wrong.hidden = false;
+    }
+  };
+  return [h("button.danger", { type: "button", "aria-label": label, onclick: remove }, word), wrong];
+}
+
 /** Asks, and returns a promise of whether the person agrees. Escape and a navigation mean no. The focus returns to where it was. */
-export function confirmed(page, { title, text, word }) {
+function confirmed(page, { title, text, word }) {
   return new Promise((resolve) => {
     const dialog = h("dialog", { "aria-labelledby": "confirm-title", "aria-describedby": "confirm-text" },
       h("h2", { id: "confirm-title" }, title),

@@ -1,7 +1,6 @@
-// What the pages of a project's settings share: the heading, the sections, and lists whose items are removed after a question.
+// What the pages of a project's settings share: the heading, the sections and their lists.
 
 import { address } from "./address.js";
-import { confirmed } from "./dialogs.js";
 import { h } from "./dom.js";
 import { keepFocus } from "./renewing.js";
 import { SECTIONS, hasSettings } from "./sections.js";
@@ -41,20 +40,3 @@ export function entries(name, nodes, make, none) {
 /** An item: what it is, facts about it, and its controls. */
 export const entry = (title, facts, controls) =>
   h("li.entry", { "data-box": true }, h("div.entry-main", null, h("div.entry-title", null, title), h("p.row-meta", null, facts)), h("div.actions", null, controls));
-
-/** A button that removes something after a question. `act` throws what the service refuses. */
-export function removal(page, { word = "Remove", label, title, text, act }) {
-  const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const remove = async () => {
-    wrong.hidden = true;
-    if (!(await confirmed(page, { title, text, word }))) return;
-    try {
-      await act();
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      wrong.textContent = error.message;
-      wrong.hidden = false;
-    }
-  };
-  return [h("button.danger", { type: "button", "aria-label": label, onclick: remove }, word), wrong];
-}

@@ -1,7 +1,7 @@
 // A build: its state, output and artifact, and the buttons that retry or cancel it.
 
 import { address, outside } from "../address.js";
-import { confirmed } from "../dialogs.js";
+import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, badge, duration, icon, person, section, since, symbol, wordOf } from "../parts.js";
@@ -91,7 +91,7 @@ function above(page, build, act) {
         can.retry ? doing("button", "Retry", wrong, () => act("Retry")) : null,
         can.cancel ? doing("button", "Cancel", wrong, () => act("Cancel")) : null,
         can.erase && (build.trace || build.artifact)
-          ? doing("button", "Erase", wrong, async () => (await confirmed(page, ERASURE)) && act("Erase"))
+          ? removal(page, { ...ERASURE, act: () => act("Erase") })
           : null)),
     wrong,
     h("div.facts", null,

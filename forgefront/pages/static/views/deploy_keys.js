@@ -1,9 +1,10 @@
 // The deploy keys of a project: SSH keys that fetch from it.
 
+import { removal } from "../dialogs.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
 import { ago, more, section } from "../parts.js";
-import { entries, entry, removal, showSection } from "../settings.js";
+import { entries, entry, showSection } from "../settings.js";
 
 export async function open(page) {
   const { path } = page.where;

@@ -1,10 +1,11 @@
 // The triggers of builds. A token is loaded when somebody asks to see it.
 
 import { address } from "../address.js";
+import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, more, section } from "../parts.js";
-import { entries, entry, removal, showSection } from "../settings.js";
+import { entries, entry, showSection } from "../settings.js";
 
 export async function open(page) {
   const { path } = page.where;

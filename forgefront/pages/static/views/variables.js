@@ -1,9 +1,10 @@
 // The secret variables of builds. Their values are never loaded: a page on a screen is seen by others.
 
+import { removal } from "../dialogs.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
 import { ago, more, section } from "../parts.js";
-import { entries, entry, removal, showSection } from "../settings.js";
+import { entries, entry, showSection } from "../settings.js";
 
 export async function open(page) {
   const { path } = page.where;
