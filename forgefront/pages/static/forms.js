@@ -18,8 +18,9 @@ export function field(name, word, { kind = "input", hint = null, options = [], i
 export const check = (name, word, checked) => h("label.check", null, h("input", { type: "checkbox", name, checked }), word);
 
 /**
- * A form with a button `word`. `act(values)` gets the values by name, as booleans for checkboxes, and throws what the service refuses. What
- * was typed stays until it succeeds. `fieldOf` maps names of the schema, and codes of errors without a field, to names of fields.
+ * A form with a button `word`. One with a `name` is a landmark. `act(values)` gets the values by name, as booleans for checkboxes, and
+ * throws what the service refuses. What was typed stays until it succeeds. `fieldOf` maps names of the schema, and codes of errors
+ * without a field, to names of fields.
  */
 export function form(name, fields, { word, act, fieldOf = {}, also = null }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });

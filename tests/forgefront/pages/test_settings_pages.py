@@ -52,7 +52,9 @@ class SettingsSite(PagesSite):
         """Presses a button that removes something, and answers the question by the button with this word."""
         await self.page.click(f"[aria-label={json.dumps(label)}]")
         await self.page.wait_for("document.activeElement.closest('dialog[open]')")
-        await self.page.evaluate(f"[...document.querySelectorAll('dialog button')].find(each => each.innerText === {answer!r}).click()")
+        await self.page.evaluate(
+            f"[...document.querySelectorAll('dialog[open] button')].find(each => each.innerText === {answer!r}).click()"
+        )
         await self.page.wait_for("!document.querySelector('dialog[open]')")
 
     async def wait_for_refusal(self, name: str, message: str) -> None:
@@ -182,11 +184,11 @@ async def test_a_master_adds_changes_and_removes_members(site: SettingsSite) -> 
     await page.wait_for_text("5 members")
     assert await level_of("guest") == "REPORTER"
 
-    assert await page.evaluate("document.querySelector('[aria-label=\"Access level of Guest\"] button').hidden")
+    assert await page.evaluate("document.querySelector('[aria-label=\"Change the access level of Guest\"]').hidden")
     await page.evaluate(
         "(select => { select.value = 'DEVELOPER'; select.dispatchEvent(new Event('change')); })(document.querySelector('#level-guest'))"
     )
-    await page.click("[aria-label='Access level of Guest'] button:not([hidden])")
+    await page.click("[aria-label='Change the access level of Guest']:not([hidden])")
     await page.wait_for("document.activeElement.id === 'level-guest' && document.activeElement.value === 'DEVELOPER'")
     assert await level_of("guest") == "DEVELOPER"
 
@@ -265,6 +267,19 @@ async def test_a_master_adds_and_removes_deploy_keys_and_triggers(site: Settings
     await site.confirm("Remove the trigger", "Remove")
     await page.wait_for_text("No trigger yet.")
     assert (await site.ask(tokens, path=PATH))["project"]["triggers"]["nodes"] == []
+
+
+async def test_more_variables_than_a_page_has_are_shown(site: SettingsSite) -> None:
+    create = "mutation ($input: CreateVariableInput!) { createVariable(input: $input) { userErrors { code } } }"
+    for number in range(51):
+        await site.ask(create, input={"projectPath": "web/other", "key": f"V{number:02}", "value": "v"})
+    await site.visit("/web/other/settings/variables")
+    assert len(await site.entries()) == 50
+    await site.page.click(".more:not([hidden])")
+    await site.page.wait_for("document.querySelectorAll('.entry').length === 51 && document.querySelector('.more').hidden")
+    await site.confirm("Remove the variable V50", "Remove")
+    await site.page.wait_for("document.getElementById('said').textContent === 'The variable V50 is removed.'")
+    assert [len(await site.entries()), await site.page.evaluate("document.querySelector('.more').hidden")] == [50, True]
 
 
 async def test_a_developer_sees_the_members_and_may_leave(site: SettingsSite) -> None:

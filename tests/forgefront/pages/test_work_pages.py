@@ -145,7 +145,9 @@ class TestBuild:
             await page.evaluate("document.querySelector('.head-line .danger').focus()")
             await page.press("Enter")
             await page.wait_for("document.activeElement.closest('dialog[open]')?.innerText.includes('This cannot be undone.')")
-            await page.evaluate(f"[...document.querySelectorAll('dialog button')].find(each => each.innerText === {answer!r}).click()")
+            await page.evaluate(
+                f"[...document.querySelectorAll('dialog[open] button')].find(each => each.innerText === {answer!r}).click()"
+            )
             await page.wait_for(
                 f"!document.querySelector('dialog[open]') && (document.activeElement.innerText === 'Erase' || {str(erased).lower()})"
             )

@@ -3,30 +3,15 @@
 import { removal } from "../dialogs.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
-import { ago, more, section } from "../parts.js";
-import { entries, entry, showSection } from "../settings.js";
+import { ago, section } from "../parts.js";
+import { entry, listOf, showSection } from "../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;
-  const read = async (after = null) => {
-    const { project } = await page.ask("DeployKeys", { path, after });
-    if (!project) throw page.missing("project");
-    return project;
-  };
-  const project = await read();
-  const renew = async () => {
-    const next = (await read()).deployKeys;
-    list.renew(next.nodes);
-    further.replaceWith((further = paging(next.pageInfo)));
-  };
-  const list = entries("Deploy keys", project.deployKeys.nodes, (key) => keyEntry(page, key, renew), "No deploy key yet.");
-  const paging = (pageInfo) => more(pageInfo, async (after) => {
-    const next = (await read(after)).deployKeys;
-    list.add(next.nodes);
-    return next.pageInfo;
+  const { project, element, renew } = await listOf(page, {
+    operation: "DeployKeys", connection: "deployKeys", name: "Deploy keys", none: "No deploy key yet.",
+    item: (key) => keyEntry(page, key, () => renew()),
   });
-  let further = paging(project.deployKeys.pageInfo);
-
   const adding = form("Add a deploy key", [
     field("title", "Title", { required: true }),
     field("key", "Public key", { kind: "textarea", required: true, hint: "In one line, such as ssh-ed25519 AAAA… comment." }),
@@ -40,7 +25,7 @@ export async function open(page) {
     },
   });
   showSection(page, project, "deploy_keys", [
-    section("Deploy keys", null, h("p.hint", null, "They fetch from this project over SSH, and cannot push."), list.element, further),
+    section("Deploy keys", null, h("p.hint", null, "They fetch from this project over SSH, and cannot push."), element),
     section("Add a deploy key", null, adding),
   ]);
 }

@@ -2,25 +2,17 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
-import { EVENTS, hookForm } from "../hook_form.js";
-import { ago, more, section, symbol } from "../parts.js";
-import { entries, entry, showSection } from "../settings.js";
+import { EVENTS, hookForm } from "../settings/hook_form.js";
+import { ago, section, symbol } from "../parts.js";
+import { entry, listOf, showSection } from "../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;
-  const read = async (after = null) => {
-    const { project } = await page.ask("Hooks", { path, after });
-    if (!project) throw page.missing("project");
-    return project;
-  };
-  const project = await read();
-  const list = entries("Hooks", project.hooks.nodes, (hook) => hookEntry(path, hook), "No hook yet.");
+  const { project, element } = await listOf(page, {
+    operation: "Hooks", connection: "hooks", name: "Hooks", none: "No hook yet.", item: (hook) => hookEntry(path, hook),
+  });
   showSection(page, project, "hooks", [
-    section("Hooks", null, list.element, more(project.hooks.pageInfo, async (after) => {
-      const next = (await read(after)).hooks;
-      list.add(next.nodes);
-      return next.pageInfo;
-    })),
+    section("Hooks", null, element),
     section("Add a hook", null, hookForm("Add a hook", null, {
       word: "Add the hook",
       async act(variables) {

@@ -5,7 +5,7 @@ import { removal } from "../dialogs.js";
 import { h, replace } from "../dom.js";
 import { field, form } from "../forms.js";
 import { ago, avatar, more, section } from "../parts.js";
-import { entries, entry, showSection } from "../settings.js";
+import { entries, entry, listOf, showSection } from "../settings/page.js";
 
 const LEVELS = [["GUEST", "Guest"], ["REPORTER", "Reporter"], ["DEVELOPER", "Developer"], ["MASTER", "Master"]];
 const MEANINGS = "Guests write issues and comments, reporters also read the code, developers push, masters change the project.";
@@ -15,34 +15,21 @@ const PAUSE = 200;
 const wordOf = (level) => LEVELS.find(([each]) => each === level)?.[1] ?? "Owner";
 
 export async function open(page) {
-  const { path } = page.where;
-  const read = async (after = null) => {
-    const { project } = await page.ask("Members", { path, after });
-    if (!project) throw page.missing("project");
-    return project;
-  };
-  const project = await read();
-  const { members, namespace, viewerCan: { adminMembers: may } } = project;
   const counted = h("span.part-side");
-  const count = (total) => replace(counted, total === 1 ? "1 member" : `${total} members`);
-  const renew = async () => {
-    const next = (await read()).members;
-    count(next.totalCount);
-    own.renew(next.nodes);
-    further.replaceWith((further = paging(next.pageInfo)));
-  };
-  const item = (member) => memberEntry(page, member, { may, renew });
-  const own = entries("Members of the project", members.nodes, item, "This project has no members of its own.");
-  const paging = (pageInfo) => more(pageInfo, async (after) => {
-    const next = (await read(after)).members;
-    own.add(next.nodes);
-    return next.pageInfo;
+  const count = ({ totalCount: total }) => replace(counted, total === 1 ? "1 member" : `${total} members`);
+  const list = await listOf(page, {
+    operation: "Members", connection: "members", name: "Members of the project", none: "This project has no members of its own.",
+    item: (member, { viewerCan }) => memberEntry(page, member, { may: viewerCan.adminMembers, renew }),
   });
-  let further = paging(members.pageInfo);
-  count(members.totalCount);
+  const { project } = list;
+  const { namespace, viewerCan: { adminMembers: may } } = project;
+  async function renew() {
+    count(await list.renew());
+  }
+  count(project.members);
 
   showSection(page, project, "members", [
-    section("Members of the project", counted, own.element, further),
+    section("Members of the project", counted, list.element),
     may ? section("Add a member", null, adding(page, renew)) : null,
     namespace.kind === "GROUP" ? await ofGroup(page, namespace) : owner(namespace),
   ]);
@@ -77,7 +64,7 @@ function levelForm(page, { username, name }, level, show) {
   const id = `level-${username}`;
   const select = field("accessLevel", `Access level of ${name}`, { kind: "select", id, options: LEVELS, value: level, onchange: () => (button.hidden = select.querySelector("select").value === level) });
   select.querySelector("label").classList.add("unseen");
-  const element = form(`Access level of ${name}`, select, {
+  const element = form(null, select, {
     word: "Change",
     async act({ accessLevel }) {
       await page.change("ChangeLevel", { path: page.where.path, username, level: accessLevel });
@@ -88,6 +75,7 @@ function levelForm(page, { username, name }, level, show) {
     },
   });
   const button = element.querySelector("button");
+  button.ariaLabel = `Change the access level of ${name}`;
   button.hidden = true;
   return element;
 }
@@ -121,9 +109,9 @@ function soon(act) {
   };
 }
 
-const groupEntry = ({ user, accessLevel, createdAt }) =>
+const shownEntry = ({ user, accessLevel, createdAt }) =>
   entry([avatar(user), h("a", { href: address("u", user.username), "data-item": true }, user.name)],
-    [h("span", null, `@${user.username}`), h("span", null, "member since ", ago(createdAt)), h("span.tag", null, wordOf(accessLevel))], null);
+    [h("span", null, `@${user.username}`), createdAt ? h("span", null, "member since ", ago(createdAt)) : null, h("span.tag", null, wordOf(accessLevel))], null);
 
 /** The members of the group, if the viewer may see the group. */
 async function ofGroup(page, { path, name }) {
@@ -133,7 +121,7 @@ async function ofGroup(page, { path, name }) {
     throw error;
   });
   if (!first) return null;
-  const list = entries(`Members of the group ${name}`, first.nodes, groupEntry, "The group has no members.");
+  const list = entries(`Members of the group ${name}`, first.nodes, shownEntry, "The group has no members.");
   return section("Members of the group", h("a", { href: address("groups", path) }, name), list.element, more(first.pageInfo, async (after) => {
     const next = await read(after);
     list.add(next.nodes);
@@ -141,4 +129,5 @@ async function ofGroup(page, { path, name }) {
   }));
 }
 
-const owner = ({ path, name }) => section("Owner", null, h("p", null, h("a", { href: address("u", path) }, name), " owns this project."));
+const owner = ({ path: username, name }) =>
+  section("Owner", null, entries("Owner of the project", [{ user: { username, name }, accessLevel: "OWNER" }], shownEntry, "").element);

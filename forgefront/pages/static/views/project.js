@@ -5,7 +5,7 @@ import { h, replace } from "../dom.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
 import { keepFocus, renewal } from "../renewing.js";
 import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow, tagRow } from "../rows.js";
-import { hasSettings } from "../sections.js";
+import { hasSettings } from "../settings/sections.js";
 
 const LONG = 60;
 /** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */

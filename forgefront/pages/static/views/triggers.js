@@ -4,33 +4,19 @@ import { address } from "../address.js";
 import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
-import { ago, more, section } from "../parts.js";
-import { entries, entry, showSection } from "../settings.js";
+import { ago, section } from "../parts.js";
+import { entry, listOf, showSection } from "../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;
-  const read = async (after = null) => {
-    const { project } = await page.ask("Triggers", { path, after });
-    if (!project) throw page.missing("project");
-    return project;
-  };
-  const project = await read();
-  const renew = async () => {
-    const next = (await read()).triggers;
-    list.renew(next.nodes);
-    further.replaceWith((further = paging(next.pageInfo)));
-  };
-  const list = entries("Triggers", project.triggers.nodes, (trigger) => triggerEntry(page, trigger, renew), "No trigger yet.");
-  const paging = (pageInfo) => more(pageInfo, async (after) => {
-    const next = (await read(after)).triggers;
-    list.add(next.nodes);
-    return next.pageInfo;
+  const { project, element, renew } = await listOf(page, {
+    operation: "Triggers", connection: "triggers", name: "Triggers", none: "No trigger yet.",
+    item: (trigger) => triggerEntry(page, trigger, () => renew()),
   });
-  let further = paging(project.triggers.pageInfo);
   const wrong = h("p.wrong", { role: "alert", hidden: true });
 
   showSection(page, project, "triggers", [
-    section("Triggers", null, h("p.hint", null, "With the token of a trigger another system has builds made. The token is its only credential."), list.element, further,
+    section("Triggers", null, h("p.hint", null, "With the token of a trigger another system has builds made. The token is its only credential."), element,
       h("div.actions.start", null, doing("button.primary", "Add a trigger", wrong, async () => {
         await page.change("AddTrigger", { path });
         await renew();

@@ -3,30 +3,15 @@
 import { removal } from "../dialogs.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
-import { ago, more, section } from "../parts.js";
-import { entries, entry, showSection } from "../settings.js";
+import { ago, section } from "../parts.js";
+import { entry, listOf, showSection } from "../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;
-  const read = async (after = null) => {
-    const { project } = await page.ask("Variables", { path, after });
-    if (!project) throw page.missing("project");
-    return project;
-  };
-  const project = await read();
-  const renew = async () => {
-    const next = (await read()).variables;
-    list.renew(next.nodes);
-    further.replaceWith((further = paging(next.pageInfo)));
-  };
-  const list = entries("Variables", project.variables.nodes, (variable) => variableEntry(page, variable, renew), "No variable yet.");
-  const paging = (pageInfo) => more(pageInfo, async (after) => {
-    const next = (await read(after)).variables;
-    list.add(next.nodes);
-    return next.pageInfo;
+  const { project, element, renew } = await listOf(page, {
+    operation: "Variables", connection: "variables", name: "Variables", none: "No variable yet.",
+    item: (variable) => variableEntry(page, variable, () => renew()),
   });
-  let further = paging(project.variables.pageInfo);
-
   const adding = form("Add a variable", [
     field("key", "Name", { required: true, hint: "Letters, digits and _." }),
     field("value", "Value", { kind: "textarea" }),
@@ -40,7 +25,7 @@ export async function open(page) {
     },
   });
   showSection(page, project, "variables", [
-    section("Variables", null, h("p.hint", null, "Builds of this project receive them; builds of forks do not. They are stored encrypted and masked in output. This page does not show values."), list.element, further),
+    section("Variables", null, h("p.hint", null, "Builds of this project receive them; builds of forks do not. They are stored encrypted and masked in output. This page does not show values."), element),
     section("Add a variable", null, adding),
   ]);
 }

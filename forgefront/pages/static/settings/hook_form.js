@@ -1,7 +1,7 @@
 // The form of a hook, for a new one and for changes.
 
-import { h } from "./dom.js";
-import { check, field, form } from "./forms.js";
+import { h } from "../dom.js";
+import { check, field, form } from "../forms.js";
 
 export const EVENTS = [
   ["pushEvents", "Pushes to branches"],
