@@ -44,6 +44,7 @@ class ProjectStarFields:
     @computed(
         tables.Project.id,
         batch=lambda info, rows: stars.load_starred(info.context, [row.id for row in rows]),
+        from_row=FromSql(lambda project, viewer: [star_rows.has_star_of(viewer.id, project)], derive=bool),
         description="Whether the viewer has starred it.",
     )
     async def viewer_has_starred(self, info: Info) -> bool:

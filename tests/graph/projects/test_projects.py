@@ -468,7 +468,7 @@ class TestStars:
 class TestPlan:
     FIELDS = """id databaseId path fullPath nameWithNamespace webUrl httpUrlToRepo sshUrlToRepo tagList public visibility
         owner { username } namespace { path kind } forkedFrom { fullPath owner { username } } starCount forkCount openIssuesCount
-        viewerAccessLevel viewerMembership { __typename projectLevelValue groupLevel level: projectLevel }"""
+        viewerHasStarred viewerAccessLevel viewerMembership { __typename projectLevelValue groupLevel level: projectLevel }"""
 
     async def test_one_statement_reads_a_page_for_every_viewer(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
         viewer, other, admin = await make.user("one"), await make.user("two"), await make.admin()
@@ -522,6 +522,8 @@ class TestPlan:
         shared = {"mine": (1, 0, 0), "shown": (0, 0, None), "visible-fork": (0, 0, 0)}
         assert counts("viewer") == {**shared, "of-group": (0, 1, 2)}
         assert counts("admin") == {**shared, "of-group": (0, 2, 2), "hidden-fork": (0, 0, 0)}
+        assert [path for path, each in shown["viewer"].items() if each["viewerHasStarred"] is not False] == ["mine"]
+        assert [shown["viewer"]["mine"]["viewerHasStarred"], shown["admin"]["mine"]["viewerHasStarred"]] == [True, False]
         of_group = shown["viewer"]["of-group"]
         assert of_group["viewerMembership"] == {
             "__typename": "ViewerMembership", "projectLevelValue": 40, "groupLevel": "REPORTER", "level": "MASTER"
