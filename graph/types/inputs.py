@@ -94,15 +94,7 @@ async def find_in_project(
         build: Any = await runner_tokens.get_build(context, context.runner_identity_or_none, database_id_of(input, name))
         return await policy.load_project_of(context, build), build
     if is_set(input.id) and input.id is not None:
-        row = await context.rows_by_id(table).get(database_id_of(input, name) or 0)
-        if row is None:
-            raise NotFound(name)
-        project = await policy.load_project_of(context, row)
-        if not await policy.can_see_project(context, project):
-            raise NotFound(name)
-        if action is not None:
-            await policy.require(context, action, project)
-        return project, row
+        return await find_by_global_id(context, table, input, action=action)
     project, found = await lookup.get_project_with(
         context,
         get_or(input.project_path, ""),
@@ -115,6 +107,22 @@ async def find_in_project(
     if found is None:
         raise NotFound(table.__name__)
     return project, found
+
+
+async def find_by_global_id(
+    context: Context, table: type[R], input: Any, *, action: policy.Action | None = None
+) -> tuple[tables.Project, R]:
+    """The row that the `id` of an input names, and its project. Raises as `find_in_project`."""
+    name = ENTITIES[table].name
+    row = await context.rows_by_id(table).get(database_id_of(input, name) or 0)
+    if row is None:
+        raise NotFound(name)
+    project = await policy.load_project_of(context, row)
+    if not await policy.can_see_project(context, project):
+        raise NotFound(name)
+    if action is not None:
+        await policy.require(context, action, project)
+    return project, row
 
 
 def database_id_of(input: Any, name: str) -> int | None:

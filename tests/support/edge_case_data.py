@@ -223,6 +223,7 @@ async def _create_instance_rows(make: DataFactory, story: WeekData, people: list
         tables.ProtectedBranch(project_id=story.web.id, name="master", developers_can_push=True),
         tables.ProtectedBranch(project_id=story.web.id, name="stable"),
         *(tables.DeployKey(project_id=story.web.id, title=f"Key {n}", key=ssh_key(90 + n), fingerprint=f"d{n}") for n in range(2)),
+        *(tables.ProjectStar(project_id=story.web.id, user_id=person.id) for person in people[:3]),
     )  # fmt: skip
     pipelines = await _ids(make.services.database, tables.Pipeline, tables.Pipeline.project_id == story.web.id)
     async with make.services.database.write_session() as session:

@@ -5,11 +5,11 @@ import * as session from "./session.js";
 
 const documents = new Map();
 
-/** `code` is a GraphQL error code, or NETWORK. `wait`: seconds until a retry, from Retry-After. */
+/** `code` is a GraphQL error code, or NETWORK. `wait`: seconds until a retry, from Retry-After. `userErrors`: those of a mutation. */
 export class GraphError extends Error {
-  constructor(code, message, { status = 0, wait = null, requestId = null } = {}) {
+  constructor(code, message, { status = 0, wait = null, requestId = null, userErrors = [] } = {}) {
     super(message);
-    Object.assign(this, { code, status, wait, requestId });
+    Object.assign(this, { code, status, wait, requestId, userErrors });
   }
 }
 
@@ -42,8 +42,8 @@ export async function ask(view, operationName, variables = {}, { signal, using }
 /** Runs a mutation of one field and returns its payload. Throws GraphError for GraphQL errors and user errors. */
 export async function change(view, operationName, variables, options) {
   const [payload] = Object.values(await ask(view, operationName, variables, options));
-  const [error] = payload.userErrors ?? [];
-  if (error) throw new GraphError(error.code, error.message);
+  const { userErrors = [] } = payload;
+  if (userErrors.length) throw new GraphError(userErrors[0].code, userErrors[0].message, { userErrors });
   return payload;
 }
 

@@ -22,7 +22,7 @@ export function begin(dialog, button, { home, up }) {
   button.addEventListener("click", help);
   const acts = { "?": help, "/": filter, j: () => walk(1), k: () => walk(-1), u: up, w: home };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || dialog.open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     if (event.target.closest?.("input, textarea, select")) {
       if (event.key === "Escape") event.target.blur();
       else if (event.key === "ArrowDown" && event.target.matches("[data-filter]")) {

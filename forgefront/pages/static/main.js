@@ -43,13 +43,19 @@ const VIEWS = [
   ["/u/(?<name>[^/]+)", "user"],
   ["/-/sign_in", "sign_in"],
   [PROJECT, "project"],
-  [`${PROJECT}/(?<section>commits|tags|builds|merge_requests|issues)`, "project"],
+  [`${PROJECT}/(?<section>commits|tags|builds|merge_requests|issues|activity|stars)`, "project"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
   [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "commit"],
   [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],
   [`${PROJECT}/snippets/(?<number>\\d+)`, "snippet"],
+  [`${PROJECT}/settings(?:/members)?`, "members"],
+  [`${PROJECT}/settings/hooks`, "hooks"],
+  [`${PROJECT}/settings/hooks/(?<number>\\d+)`, "hook"],
+  [`${PROJECT}/settings/deploy_keys`, "deploy_keys"],
+  [`${PROJECT}/settings/variables`, "variables"],
+  [`${PROJECT}/settings/triggers`, "triggers"],
 ].map(([pattern, view]) => [new RegExp(`^${pattern}/?$`), view]);
 
 const main = document.getElementById("main");
@@ -124,6 +130,8 @@ function pageOf(place, signal, moved, scroll) {
     show(...nodes) {
       if (signal.aborted) return;
       replace(main, nodes);
+      // Tabs that do not fit are scrolled.
+      main.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
       scrollTo(0, scroll);
       if (moved) focusHeading();
     },
@@ -155,22 +163,25 @@ async function known(signal) {
   return true;
 }
 
+const HEADINGS = { NOT_FOUND: "Not found", FORBIDDEN: "Not allowed" };
+
 function failed(page, error) {
   if (error.code === "UNAUTHENTICATED") {
     signedOut();
     return;
   }
   const missing = error.code === "NOT_FOUND";
+  const heading = HEADINGS[error.code] ?? "Something went wrong";
   const words = error instanceof graph.GraphError ? error.message : "This page cannot be shown.";
   if (!(error instanceof graph.GraphError)) console.error(error);
-  page.title(missing ? "Not found" : "Something went wrong");
+  page.title(heading);
   page.show(
     h("div.message", { role: missing ? null : "alert" },
-      h("h1", { tabindex: -1 }, missing ? "Not found" : "Something went wrong"),
+      h("h1", { tabindex: -1 }, heading),
       h("p", null, words),
       error.requestId ? h("p.quiet", null, "Request id in the log: ", h("code", null, error.requestId)) : null,
       h("p.actions", null,
-        missing ? null : h("button.primary", { type: "button", onclick: () => open() }, "Try again"),
+        HEADINGS[error.code] ? null : h("button.primary", { type: "button", onclick: () => open() }, "Try again"),
         h("a.button", { href: address("") }, "All projects"))));
 }
 

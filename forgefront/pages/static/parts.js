@@ -36,6 +36,7 @@ const ICONS = {
   clock: STATES.PENDING[1],
   copy: "M5 1.500h8.500V11H11v3.500H2.500V5H5Zm1.500 3.500H11v4.500h1V3H6.500ZM4 6.500V13h5.500V6.500Z",
   merge: STATES.MERGED[1],
+  star: "M8 1.2 10 5.600l4.800.6-3.500 3.300.9 4.700L8 11.900l-4.200 2.300.9-4.700L1.200 6.200 6 5.600Z",
 };
 export const icon = (name) => glyph(ICONS[name]);
 

@@ -29,10 +29,12 @@ export function watch(page, every, look) {
 /** Changes the contents of an element and restores the focus to the same link or button. */
 export function keepFocus(element, change) {
   const active = document.activeElement;
-  const here = element.contains(active) ? active.getAttribute("href") ?? active.textContent : null;
+  const here = element.contains(active) ? keyOf(active) : null;
   change();
   if (here === null || element.contains(document.activeElement)) return;
   [...element.querySelectorAll("a[href], button, summary")]
-    .find((each) => (each.getAttribute("href") ?? each.textContent) === here)
+    .find((each) => keyOf(each) === here)
     ?.focus({ preventScroll: true });
 }
+
+const keyOf = (element) => element.getAttribute("href") ?? element.ariaLabel ?? element.textContent;

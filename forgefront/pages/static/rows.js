@@ -1,4 +1,4 @@
-// Rows of lists: commits, tags, builds, merge requests, issues, each with links to its page and to related pages.
+// Rows of lists: commits, tags, builds, merge requests, issues, activities, stars, each with links to its page and to related pages.
 
 import { address } from "./address.js";
 import { h } from "./dom.js";
@@ -74,6 +74,44 @@ export const issueRow = (path) => (issue) =>
   row(issue.state, address(path, "issues", issue.iid), issue.title,
     [issue.assignee ? h("span", { title: `assigned to ${issue.assignee.name}` }, avatar(issue.assignee)) : null, h("span", null, `#${issue.iid}`)],
     [who(issue.author), ago(issue.createdAt), issue.milestone ? h("span", null, issue.milestone.title) : null, issue.labelNodes?.map(label)]);
+
+const VERBS = { CREATED: "created the project", JOINED: "joined the project", LEFT: "left the project" };
+const NOUNS = { ISSUE: "issue #", MERGE_REQUEST: "merge request !", MILESTONE: "milestone ", ISSUE_NOTE: "issue #", MERGE_REQUEST_NOTE: "merge request !", COMMIT_COMMENT: "commit " };
+const SHOWN_COMMITS = 3;
+const EXCERPT = 240;
+
+/** An activity: "Ada Lindqvist closed issue #3", and what it was about. */
+export const activityRow = (path) => ({ action, subject, actionName, targetTitle, webUrl, createdAt, author, note, push }) => {
+  const [words, href] = push ? pushed(path, actionName, push) : done({ action, subject, actionName, webUrl });
+  const about = targetTitle ?? note?.issue?.title ?? note?.mergeRequest?.title;
+  const commits = push?.commits.slice(-SHOWN_COMMITS).reverse() ?? [];
+  return h("li.row", { "data-box": true },
+    avatar(author),
+    h("p.row-title", null, h("a.quiet-link", { href: address("u", author.username) }, author.name), " ", href ? h("a", { href, "data-item": true }, words) : words),
+    h("span.row-side", null, ago(createdAt)),
+    h("p.row-meta", null, about ? h("span", null, about) : null, note ? h("span.quotation", null, note.body.slice(0, EXCERPT)) : null,
+      commits.map(({ oid, message }) => h("span", null, h("a", { href: address(path, "commit", oid) }, h("code", null, oid.slice(0, 8))), ` ${message.split("\n", 1)[0]}`)),
+      push && push.totalCommitsCount > commits.length && commits.length ? h("span", null, `and ${push.totalCommitsCount - commits.length} more`) : null));
+};
+
+/** The words for a push, and the address of the history of the ref if it still exists. */
+function pushed(path, actionName, { ref, after }) {
+  const [, kind, name] = /^refs\/(heads|tags)\/(.*)$/s.exec(ref) ?? [null, "heads", ref];
+  const noun = kind === "tags" ? "tag" : "branch";
+  const words = actionName === "pushed to" ? `pushed to the ${noun} ${name}` : `${actionName === "deleted" ? "deleted" : "pushed"} the ${actionName === "deleted" ? "" : "new "}${noun} ${name}`;
+  return [words, /^0*$/.test(after) ? null : `${address(path, "commits")}?ref=${encodeURIComponent(name)}`];
+}
+
+function done({ action, subject, actionName, webUrl }) {
+  if (VERBS[action]) return [VERBS[action], null];
+  if (!webUrl) return [`${actionName} what was deleted since`, null];
+  const { pathname } = new URL(webUrl);
+  const number = pathname.split("/").at(-1);
+  return [`${action === "REOPENED" ? "reopened" : actionName} ${NOUNS[subject]}${subject === "COMMIT_COMMENT" ? number.slice(0, 8) : number}`, pathname];
+}
+
+export const starRow = ({ user, createdAt }) =>
+  row(null, address("u", user.username), user.name, ago(createdAt), [h("span", null, `@${user.username}`)]);
 
 export function label({ name, color }) {
   const element = h("span.label", null, name);

@@ -46,6 +46,9 @@ TARGET_TABLES: Mapping[ActivitySubject, Any] = {
     ActivitySubject.COMMIT_COMMENT: tables.CommitComment,
 }
 
+PAGE_SECTIONS: Mapping[Any, str] = {tables.Issue: "issues", tables.MergeRequest: "merge_requests", tables.Milestone: "milestones"}
+"""Sections of a project's pages in which targets have a page."""
+
 ACTION_OF_EVENT: Mapping[str, ActivityAction] = {
     "open": ActivityAction.OPENED,
     "close": ActivityAction.CLOSED,
@@ -157,3 +160,23 @@ async def load_targets(context: Context, activities: Sequence[tables.Activity]) 
             ids.setdefault(TARGET_TABLES[row.subject], []).append(row.target_id)
     found = {table: await context.rows_by_id(table).get_many(keys) for table, keys in ids.items()}
     return [None if row.target_id is None else found[TARGET_TABLES[row.subject]][row.target_id] for row in activities]
+
+
+async def load_pages(context: Context, activities: Sequence[tables.Activity]) -> list[str | None]:
+    """The path of the page of each target below that of its project, such as `issues/3`; None without a target.
+
+    A note has the page of its issue or merge request.
+    """
+    targets = await load_targets(context, activities)
+    notes = [target for target in targets if isinstance(target, tables.Note)]
+    issues = await context.rows_by_id(tables.Issue).get_many({note.issue_id for note in notes if note.issue_id})
+    requests = await context.rows_by_id(tables.MergeRequest).get_many({note.merge_request_id for note in notes if note.merge_request_id})
+
+    def page_of(target: Any) -> str | None:
+        if isinstance(target, tables.Note):
+            target = issues[target.issue_id] if target.issue_id else requests[target.merge_request_id or 0]
+        if isinstance(target, tables.CommitComment):
+            return f"commit/{target.sha}"
+        return None if target is None else f"{PAGE_SECTIONS[type(target)]}/{target.iid}"
+
+    return [page_of(target) for target in targets]

@@ -12,7 +12,7 @@ from graph.fields.mutations import mutation
 from graph.rules.builds import variables
 from graph.rules.ci import triggers
 from graph.rules.policy import Action, require
-from graph.types.inputs import ProjectInput, find_project, get_or, optional
+from graph.types.inputs import ProjectInput, find_by_global_id, find_project, get_or, optional
 from storage import tables
 
 if TYPE_CHECKING:
@@ -85,9 +85,11 @@ class CreateTriggerInput(ProjectInput):
     pass
 
 
-@strawberry.input(description="Input of `deleteTrigger`.")
-class DeleteTriggerInput(ProjectInput):
-    token: str = strawberry.field(description="Token of the trigger.")
+@strawberry.input(description="Identifies a trigger: by `id` alone, or by `token` with `projectPath`.")
+class DeleteTriggerInput:
+    id: strawberry.ID | None = optional("Global ID; sufficient on its own.")
+    project_path: str | None = optional("Full path of the project, or its v3 ID.")
+    token: str | None = optional("Token of the trigger, used with `projectPath`.")
 
 
 @strawberry.input(description="Variable for the builds that a trigger creates.")
@@ -123,8 +125,12 @@ async def create_trigger(info: Info, input: CreateTriggerInput) -> tables.Trigge
     description="Deletes a trigger; its token becomes invalid immediately. Requires the master role.",
 )
 async def delete_trigger(info: Info, input: DeleteTriggerInput) -> tables.Trigger:
-    project = await find_project(info.context, input.project_path, Action.ADMIN_BUILD)
-    return await triggers.delete_trigger(info.context, await triggers.get_trigger(info.context, project, input.token))
+    if get_or(input.id, None) is not None:
+        _, trigger = await find_by_global_id(info.context, tables.Trigger, input, action=Action.ADMIN_BUILD)
+    else:
+        project = await find_project(info.context, get_or(input.project_path, ""), Action.ADMIN_BUILD)
+        trigger = await triggers.get_trigger(info.context, project, get_or(input.token, ""))
+    return await triggers.delete_trigger(info.context, trigger)
 
 
 @mutation(

@@ -9,6 +9,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window, to_one
+from graph.rules import web_urls
 from graph.rules.events import activities
 from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
@@ -103,6 +104,16 @@ class Activity(Node):
     async def note(self, info: Info) -> Note | None:
         return (await _load_notes(info, [_as_row(self)]))[0]  # type: ignore[return-value]
 
+    @computed(
+        *TARGET_COLUMNS,
+        tables.Activity.project_id,
+        batch=lambda info, rows: _load_urls(info, rows),
+        description="URL of the page of the issue, merge request, milestone or commit, also for notes on it; null for others, and if the"
+        " target was deleted.",
+    )
+    async def web_url(self, info: Info) -> str | None:
+        return (await _load_urls(info, [_as_row(self)]))[0]
+
     @computed(tables.Activity.push, description="The push; null for other activities.")
     def push(self) -> ActivityPush | None:
         found = _as_row(self).push
@@ -131,6 +142,12 @@ async def _load_titles(info: Info, rows: Sequence[tables.Activity]) -> list[str 
 async def _load_notes(info: Info, rows: Sequence[tables.Activity]) -> list[tables.Note | None]:
     targets = await activities.load_targets(info.context, rows)
     return [target if isinstance(target, tables.Note) else None for target in targets]
+
+
+async def _load_urls(info: Info, rows: Sequence[tables.Activity]) -> list[str | None]:
+    pages = await activities.load_pages(info.context, rows)
+    urls = await web_urls.load_project_urls(info.context, [row.project_id for row in rows])
+    return [page and f"{url}/{page}" for url, page in zip(urls, pages, strict=True)]
 
 
 NEWEST_FIRST = Order(tables.Activity.id, descending=True)

@@ -54,3 +54,9 @@ def starred_ids(user_id: int, project_ids: list[int]) -> Select[int]:
 def is_starred_by(user_id: Any) -> ColumnElement[bool]:
     """The condition on `Project` that the user has starred it."""
     return exists().where(col(ProjectStar.project_id) == col(Project.id), col(ProjectStar.user_id) == user_id)
+
+
+def has_star_of(user_id: Any, project: Any) -> ColumnElement[bool]:
+    """As `is_starred_by`, for the project with the columns `project`."""
+    condition = exists().where(col(ProjectStar.project_id) == project.id, col(ProjectStar.user_id) == user_id)
+    return condition.correlate(rows_of(project))

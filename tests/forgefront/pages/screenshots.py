@@ -112,6 +112,8 @@ PICTURES = (
     ("merge-request", "/web/storefront/merge_requests/1", ".line"),
     ("build", "/web/storefront/builds/{databaseId}", ".output-line"),
     ("commit", "/web/storefront/commit/{sha}", ".line"),
+    ("activity", "/web/storefront/activity", ".row"),
+    ("settings", "/web/storefront/settings", ".entry"),
     ("graphiql", "/-/graphiql", ".examples li"),
     ("reference", "/-/reference#MergeRequest", "#filter:not([hidden])"),
 )

@@ -318,7 +318,7 @@ class TestAppearance:
 
 
 VISITED_PATHS = """/ /web/storefront /web/storefront/builds /web/storefront/issues/1 /web/storefront/merge_requests/1
-/web/storefront/builds/4 /-/sign_in"""
+/web/storefront/builds/4 /web/storefront/activity /web/storefront/settings /web/storefront/settings/hooks /-/sign_in"""
 BRIGHTNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
 CONTRAST = """[...document.querySelectorAll('body *')].filter(each => each.checkVisibility() && !each.closest('.unseen, .skip')
     && [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())).flatMap(each => {

@@ -136,6 +136,26 @@ class TestBuild:
         await page.click(".attempts summary")
         await page.wait_for("document.querySelector('.attempts .output').innerText.includes('1 failed, 127 passed')")
 
+    async def test_erase_asks_first(self, site: WorkPagesSite) -> None:
+        page = site.page
+        build = (await site.builds())["compile"]
+        await site.visit(f"/{PATH}/builds/{build['databaseId']}")
+        await page.wait_for_text("make compile")
+        for answer, erased in (("Cancel", False), ("Erase", True)):
+            await page.evaluate("document.querySelector('.head-line .danger').focus()")
+            await page.press("Enter")
+            await page.wait_for("document.activeElement.closest('dialog[open]')?.innerText.includes('This cannot be undone.')")
+            await page.evaluate(
+                f"[...document.querySelectorAll('dialog[open] button')].find(each => each.innerText === {answer!r}).click()"
+            )
+            await page.wait_for(
+                f"!document.querySelector('dialog[open]') && (document.activeElement.innerText === 'Erase' || {str(erased).lower()})"
+            )
+            if erased:
+                await page.wait_for_text("There is no output, or it was erased.")
+            else:
+                assert "make compile" in await page.evaluate("document.querySelector('.output').innerText")
+
 
 class TestCommit:
     async def test_shows_builds_and_diff_and_accepts_comments(self, site: WorkPagesSite) -> None:

@@ -4,13 +4,13 @@ from typing import Any
 
 from storage import tables
 from storage.tables import AccessLevel, Visibility
-from tests.make import DataFactory
+from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
 from tests.support.merge_requests import commit_text_files
 from tests.support.statements import StatementRecorder
 
 LIST = """query ($path: String!, $first: Int, $after: String) { project(path: $path) { activities(first: $first, after: $after) {
-    totalCount pageInfo { endCursor } nodes { id action subject actionName targetId targetTitle author { username } note { body }
+    totalCount pageInfo { endCursor } nodes { id action subject actionName targetId targetTitle webUrl author { username } note { body }
         push { ref before after totalCommitsCount commits { oid message committedAt author { name } } } } } } }"""
 
 
@@ -54,6 +54,8 @@ class TestActivities:
         (merged,) = [each["push"] for each in page["nodes"][2:4] if each["push"]]
         assert (merged["ref"], merged["totalCommitsCount"], len(merged["commits"])) == ("refs/heads/master", 2, 2)
         assert page["nodes"][4]["note"] == {"body": "Fine"}
+        base = f"{EXTERNAL_URL}/ada/{project.path}"
+        assert [each["webUrl"] for each in page["nodes"] if each["webUrl"]] == [f"{base}/merge_requests/1"] * 3
         assert [each["subject"] for each in (await read_activities(ask, guest, project))["nodes"]] == [
             "MEMBER",
             "MEMBER",
@@ -78,9 +80,13 @@ class TestActivities:
         await change(ask, user, "createNote", projectPath=path, snippetDatabaseId=snippet.id, body="Not in the log")
         await change(ask, user, "createCommitComment", projectPath=path, rev="master", note="On a commit")
 
-        shown = [(each["subject"], each["targetId"], each["note"]) for each in (await read_activities(ask, user, project))["nodes"]]
+        nodes = (await read_activities(ask, user, project))["nodes"]
+        shown = [(each["subject"], each["targetId"], each["note"]) for each in nodes]
 
         assert shown == [("COMMIT_COMMENT", 1, None), ("ISSUE_NOTE", 2, {"body": "Two, see #1"}), ("ISSUE_NOTE", 1, {"body": "One"})]
+        oid = (await ask.data('query ($p: String!) { project(path: $p) { commit(rev: "master") { oid } } }', user, p=path))["project"]
+        base = f"{EXTERNAL_URL}/{user.username}/{project.path}"
+        assert [each["webUrl"] for each in nodes] == [f"{base}/commit/{oid['commit']['oid']}", *[f"{base}/issues/{issue.iid}"] * 2]
 
     async def test_take_a_fixed_number_of_statements(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
         user = await make.user()
@@ -89,7 +95,7 @@ class TestActivities:
             for number in range(3):
                 await change(ask, user, "createIssue", projectPath=str(project.id), title=f"T{number}")
         query = """query ($first: Int) { projects(first: $first) { nodes { activities(first: $first) {
-            totalCount nodes { action targetTitle author { username } note { body } push { ref } } } } } }"""
+            totalCount nodes { action targetTitle webUrl author { username } note { body } push { ref } } } } } }"""
 
         with statements.record() as few:
             await ask.data(query, user, first=1)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from graph.context import Services
+from graph.fields.declarations import global_id
 from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
@@ -442,11 +443,32 @@ class TestStars:
         outcome = await ask("mutation ($p: String!) { starProject(input: {projectPath: $p}) { project { id } } }", user, p=str(hidden.id))
         assert [str(error.code) for error in outcome.errors] == ["NOT_FOUND"]
 
+    async def test_are_listed_newest_first(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+        users = [await make.user(f"fan{number}") for number in range(3)]
+        project = await make.project(visibility=Visibility.INTERNAL)
+        for user in users:
+            await make.save(tables.ProjectStar(project_id=project.id, user_id=user.id))
+        text = """query ($path: String!, $first: Int, $after: String) { project(path: $path) { stars(first: $first, after: $after) {
+            totalCount pageInfo { endCursor } nodes { id user { username } createdAt projectId restPath } } } }"""
+
+        first = (await ask.data(text, users[0], path=str(project.id), first=2))["project"]["stars"]
+        assert [each["user"]["username"] for each in first["nodes"]] == ["fan2", "fan1"]
+        assert (first["totalCount"], first["nodes"][0]["restPath"], first["nodes"][0]["projectId"]) == (3, None, project.id)
+        with statements.assert_at_most(4):
+            rest = await ask.data(text, users[0], path=str(project.id), first=2, after=first["pageInfo"]["endCursor"])
+        assert [each["user"]["username"] for each in rest["project"]["stars"]["nodes"]] == ["fan0"]
+
+        by_id = "query ($id: ID!) { node(id: $id) { ... on Star { user { username } } } }"
+        assert (await ask.data(by_id, users[0], id=first["nodes"][0]["id"]))["node"] == {"user": {"username": "fan2"}}
+        hidden = tables.ProjectStar(project_id=(await make.project()).id, user_id=users[0].id)
+        await make.save(hidden)
+        assert (await ask.data(by_id, users[1], id=global_id("Star", hidden.id)))["node"] is None
+
 
 class TestPlan:
     FIELDS = """id databaseId path fullPath nameWithNamespace webUrl httpUrlToRepo sshUrlToRepo tagList public visibility
         owner { username } namespace { path kind } forkedFrom { fullPath owner { username } } starCount forkCount openIssuesCount
-        viewerAccessLevel viewerMembership { __typename projectLevelValue groupLevel level: projectLevel }"""
+        viewerHasStarred viewerAccessLevel viewerMembership { __typename projectLevelValue groupLevel level: projectLevel }"""
 
     async def test_one_statement_reads_a_page_for_every_viewer(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
         viewer, other, admin = await make.user("one"), await make.user("two"), await make.admin()
@@ -500,6 +522,8 @@ class TestPlan:
         shared = {"mine": (1, 0, 0), "shown": (0, 0, None), "visible-fork": (0, 0, 0)}
         assert counts("viewer") == {**shared, "of-group": (0, 1, 2)}
         assert counts("admin") == {**shared, "of-group": (0, 2, 2), "hidden-fork": (0, 0, 0)}
+        assert [path for path, each in shown["viewer"].items() if each["viewerHasStarred"] is not False] == ["mine"]
+        assert [shown["viewer"]["mine"]["viewerHasStarred"], shown["admin"]["mine"]["viewerHasStarred"]] == [True, False]
         of_group = shown["viewer"]["of-group"]
         assert of_group["viewerMembership"] == {
             "__typename": "ViewerMembership", "projectLevelValue": 40, "groupLevel": "REPORTER", "level": "MASTER"

@@ -1,6 +1,7 @@
 // A build: its state, output and artifact, and the buttons that retry or cancel it.
 
 import { address, outside } from "../address.js";
+import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, badge, duration, icon, person, section, since, symbol, wordOf } from "../parts.js";
@@ -12,6 +13,7 @@ import * as session from "../session.js";
 const FEW = 200;
 const MANY = 1000;
 const POLL = 2000;
+const ERASURE = { title: "Erase the build?", text: "Its output and its artifact are erased. This cannot be undone.", word: "Erase" };
 
 export async function open(page) {
   const { path } = page.where;
@@ -89,7 +91,7 @@ function above(page, build, act) {
         can.retry ? doing("button", "Retry", wrong, () => act("Retry")) : null,
         can.cancel ? doing("button", "Cancel", wrong, () => act("Cancel")) : null,
         can.erase && (build.trace || build.artifact)
-          ? doing("button", "Erase", wrong, () => confirm("Erase the output and the artifact? This cannot be undone.") && act("Erase"))
+          ? removal(page, { ...ERASURE, act: () => act("Erase") })
           : null)),
     wrong,
     h("div.facts", null,

@@ -1,10 +1,11 @@
-// A project: its newest commits with their builds, its open merge requests and issues, and a full list of each.
+// A project: its newest commits with their builds, its open merge requests and issues, a full list of each, its activity and its stars.
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
 import { keepFocus, renewal } from "../renewing.js";
-import { buildRow, commitRow, issueRow, mergeRequestRow, rows, tagRow } from "../rows.js";
+import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow, tagRow } from "../rows.js";
+import { hasSettings } from "../settings/sections.js";
 
 const LONG = 60;
 /** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */
@@ -25,6 +26,8 @@ const LISTS = {
     operation: "Issues", row: issueRow, connection: "issues", none: "No matching issues.",
     filter: "state", choices: { OPENED: ["OPENED"], CLOSED: ["CLOSED"], "": null },
   },
+  activity: { operation: "Activities", row: activityRow, connection: "activities", none: "Nothing has happened yet." },
+  stars: { operation: "Stars", row: () => starRow, connection: "stars", none: "Nobody has starred this project yet." },
 };
 
 export async function open(page) {
@@ -40,7 +43,7 @@ export async function open(page) {
     [project.name, address(project.fullPath)],
   ]);
   replace(body, show(project));
-  page.show(head(project), tabs(project, name), body);
+  page.show(head(page, project), tabs(project, name), body);
 
   async function renew() {
     if (body.querySelectorAll(".row").length > LONG) return;
@@ -53,15 +56,15 @@ export async function open(page) {
 async function followed(page, path, name, soon) {
   const announce = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
   const streams = [];
-  if (name !== "issues" && name !== "tags") streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
-  if (!name || name === "commits") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
-  if (!name || name === "merge_requests") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
+  if (!["issues", "tags", "activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (!name || name === "commits" || name === "activity") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
+  if (!name || name === "merge_requests" || name === "activity") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
   await Promise.all(streams);
 }
 
 // Header
 
-function head(project) {
+function head(page, project) {
   return h("header.head", null,
     h("div", null, h("div.head-line", null,
       h("h1", null, h("span.namespace", null, `${project.namespace.name} / `), project.name),
@@ -69,7 +72,33 @@ function head(project) {
       project.archived ? h("span.tag", null, "archived") : null,
       project.forkedFrom ? h("span.tag", null, "fork of ", h("a", { href: address(project.forkedFrom.fullPath) }, project.forkedFrom.fullPath)) : null),
     project.description ? h("p.quiet", null, project.description) : null),
-    project.viewerCan.readCode ? clone(project) : null);
+    h("div.head-side", null, star(page, project), project.viewerCan.readCode ? clone(project) : null));
+}
+
+/** The button that stars the project for the viewer, and the number of stars, which leads to those who starred it. */
+function star(page, { fullPath: path, starCount, viewerHasStarred }) {
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const button = h("button", { type: "button", onclick: change }, icon("star"), h("span", null, "Star"));
+  const count = h("a", { href: address(path, "stars") });
+  const show = () => {
+    button.setAttribute("aria-pressed", String(viewerHasStarred));
+    button.title = viewerHasStarred ? "Remove your star" : "Find this project again among the starred ones";
+    replace(count, starCount, h("span.unseen", null, starCount === 1 ? " star" : " stars"));
+  };
+  async function change() {
+    wrong.hidden = true;
+    try {
+      const { project } = await page.change(viewerHasStarred ? "Unstar" : "Star", { path });
+      ({ starCount, viewerHasStarred } = project);
+      show();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      wrong.textContent = error.message;
+      wrong.hidden = false;
+    }
+  }
+  show();
+  return [h("div.clone.star", { role: "group", "aria-label": "Stars" }, button, count), wrong];
 }
 
 /** The clone URLs, one at a time. */
@@ -104,6 +133,8 @@ function tabs(project, current) {
     ["builds", "Builds", project.viewerCan.readBuilds],
     ["merge_requests", "Merge requests", project.mergeRequestsEnabled],
     ["issues", "Issues", project.issuesEnabled],
+    ["activity", "Activity", true],
+    ["settings", hasSettings(project) ? "Settings" : "Members", true],
   ];
   return h("nav.tabs", { "aria-label": "Parts of the project" },
     all.filter(([, , there]) => there).map(([name, word]) =>
