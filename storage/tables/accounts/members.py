@@ -237,6 +237,16 @@ def of_group(group_id: int, user_id: int) -> Select[GroupMember]:
     return select(GroupMember).where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
 
 
+def of_user_in_groups(group_ids: list[int], user_id: int) -> Select[GroupMember]:
+    return select(GroupMember).where(col(GroupMember.group_id).in_(group_ids), col(GroupMember.user_id) == user_id)
+
+
+def levels_by_group(group_ids: list[int]) -> Select[int, int, int]:
+    """(user id, group id, level) of all members of these groups."""
+    statement = select(col(GroupMember.user_id), col(GroupMember.group_id), col(GroupMember.access_level))
+    return statement.where(col(GroupMember.group_id).in_(group_ids))
+
+
 def group_member_for_update(group_id: int, user_id: int) -> Select[GroupMember]:
     """The membership in a group, locked until the transaction ends."""
     return of_group(group_id, user_id).with_for_update()
