@@ -3,11 +3,9 @@
 import asyncio
 import json
 import re
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -24,8 +22,7 @@ from storage.tables import AccessLevel, UserState
 from tests.graph.identity_providers.test_openid_provider import ISSUER, FakeProvider
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.ldap_server import free_port
-from tests.support.npm import install_packages
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
 
 BEGIN = "{ openIdSignIn { authorizationUrl ticket } }"
 FRONT = "{ frontPage { directoryEnabled openIdLabel openIdSignOutUrl } }"
@@ -33,20 +30,13 @@ FINISH = """mutation ($ticket: String!, $state: String!, $code: String!, $issuer
     finishOpenIdSignIn(input: {ticket: $ticket, state: $state, code: $code, issuer: $issuer}) {
         user { username name email provider externUid confirmed privateToken } userErrors { code } } }"""
 REDIRECT = f"{EXTERNAL_URL}/-/sign_in"
-PROVIDER = Path(__file__).parents[1] / "identity_providers/provider"
 DEVS = AccountPolicy(GroupMapping((GroupGrant("tools", AccessLevel.DEVELOPER, "devs"),)), matches_email=True)
 
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[str]:
-    """The URL of a running oidc-provider."""
-    folder = install_packages(PROVIDER, "npm's oidc-provider")
-    port = free_port()
-    command = ["node", "provider.mjs", str(port), REDIRECT]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None and "ready" in process.stdout.readline()
-        yield f"http://127.0.0.1:{port}"
-        process.terminate()
+    with run_oidc_provider(REDIRECT) as issuer:
+        yield issuer
 
 
 class TestAtOidcProvider:
@@ -55,7 +45,7 @@ class TestAtOidcProvider:
     @pytest.fixture
     async def services(self, services: Services, issuer: str) -> AsyncIterator[Services]:
         options = OpenIdOptions(
-            issuer, "forgefront", "client & secret", label="Example", scopes=("openid", "profile", "email", "groups"), policy=DEVS
+            issuer, CLIENT_ID, CLIENT_SECRET, label="Example", scopes=("openid", "profile", "email", "groups"), policy=DEVS
         )
         provider = OpenIdProvider(options)
         yield replace(services, openid_provider=provider, sign_in_failures=FailureLimiter())
