@@ -8,7 +8,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -100,6 +100,20 @@ class LdapDirectory:
     async def list_people(self) -> list[ExternalPerson]:
         """Everybody in the directory, with their groups. The number of requests depends on pages and mapped groups only."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self.connections.run(self._list_people))
+
+    async def try_server(self, url: str) -> str | None:
+        """Why this server cannot be used; None if the account that searches can bind there."""
+        connections = LdapConnections(replace(self.options.server, urls=(url,)))
+        try:
+            await self._in_thread(lambda: connections.run(lambda connection: None))
+        except IdentityProviderUnavailable as error:
+            return str(error)
+        finally:
+            await self._in_thread(connections.close)
+        return None
+
+    async def has_entry(self, dn: str) -> bool:
+        return await self._run(lambda connection: ldap_connections.read(connection, dn, "(objectClass=*)", ("cn",)) is not None)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
