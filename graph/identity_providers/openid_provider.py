@@ -61,6 +61,8 @@ class OpenIdProvider:
         self._http: httpx.AsyncClient | None = None
         self._metadata: tuple[float, Mapping[str, Any]] | None = None
         self._keys: tuple[float, KeySet] | None = None
+        self._failure: tuple[float, str] | None = None
+        self._lock = asyncio.Lock()
         self._sign_ins = asyncio.Semaphore(MAX_CONCURRENT_SIGN_INS)
 
     @property
@@ -97,27 +99,41 @@ class OpenIdProvider:
             return self._person(await self._add_userinfo(claims, tokens))
 
     async def metadata(self) -> Mapping[str, Any]:
-        """The metadata of the provider (OpenID Connect Discovery 1.0)."""
-        if self._metadata is None or self._clock() - self._metadata[0] > CACHE_SECONDS:
-            found = await self._get_json(get_well_known_url(self.options.issuer, external=True))
-            if found.get("issuer") != self.options.issuer:
-                raise IdentityProviderUnavailable(f"the provider calls itself {found.get('issuer')}, not {self.options.issuer}")
-            for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-                if not isinstance(found.get(name), str):
-                    raise IdentityProviderUnavailable(f"the metadata of the provider has no {name}")
-            self._metadata = self._clock(), found
-        return self._metadata[1]
+        """The metadata of the provider (OpenID Connect Discovery 1.0). After a failure they are not requested again for some seconds,
+        because anonymous callers cause these requests."""
+        async with self._lock:
+            if self._metadata is None or self._clock() - self._metadata[0] > CACHE_SECONDS:
+                if self._failure is not None and self._clock() - self._failure[0] < MIN_REFRESH_SECONDS:
+                    raise IdentityProviderUnavailable(self._failure[1])
+                try:
+                    found = await self._load_metadata()
+                except IdentityProviderUnavailable as error:
+                    self._failure = self._clock(), str(error)
+                    raise
+                self._metadata, self._failure = (self._clock(), found), None
+            return self._metadata[1]
+
+    async def _load_metadata(self) -> Mapping[str, Any]:
+        found = await self._get_json(get_well_known_url(self.options.issuer, external=True))
+        if found.get("issuer") != self.options.issuer:
+            raise IdentityProviderUnavailable(f"the provider calls itself {found.get('issuer')}, not {self.options.issuer}")
+        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not isinstance(found.get(name), str):
+                raise IdentityProviderUnavailable(f"the metadata of the provider has no {name}")
+        return found
 
     async def keys(self, *, refresh: bool = False) -> KeySet:
         """The public keys of the provider; `refresh` requests them again if they are older than MIN_REFRESH_SECONDS."""
         max_age = MIN_REFRESH_SECONDS if refresh else CACHE_SECONDS
-        if self._keys is None or self._clock() - self._keys[0] > max_age:
-            found = await self._get_json((await self.metadata())["jwks_uri"])
-            try:
-                self._keys = self._clock(), KeySet.import_key_set(found)  # type: ignore[arg-type]
-            except (JoseError, LookupError, TypeError, ValueError) as error:
-                raise IdentityProviderUnavailable(f"the keys of the provider cannot be read: {error}") from None
-        return self._keys[1]
+        url = (await self.metadata())["jwks_uri"]
+        async with self._lock:
+            if self._keys is None or self._clock() - self._keys[0] > max_age:
+                found = await self._get_json(url)
+                try:
+                    self._keys = self._clock(), KeySet.import_key_set(found)  # type: ignore[arg-type]
+                except (JoseError, LookupError, TypeError, ValueError) as error:
+                    raise IdentityProviderUnavailable(f"the keys of the provider cannot be read: {error}") from None
+            return self._keys[1]
 
     async def close(self) -> None:
         if self._http is not None:

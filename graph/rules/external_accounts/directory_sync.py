@@ -33,9 +33,10 @@ log = structlog.get_logger("directory")
 
 @dataclass(frozen=True, slots=True)
 class DirectoryComparison:
-    """An account, and its person in the directory; `person` is None if the directory has nobody of this identity."""
+    """An account, its identity, and its person in the directory; `person` is None if the directory has nobody of this identity."""
 
     user: tables.User
+    uid: str
     person: ExternalPerson | None
 
 
@@ -87,18 +88,19 @@ async def _find_changed(services: Services, directory: "LdapDirectory", people: 
     found = []
     for uid, user in rows:
         person = by_uid.get(uid)
-        if _is_changed(directory, user, person, levels.get(user.id, {}), set(paths.values())):
-            found.append(DirectoryComparison(user, person))
+        comparison = DirectoryComparison(user, uid, person)
+        if _is_changed(directory, comparison, levels.get(user.id, {}), set(paths.values())):
+            found.append(comparison)
     return found
 
 
-def _is_changed(
-    directory: "LdapDirectory", user: tables.User, person: ExternalPerson | None, levels: Mapping[str, int], mapped_paths: set[str]
-) -> bool:
+def _is_changed(directory: "LdapDirectory", comparison: DirectoryComparison, levels: Mapping[str, int], mapped_paths: set[str]) -> bool:
+    user, person = comparison.user, comparison.person
     if person is None:
         return not user.blocked_by_directory
     wanted = {path: level for path, level in directory.policy.mapping.levels(person.groups).items() if path in mapped_paths}
-    return external_accounts.is_changed(user, person, directory.policy) or wanted != levels
+    is_renamed = comparison.uid != identities.normalize_uid(person.provider, person.uid)
+    return is_renamed or wanted != levels or external_accounts.is_changed(user, person, directory.policy)
 
 
 async def _apply(services: Services, directory: "LdapDirectory", comparison: DirectoryComparison) -> None:
@@ -110,6 +112,8 @@ async def _apply(services: Services, directory: "LdapDirectory", comparison: Dir
         if person is None:
             accounts.change_directory_block(context, user, True)
         else:
+            # An account that was imported with a DN gets the id that survives renaming.
+            await accounts.set_identity(context, user.id, person.provider, person.uid)
             await external_accounts.refresh_account(context, user, person, directory.policy)
         was_blocked, is_blocked = comparison.user.blocked_by_directory, user.blocked_by_directory
         user.updated_at = context.now()

@@ -10,7 +10,7 @@ import re
 import structlog
 
 from graph.context import Context
-from graph.errors import Forbidden, Invalid, Taken, Unavailable, UserErrors
+from graph.errors import Forbidden, Invalid, Taken, Unavailable, UserError, UserErrors
 from graph.identity_providers.people import AccountPolicy, ExternalPerson
 from graph.rules import validation
 from graph.rules.accounts import accounts, user_changes
@@ -101,7 +101,7 @@ async def _create_account(context: Context, person: ExternalPerson, policy: Acco
         raise Forbidden(
             "Another account has your email address. Ask an administrator to enter your identity in that account, or to remove the address"
         ) from None
-    except Invalid as error:
+    except UserError as error:
         raise Forbidden(f"No account can be made from what the directory says about you: {error.field} {error.message}") from None
     try:
         user = await user_changes.open_account(context, columns, confirmed=person.has_verified_email)

@@ -281,6 +281,19 @@ class TestSynchronization:
             await directory_sync.synchronize(services, directory)
         assert (await fetch_user(make, "bob")).state is UserState.ACTIVE
 
+    async def test_replaces_imported_names_by_ids_that_survive_renaming(
+        self, make: DataFactory, ldap: LdapServer, services: Services
+    ) -> None:
+        dns = [ldap.add_person(name) for name in ("ada", "bob")]
+        for number, dn in enumerate(dns):
+            await make.user(f"u{number}", provider="ldapmain", extern_uid=dn)
+        with ldap.directory(id_attribute="entryUUID") as directory:
+            assert await directory_sync.synchronize(services, directory) == 2
+            assert await directory_sync.synchronize(services, directory) == 0
+            ldap.rename(dns[0], "uid=countess")
+            assert await directory_sync.synchronize(services, directory) == 0
+        assert [(await fetch_user(make, name)).state for name in ("u0", "u1")] == [UserState.ACTIVE] * 2
+
     async def test_reads_as_many_statements_for_one_account_as_for_many(
         self, make: DataFactory, ldap: LdapServer, services: Services, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
