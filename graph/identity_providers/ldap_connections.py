@@ -135,25 +135,10 @@ class LdapConnections:
         """Raises LDAPOperationResult if the server refuses the bind, IdentityProviderUnavailable if no server can be reached."""
         problems = []
         for url in self.options.urls:
-            # ldap3 stores in a server which of its addresses were reached; other threads must not depend on that.
-            use_ssl = urlsplit(url).scheme == "ldaps"
-            server = ldap3.Server(url, use_ssl=use_ssl, tls=self._tls, get_info=ldap3.NONE, connect_timeout=self.options.timeout)
-            connection = ldap3.Connection(
-                server,
-                user=dn or None,
-                # As bytes, because ldap3 normalizes strings (RFC 4013): a password of invisible characters would become an empty one.
-                password=password.encode() or None,
-                client_strategy=ldap3.SYNC,
-                auto_referrals=False,
-                receive_timeout=self.options.timeout,
-                raise_exceptions=True,
-                read_only=True,
-                check_names=False,
-                auto_range=True,
-            )
+            connection = self._create_connection(url, dn, password)
             try:
                 connection.open()
-                if self.options.start_tls and not server.ssl:
+                if self.options.start_tls and not connection.server.ssl:
                     connection.start_tls()
                 connection.bind()
             except LDAPOperationResult:
@@ -161,10 +146,28 @@ class LdapConnections:
                 raise
             except (LDAPException, OSError) as error:
                 _close(connection)
-                problems.append(f"{server.name}: {describe(error)}")
+                problems.append(f"{url}: {describe(error)}")
                 continue
             return connection
         raise IdentityProviderUnavailable("; ".join(problems))
+
+    def _create_connection(self, url: str, dn: str, password: str) -> Any:
+        # ldap3 stores in a server which of its addresses were reached; other threads must not depend on that.
+        use_ssl = urlsplit(url).scheme == "ldaps"
+        server = ldap3.Server(url, use_ssl=use_ssl, tls=self._tls, get_info=ldap3.NONE, connect_timeout=self.options.timeout)
+        return ldap3.Connection(
+            server,
+            user=dn or None,
+            # As bytes, because ldap3 normalizes strings (RFC 4013): a password of invisible characters would become an empty one.
+            password=password.encode() or None,
+            client_strategy=ldap3.SYNC,
+            auto_referrals=False,
+            receive_timeout=self.options.timeout,
+            raise_exceptions=True,
+            read_only=True,
+            check_names=False,
+            auto_range=True,
+        )
 
     def _run_and_keep(self, connection: Any, work: Callable[[Any], T]) -> T:
         try:

@@ -1,6 +1,11 @@
-"""Debian's slapd with a small directory, for tests of signing in. Tests that need it are skipped where it is not installed."""
+"""A small directory for tests of signing in: Debian's slapd, or ldap3's server in memory where that is not installed.
+
+The server in memory suffices for the rules. Tests of the protocol (TLS, pages, attributes that a server makes) need slapd, and are skipped
+without it.
+"""
 
 import datetime
+import os
 import shutil
 import socket
 import subprocess
@@ -29,7 +34,9 @@ PASSWORD = "correct horse"
 SLAPD = shutil.which("slapd", path="/usr/sbin:/usr/local/sbin:/usr/local/libexec:/usr/bin")
 SCHEMAS = Path("/etc/ldap/schema")
 
-needs_slapd = pytest.mark.skipif(SLAPD is None or not SCHEMAS.is_dir(), reason="slapd is not installed (apt-get install slapd)")
+HAS_SLAPD = SLAPD is not None and SCHEMAS.is_dir() and os.environ.get("FORGEFRONT_TEST_LDAP") != "memory"
+"""FORGEFRONT_TEST_LDAP=memory runs the tests as if slapd were not installed."""
+needs_slapd = pytest.mark.skipif(not HAS_SLAPD, reason="NOT RUN: LDAP against a real server (apt-get install slapd)")
 
 
 @dataclass
@@ -59,7 +66,7 @@ class LdapServer:
         """Adds a person and returns the DN."""
         dn = f"uid={attributes.pop('rdn', uid)},{PEOPLE}"
         values = {"uid": uid, "cn": uid.title(), "sn": "S", "mail": f"{uid}@example.org", "userPassword": PASSWORD, **attributes}
-        self._change(lambda connection: connection.add(dn, ["inetOrgPerson"], values))
+        self._change(lambda connection: connection.add(dn, ["person", "organizationalPerson", "inetOrgPerson"], values))
         return dn
 
     def add_group(self, name: str, *members: str) -> str:
@@ -90,6 +97,42 @@ class LdapServer:
     def _change(self, work: Any) -> None:
         with ldap3.Connection(ldap3.Server(self.url, get_info=ldap3.NONE), ADMIN_DN, ADMIN_PASSWORD, raise_exceptions=True) as connection:
             work(connection)
+
+
+@dataclass
+class MemoryLdapServer(LdapServer):
+    """ldap3's server in memory, behind the same client."""
+
+    server: Any
+
+    @property
+    def url(self) -> str:
+        return "ldap://memory"
+
+    @contextmanager
+    def directory(self, *, server: dict[str, Any] | None = None, **changes: Any) -> Iterator[LdapDirectory]:
+        with super().directory(server=server, **changes) as directory:
+            create_connection = directory.connections._create_connection
+
+            def create(url: str, dn: str, password: str) -> Any:
+                return self._connect(dn, password.encode()) if url == self.url else create_connection(url, dn, password)
+
+            vars(directory.connections)["_create_connection"] = create
+            yield directory
+
+    def clear(self) -> None:
+        connection = self._connect(ADMIN_DN, ADMIN_PASSWORD)
+        self.server.dit.clear()
+        connection.strategy.add_entry(ADMIN_DN, {"userPassword": ADMIN_PASSWORD, "objectClass": ["organizationalRole"]})
+        for dn in (PEOPLE, GROUPS):
+            connection.strategy.add_entry(dn, {"objectClass": ["organizationalUnit"]})
+
+    def _change(self, work: Any) -> None:
+        with self._connect(ADMIN_DN, ADMIN_PASSWORD) as connection:
+            work(connection)
+
+    def _connect(self, dn: str, password: str | bytes) -> Any:
+        return ldap3.Connection(self.server, dn, password, client_strategy=ldap3.MOCK_SYNC, raise_exceptions=True, check_names=False)
 
 
 def free_port() -> int:
@@ -169,12 +212,15 @@ def write_certificate(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def slapd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LdapServer]:
+    if not HAS_SLAPD:
+        yield MemoryLdapServer(0, 0, Path("/absent"), ldap3.Server("memory", get_info=ldap3.NONE))
+        return
     with run_slapd(tmp_path_factory.mktemp("slapd")) as server:
         yield server
 
 
 @pytest.fixture
 def ldap(slapd: LdapServer) -> LdapServer:
-    """The directory of the module's slapd, empty."""
+    """The directory of the module, empty."""
     slapd.clear()
     return slapd

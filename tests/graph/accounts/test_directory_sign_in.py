@@ -1,4 +1,5 @@
-"""Signing in with the password of a directory, and the job that compares accounts with it; against slapd."""
+"""Signing in with the password of a directory, and the job that compares accounts with it; against slapd, or ldap3's
+server in memory."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -22,8 +23,6 @@ from tests.support.ldap_server import GROUPS, PASSWORD, PEOPLE, LdapServer, free
 from tests.support.statements import StatementRecorder
 
 __all__ = ["ldap", "slapd"]
-pytestmark = needs_slapd
-
 SIGN_IN = """mutation ($login: String!, $password: String!) { signIn(input: {login: $login, password: $password}) {
     user { username name email externUid provider isAdmin confirmed privateToken } userErrors { code } } }"""
 LOCAL_PASSWORD = "battery staple"
@@ -144,6 +143,7 @@ class TestFirstSignIn:
 
 
 class TestPasswords:
+    @needs_slapd
     async def test_that_are_wrong_are_limited_for_all_spellings_of_a_login(
         self, ask: Ask, make: DataFactory, ldap: LdapServer, services: Services
     ) -> None:
@@ -281,6 +281,7 @@ class TestSynchronization:
             await directory_sync.synchronize(services, directory)
         assert (await fetch_user(make, "bob")).state is UserState.ACTIVE
 
+    @needs_slapd
     async def test_replaces_imported_names_by_ids_that_survive_renaming(
         self, make: DataFactory, ldap: LdapServer, services: Services
     ) -> None:
