@@ -239,8 +239,10 @@ class TestGroups:
         await make.user("ada", provider="ldapmain", extern_uid=dn, admin=True)
         ada = await fetch_user(make, "ada")
         await make.group(path="ops", owner=ada)
+        await make.group(path="tools", owner=ada)
+        ldap.add_group("devs", dn)
         assert (await sign_in(ask, "ada"))["isAdmin"] is True
-        assert await levels_of(make, ada.id) == {"ops": AccessLevel.OWNER}
+        assert await levels_of(make, ada.id) == {"ops": AccessLevel.OWNER, "tools": AccessLevel.OWNER}
 
 
 @pytest.mark.parametrize("policy", [AccountPolicy(MAPPING)], ids=["mapped"])
