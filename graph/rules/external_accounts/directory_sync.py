@@ -6,20 +6,20 @@ once. While the directory cannot be read completely, or seems to be empty, nothi
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from graph.context import Context, Services
 from graph.errors import NotFound
-from graph.identity_providers.people import ExternalPerson, IdentityProviderUnavailable
+from graph.identity_providers.people import AccountPolicy, ExternalPerson, IdentityProviderUnavailable
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.accounts import accounts
 from graph.rules.external_accounts import external_accounts
-from storage import tables
 from storage.tables.accounts import identities, members, namespaces
+from storage.tables.accounts.identities import ManagedAccount
 
 if TYPE_CHECKING:
     # The library is imported only where it is configured.
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 MAX_RETRY_SECONDS = 60.0
 """Maximum of seconds until the next run after the directory could not be read."""
+ACCOUNTS_PER_STATEMENT = 1_000
 
 log = structlog.get_logger("directory")
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryComparison:
-    """An account, its identity, and its person in the directory; `person` is None if the directory has nobody of this identity."""
+    """An account, and its person in the directory; `person` is None if the directory has nobody of this identity."""
 
-    user: tables.User
-    uid: str
+    account: ManagedAccount
     person: ExternalPerson | None
 
 
@@ -55,7 +55,7 @@ async def run_forever(services: Services) -> None:
 
 
 async def synchronize(services: Services, directory: "LdapDirectory") -> int:
-    """Compare all accounts once. Returns how many were changed. Reads take the same number of statements for any number of accounts.
+    """Compare all accounts once. Returns how many were changed. Reads take two statements for ACCOUNTS_PER_STATEMENT accounts.
 
     Raises IdentityProviderUnavailable.
     """
@@ -74,33 +74,62 @@ async def synchronize(services: Services, directory: "LdapDirectory") -> int:
 
 
 async def _find_changed(services: Services, directory: "LdapDirectory", people: list[ExternalPerson]) -> list[DirectoryComparison]:
-    policy, provider = directory.policy, directory.provider
-    by_uid = {identities.normalize_uid(provider, person.former_uid or person.uid): person for person in people}
-    by_uid |= {identities.normalize_uid(provider, person.uid): person for person in people}
+    policy, found, last_id = directory.policy, [], 0
+    # In threads and in parts, because a large directory takes longer than other requests may wait.
+    by_uid = await asyncio.to_thread(_index_people, people)
     async with session_for(services.database, writing=False) as session:
         context = Context(services, session, None, "directory")
-        rows = await context.tuples(identities.users_of_provider(provider))
         groups = await context.all(namespaces.groups_of_paths(sorted(policy.mapping.group_paths)))
-        levels: dict[int, dict[str, int]] = {}
         paths = {group.id: group.path_key for group in groups}
-        for user_id, group_id, level in await context.tuples(members.levels_by_group(sorted(paths))):
-            levels.setdefault(user_id, {})[paths[group_id]] = level
-    found = []
-    for uid, user in rows:
-        person = by_uid.get(uid)
-        comparison = DirectoryComparison(user, uid, person)
-        if _is_changed(directory, comparison, levels.get(user.id, {}), set(paths.values())):
-            found.append(comparison)
+        while rows := await context.tuples(identities.accounts_of_provider(directory.provider, last_id, ACCOUNTS_PER_STATEMENT)):
+            accounts_read = [ManagedAccount(*row) for row in rows]
+            first_id, last_id = accounts_read[0].user_id, accounts_read[-1].user_id
+            memberships = await context.tuples(members.levels_by_group(sorted(paths), first_id, last_id)) if paths else []
+            found += await asyncio.to_thread(_compare, policy, by_uid, accounts_read, paths, memberships)
+            if len(rows) < ACCOUNTS_PER_STATEMENT:
+                break
     return found
 
 
-def _is_changed(directory: "LdapDirectory", comparison: DirectoryComparison, levels: Mapping[str, int], mapped_paths: set[str]) -> bool:
-    user, person = comparison.user, comparison.person
+def _index_people(people: list[ExternalPerson]) -> dict[str, ExternalPerson]:
+    """People by their normalized ids, of now and of an import."""
+    by_uid = {identities.normalize_uid(person.provider, person.former_uid or person.uid): person for person in people}
+    return by_uid | {identities.normalize_uid(person.provider, person.uid): person for person in people}
+
+
+def _compare(
+    policy: AccountPolicy,
+    by_uid: Mapping[str, ExternalPerson],
+    accounts_read: list[ManagedAccount],
+    paths: Mapping[int, str],
+    memberships: list[Any],
+) -> list[DirectoryComparison]:
+    """The accounts that differ from what the directory says. `paths` are the mapped groups that exist."""
+    levels: dict[int, dict[str, int]] = {}
+    for user_id, group_id, level in memberships:
+        levels.setdefault(user_id, {})[paths[group_id]] = level
+    existing = frozenset(paths.values())
+    found = []
+    for account in accounts_read:
+        person = by_uid.get(account.uid)
+        if _is_changed(policy, account, person, levels.get(account.user_id, {}), existing):
+            found.append(DirectoryComparison(account, person))
+    return found
+
+
+def _is_changed(
+    policy: AccountPolicy, account: ManagedAccount, person: ExternalPerson | None, levels: Mapping[str, int], mapped_paths: Collection[str]
+) -> bool:
     if person is None:
-        return not user.blocked_by_directory
-    wanted = {path: level for path, level in directory.policy.mapping.levels(person.groups).items() if path in mapped_paths}
-    is_renamed = comparison.uid != identities.normalize_uid(person.provider, person.uid)
-    return is_renamed or wanted != levels or external_accounts.is_changed(user, person, directory.policy)
+        return not account.blocked_by_directory
+    wanted = {path: level for path, level in policy.mapping.levels(person.groups).items() if path in mapped_paths}
+    is_admin = policy.mapping.is_admin(person.groups)
+    return (
+        account.uid != identities.normalize_uid(person.provider, person.uid)
+        or account.blocked_by_directory == person.is_active
+        or (is_admin is not None and is_admin != account.admin)
+        or wanted != levels
+    )
 
 
 async def _apply(services: Services, directory: "LdapDirectory", comparison: DirectoryComparison) -> None:
@@ -108,16 +137,17 @@ async def _apply(services: Services, directory: "LdapDirectory", comparison: Dir
     person = comparison.person
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "directory")
-        user = await accounts.lock_user(context, comparison.user.id)
+        user = await accounts.lock_user(context, comparison.account.user_id)
         if person is None:
             accounts.change_directory_block(context, user, True)
         else:
             # An account that was imported with a DN gets the id that survives renaming.
             await accounts.set_identity(context, user.id, person.provider, person.uid)
             await external_accounts.refresh_account(context, user, person, directory.policy)
-        was_blocked, is_blocked = comparison.user.blocked_by_directory, user.blocked_by_directory
+        is_blocked = user.blocked_by_directory
         user.updated_at = context.now()
         await session.flush()
         await commit_and_notify(context)
-    if was_blocked != is_blocked:
-        log.info("account blocked by the directory" if is_blocked else "account unblocked by the directory", user=comparison.user.username)
+    if comparison.account.blocked_by_directory != is_blocked:
+        event = "account blocked by the directory" if is_blocked else "account unblocked by the directory"
+        log.info(event, user=comparison.account.username)

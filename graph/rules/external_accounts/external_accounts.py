@@ -131,9 +131,3 @@ async def choose_username(context: Context, wanted: str) -> str:
     if free is None:
         raise Invalid("username", "is taken, and so are its variants with numbers")
     return free
-
-
-def is_changed(user: tables.User, person: ExternalPerson, policy: AccountPolicy) -> bool:
-    """Whether the block or the right to administer differs from what the directory says."""
-    is_admin = policy.mapping.is_admin(person.groups)
-    return user.blocked_by_directory == person.is_active or (is_admin is not None and is_admin != user.admin)

@@ -1,6 +1,7 @@
 """Identities of users at directories and OpenID providers."""
 
 import re
+from typing import Any, NamedTuple
 
 from sqlalchemy import Delete, Select, UniqueConstraint, delete, exists, select
 from sqlalchemy.sql.elements import ColumnElement
@@ -53,10 +54,21 @@ def has_identity(user_id: int, provider: str) -> ColumnElement[bool]:
     return exists().where(col(Identity.user_id) == user_id, col(Identity.provider) == provider)
 
 
-def users_of_provider(provider: str) -> Select[str, User]:
-    """(normalized uid, user) of all users of a provider, ordered by user."""
-    statement = select(col(Identity.uid), User).join(User, col(Identity.user_id) == col(User.id))
-    return statement.where(col(Identity.provider) == provider).order_by(col(User.id))
+class ManagedAccount(NamedTuple):
+    """What is compared with a directory of an account. `uid` is normalized."""
+
+    uid: str
+    user_id: int
+    username: str
+    admin: bool
+    blocked_by_directory: bool
+
+
+def accounts_of_provider(provider: str, after_id: int, limit: int) -> Any:
+    """The columns of `ManagedAccount` of the next users of a provider after the user with this id, ordered by id."""
+    columns = (col(Identity.uid), col(User.id), col(User.username), col(User.admin), col(User.blocked_by_directory))
+    statement = select(*columns).join(User, col(Identity.user_id) == col(User.id))
+    return statement.where(col(Identity.provider) == provider, col(User.id) > after_id).order_by(col(User.id)).limit(limit)
 
 
 def remove(user_id: int, provider: str) -> Delete:

@@ -297,14 +297,20 @@ class TestSynchronization:
             assert await directory_sync.synchronize(services, directory) == 0
         assert [(await fetch_user(make, name)).state for name in ("u0", "u1")] == [UserState.ACTIVE] * 2
 
-    async def test_reads_as_many_statements_for_one_account_as_for_many(
+    async def test_takes_two_statements_for_a_thousand_accounts(
         self, make: DataFactory, ldap: LdapServer, services: Services, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await make.group(path="tools")
-        counts: list[int] = []
+        devs = []
         for number in range(12):
-            await make.user(f"u{number}", provider="ldapmain", extern_uid=ldap.add_person(f"u{number}"))
+            devs.append(ldap.add_person(f"u{number}"))
+            await make.user(f"u{number}", provider="ldapmain", extern_uid=devs[-1])
             if number in (0, 11):
                 with statements.assert_at_most(3):
-                    counts.append(await directory_sync.synchronize(services, directory_of(services)))
-        assert counts == [0, 0]
+                    assert await directory_sync.synchronize(services, directory_of(services)) == 0
+        monkeypatch.setattr(directory_sync, "ACCOUNTS_PER_STATEMENT", 5)
+        with statements.assert_at_most(1 + 2 * 3):
+            assert await directory_sync.synchronize(services, directory_of(services)) == 0
+        ldap.add_group("devs", devs[0], devs[5], devs[11])
+        assert await directory_sync.synchronize(services, directory_of(services)) == 3
+        assert await directory_sync.synchronize(services, directory_of(services)) == 0
