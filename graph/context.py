@@ -36,7 +36,7 @@ from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row, rows_of_ids
 
 if TYPE_CHECKING:
-    # Imported only where one is configured: the libraries take 15 MB.
+    # Imported only where one is configured: the libraries take 13 MB.
     from graph.identity_providers.ldap_directory import LdapDirectory
     from graph.identity_providers.openid_provider import OpenIdProvider
 

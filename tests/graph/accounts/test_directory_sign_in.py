@@ -1,6 +1,7 @@
 """Signing in with the password of a directory, and the job that compares accounts with it; against slapd, or ldap3's
 server in memory."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, Ask
 from tests.support.ldap_server import GROUPS, PASSWORD, PEOPLE, LdapServer, free_port, ldap, needs_slapd, slapd
 from tests.support.statements import StatementRecorder
+from tests.support.waiting import wait_until
 
 __all__ = ["ldap", "slapd"]
 SIGN_IN = """mutation ($login: String!, $password: String!) { signIn(input: {login: $login, password: $password}) {
@@ -282,6 +284,31 @@ class TestSynchronization:
         with pytest.raises(IdentityProviderUnavailable, match="finds nobody"):
             await directory_sync.synchronize(services, directory)
         assert (await fetch_user(make, "bob")).state is UserState.ACTIVE
+
+    async def test_runs_again_after_a_failure(self, make: DataFactory, ldap: LdapServer, services: Services) -> None:
+        dn = ldap.add_person("ada")
+        ldap.add_person("bob")
+        await make.user("ada", provider="ldapmain", extern_uid=dn)
+        with ldap.directory(sync_seconds=0.01) as directory:
+            failures = iter([IdentityProviderUnavailable("down")])
+            list_people = directory.list_people
+
+            async def list_or_fail() -> Any:
+                for failure in failures:
+                    raise failure
+                return await list_people()
+
+            vars(directory)["list_people"] = list_or_fail
+            with structlog.testing.capture_logs() as lines:
+                job = asyncio.create_task(directory_sync.run_forever(replace(services, directory=directory)))
+                ldap.delete(dn)
+                await wait_until(lambda: lines[-1:] != [] and lines[-1]["event"] == "account blocked by the directory")
+                job.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await job
+        events = [line["event"] for line in lines if "group" not in line]
+        assert events == ["the directory cannot be read; nothing was changed", "account blocked by the directory"]
+        assert (await fetch_user(make, "ada")).state is UserState.BLOCKED
 
     @needs_slapd
     async def test_replaces_imported_names_by_ids_that_survive_renaming(
