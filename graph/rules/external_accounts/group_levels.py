@@ -26,8 +26,7 @@ async def apply_levels(context: Context, user: tables.User, levels: Mapping[str,
     if not mapped_paths:
         return
     found = await context.all(namespaces.groups_of_paths(sorted(mapped_paths)))
-    rows = await context.all(member_statements.of_user_in_groups([group.id for group in found], user.id))
-    current = {row.group_id: row.access_level for row in rows}
+    current = dict(map(tuple, await context.tuples(member_statements.levels_in_groups(user.id, [group.id for group in found]))))
     for group in found:
         wanted = levels.get(group.path_key)
         if wanted == current.get(group.id):
