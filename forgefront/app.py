@@ -41,6 +41,7 @@ from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.repack import repack_repositories
 from graph.rules.builds import stored_objects
+from graph.rules.external_accounts import directory_sync
 from graph.rules.git import commit_index
 from graph.rules.merge_requests import merge_request_imports
 from graph.rules.projects import project_imports
@@ -160,6 +161,7 @@ class App(Backend):
                 "caches": repeat_every(CACHE_METRICS_SECONDS, metrics.update_cache_gauges),
                 **{name: repeat_every(seconds, job) for name, (seconds, job) in pack_jobs.list_jobs(self.graph.services).items()},
                 "heartbeat": self._host_registry.run,
+                **({"directory": partial(directory_sync.run_forever, services)} if services.directory is not None else {}),
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }
         )

@@ -67,6 +67,11 @@ class Backend:
             self.uploads = open_uploads(config)
         except ValueError as error:
             raise ConfigError([f"artifacts_url or uploads_url: {error}"]) from error
+        try:
+            self.directory = config.open_directory()
+        except ValueError as error:
+            raise ConfigError([f"ldap_ca_file: {error}"]) from error
+        self.openid_provider = config.open_openid_provider()
         self.passwords = Passwords()
         self.graph = Graph(
             Services(
@@ -86,6 +91,8 @@ class Backend:
                 build_timeout=config.build_timeout,
                 clock=clock,
                 progress=progress,
+                directory=self.directory,
+                openid_provider=self.openid_provider,
                 broadcaster=ChangeBroadcaster(max_streams=config.streams, max_streams_per_viewer=config.streams_per_viewer),
                 rate_limiter=RateLimiter(config.rate_limit),
                 outbox=Outbox(allow_local=config.hooks_allow_local),
@@ -129,6 +136,10 @@ class Backend:
         await self._close_in_time("database", self.database.close())
         await self._close_in_time("repositories", asyncio.to_thread(self.repositories.close))
         await self._close_in_time("passwords", asyncio.to_thread(self.passwords.close))
+        if self.directory is not None:
+            await self._close_in_time("directory", asyncio.to_thread(self.directory.close))
+        if self.openid_provider is not None:
+            await self._close_in_time("OpenID provider", self.openid_provider.close())
         self._folder_lock.release()
 
     async def _close_in_time(self, name: str, closing: Awaitable[None]) -> None:

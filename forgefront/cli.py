@@ -9,6 +9,7 @@ from forgefront.commands import (
     check,
     client,
     demo,
+    directory,
     documents,
     dump,
     explain,
@@ -42,6 +43,7 @@ main.command("demo")(demo.demo)
 main.add_typer(admin, name="admin")
 main.command("runner")(runner.runner)
 main.command("check")(check.check)
+main.add_typer(directory.app, name="directory")
 main.command("dump")(dump.dump)
 main.command("restore")(restore.restore)
 main.command("schema")(schema.schema)

@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, Pydant
 
 from forgefront.bucket_settings import BucketSettings
 from forgefront.git_settings import GitSettings
+from forgefront.sign_in_settings import SignInSettings
 from storage.database.engine import driver_url
 from storage.secrets import InvalidKey, load_key
 
@@ -39,7 +40,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-class Config(BucketSettings, GitSettings):
+class Config(BucketSettings, GitSettings, SignInSettings):
     """The configuration. Use `Config.load`, whose errors are written for people."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)

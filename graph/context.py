@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import strawberry
@@ -34,6 +34,11 @@ from storage.objects.object_store import ObjectStore
 from storage.objects.uploads import UploadStore
 from storage.secrets import Passwords, TokenCipher
 from storage.tables.base import Row, rows_of_ids
+
+if TYPE_CHECKING:
+    # Imported only where one is configured: the libraries take 13 MB.
+    from graph.identity_providers.ldap_directory import LdapDirectory
+    from graph.identity_providers.openid_provider import OpenIdProvider
 
 MAX_SIGN_UPS_PER_MINUTE = 60
 """Maximum of sign-ups per minute in one process."""
@@ -96,6 +101,8 @@ class Services:
     build_timeout: int = 3600
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None
+    directory: "LdapDirectory | None" = None
+    openid_provider: "OpenIdProvider | None" = None
     sign_in_failures: FailureLimiter = field(default_factory=FailureLimiter)
     sign_ups: FailureLimiter = field(default_factory=lambda: FailureLimiter(max_failures=MAX_SIGN_UPS_PER_MINUTE))
     registrations: FailureLimiter = field(default_factory=lambda: FailureLimiter(max_failures=MAX_WRONG_REGISTRATIONS_PER_MINUTE))

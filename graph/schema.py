@@ -9,6 +9,8 @@ from graph.fields.scalars import SCALARS
 from graph.types.accounts.emails import EmailMutations, EmailQueries
 from graph.types.accounts.groups import GroupMutations, GroupQueries
 from graph.types.accounts.members import MemberMutations
+from graph.types.accounts.openid_sign_ins import OpenIdMutations, OpenIdQueries
+from graph.types.accounts.sign_in_links import SignInLinkMutations
 from graph.types.accounts.ssh_keys import SshKeyMutations, SshKeyQueries
 from graph.types.accounts.user_mutations import UserMutations
 from graph.types.accounts.users import UserQueries
@@ -56,6 +58,7 @@ from graph.types.settings import SettingsMutations, SettingsQueries
 class Query(
     NodeQueries,
     UserQueries,
+    OpenIdQueries,
     SshKeyQueries,
     EmailQueries,
     GroupQueries,
@@ -75,6 +78,8 @@ class Query(
 @strawberry.type(description="Mutations. An operation has one mutation field and runs in one transaction.")
 class Mutation(
     UserMutations,
+    SignInLinkMutations,
+    OpenIdMutations,
     SshKeyMutations,
     EmailMutations,
     GroupMutations,

@@ -24,6 +24,7 @@ from storage.objects.object_store import new_key
 from storage.objects.uploads import UploadStore, new_secret
 from storage.secrets import Passwords, TokenCipher, digest_token, load_key
 from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, MergeRequestState, NamespaceKind, Visibility
+from storage.tables.accounts.identities import normalize_uid
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from storage.tables.base import Row
 from storage.tables.builds.commit_statuses import FINISHED
@@ -112,6 +113,8 @@ class DataFactory:
             namespace.owner_id = user.id
             yield namespace
             yield tables.Email(user_id=user.id, email=user.email, is_primary=True)
+            if user.provider and user.extern_uid:
+                yield tables.Identity(user_id=user.id, provider=user.provider, uid=normalize_uid(user.provider, user.extern_uid))
             yield tables.Token(user_id=user.id, name=PRIVATE_TOKEN, digest=digest_token(token), sealed=sealed, created_at=now())
 
         await self.save(user, then=belongings)

@@ -190,6 +190,26 @@ def unblock_user(user: UsernameArgument, data: DataOption = None, username: User
     _run_for_user("UnblockUser", user, data, username, as_json)
 
 
+@app.command("sign-in-link")
+def create_sign_in_link(
+    user: UsernameArgument,
+    hours: Annotated[
+        int | None, typer.Option(help="Hours until the link becomes invalid, at most 720.  [default: 72]", show_default=False)
+    ] = None,
+    data: DataOption = None,
+    username: UsernameOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a link that signs the user in once, for people without a password. It replaces earlier links of the user."""
+
+    async def work(forge: LocalClient) -> Any:
+        return await forge.run("CreateSignInLink", id=(await _find_user(forge, user))["id"], hours=hours)
+
+    link = run_with_client(data, OPERATIONS_FILE, work, username=username)
+    # The bare address, for $(forgefront admin user sign-in-link NAME).
+    print_result(link if as_json else link["url"], as_json)
+
+
 @app.command("delete")
 def delete_user(
     user: UsernameArgument,

@@ -10,6 +10,7 @@ from graph.fields.declarations import column
 from graph.fields.metadata import facts
 from graph.fields.mutations import mutation
 from graph.rules import settings
+from graph.rules.external_accounts import openid_sign_in
 from graph.rules.policy import Action, require
 from graph.types.builds.runner_registration import SettingsRunnerRegistrationFields
 from graph.types.inputs import optional, sent_values
@@ -106,6 +107,21 @@ class FrontPage:
     home_page_url: str | None = column(description="URL to which visitors of the front page are redirected.")
     after_sign_out_path: str | None = column(description="URL to which users are redirected after signing out.")
     signin_enabled: bool = column(description="Whether users can sign in with a password; administrators always can.")
+
+    @strawberry.field(description="Whether people of a directory can sign in with its password.")
+    def directory_enabled(self, info: Info) -> bool:
+        return info.context.services.directory is not None
+
+    @strawberry.field(description="Name of the OpenID provider, for a button; null if none is configured.")
+    def open_id_label(self, info: Info) -> str | None:
+        provider = info.context.services.openid_provider
+        return provider.options.label if provider is not None else None
+
+    @strawberry.field(
+        description="Address at which a browser signs out of the OpenID provider; null if the provider has none or cannot be reached."
+    )
+    async def open_id_sign_out_url(self, info: Info) -> str | None:
+        return await openid_sign_in.load_sign_out_url(info.context)
 
 
 @strawberry.type

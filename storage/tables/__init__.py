@@ -2,8 +2,10 @@
 
 from storage.database.engine import metadata
 from storage.tables.accounts.emails import Email
+from storage.tables.accounts.identities import Identity
 from storage.tables.accounts.members import AccessLevel, GroupMember, ProjectMember
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
+from storage.tables.accounts.sign_in_links import SignInLink
 from storage.tables.accounts.ssh_keys import SshKey
 from storage.tables.accounts.users import Token, User, UserState
 from storage.tables.base import all_rows, any_row, lock
@@ -76,6 +78,7 @@ __all__ = [
     "HealthCheckDue",
     "Hook",
     "Host",
+    "Identity",
     "ImportState",
     "InstanceIdentity",
     "Issue",
@@ -109,6 +112,7 @@ __all__ = [
     "RunnerProject",
     "SchemaCompatibility",
     "Settings",
+    "SignInLink",
     "Snippet",
     "SshKey",
     "Token",

@@ -24,7 +24,7 @@ from storage import migrations
 from storage.database.engine import Database, Timestamp, enum_type, now
 from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
-from storage.tables import IssueState, metadata
+from storage.tables import IssueState, User, metadata
 from tests.support.reliability_promises import promise, scaled_count
 
 NewDatabase = Callable[[], str]
@@ -337,6 +337,28 @@ def upgrade():
     op.create_table("hosts", sa.Column("id", sa.Integer, primary_key=True), *(sa.Column(name, sa.String(64)) for name in names), moment)
     op.create_table("people", sa.Column("id", sa.Integer, primary_key=True), sa.Column("name", sa.String(50)))
 """
+
+
+class TestIdentities:
+    async def test_are_copied_from_users_once_each(self, new_database: NewDatabase) -> None:
+        """What v3 shows signs in after the upgrade; if users share an identity, the oldest one keeps it."""
+        url = new_database()
+        await asyncio.to_thread(migrations.upgrade, url, "0014")
+        shared = [("ldapmain", "UID=Ada, DC=x"), ("ldapmain", "uid=ada,dc=x")]
+        identities = [*shared, ("openid_connect", "Sub"), ("ldapmain", None), (None, "x"), ("", "")]
+
+        def add_users(connection: Connection) -> None:
+            names = {column["name"] for column in inspect(connection).get_columns("users")}
+            for number, (provider, extern_uid) in enumerate(identities, 1):
+                user = User(username=f"u{number}", name="U", email=f"u{number}@x.example", provider=provider, extern_uid=extern_uid)
+                columns = {name: value for name, value in user.model_dump().items() if name in names}
+                connection.execute(metadata.tables["users"].insert(), columns | {"id": number})
+
+        await run_on(url, add_users)
+        await upgrade(url)
+        query = text("SELECT user_id, provider, uid FROM identities ORDER BY id")
+        found = await run_on(url, lambda connection: connection.execute(query).all())
+        assert [tuple(row) for row in found] == [(1, "ldapmain", "uid=ada,dc=x"), (3, "openid_connect", "Sub")]
 
 
 class TestLaterRevisions:

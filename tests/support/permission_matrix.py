@@ -282,6 +282,9 @@ unlinkFork           401  not_found forbidden forbidden forbidden forbidden ok  
 starProject          401  not_found ok        ok        ok        ok        ok        ok 401  ok
 unstarProject        401  not_found ok        ok        ok        ok        ok        ok 401  ok
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+createSignInLink     401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+signInByLink         ok   ok        ok        ok        ok        ok        ok        ok ok   ok
+finishOpenIdSignIn   not_found not_found not_found not_found not_found not_found not_found not_found not_found not_found
 """
 """The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and
 anybody may create an account."""

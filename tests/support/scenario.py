@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -12,6 +13,7 @@ from graph.rules.builds import runner_registration
 from storage import tables
 from storage.database.engine import now
 from storage.git.trees import ListingPage, ObjectKind, TreeListing
+from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import DataFactory, ssh_key
 from tests.support.merge_requests import commit_text_files
@@ -488,4 +490,13 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             hashed = await make.services.passwords.hash("12345678")
             await make.user(f"signer{number}", password_hash=hashed)
             return {"login": f"signer{number}", "password": "12345678"}
+        case "createSignInLink":
+            return {"databaseId": fresh}
+        case "signInByLink":
+            moment = now()
+            link = {"digest": digest_token(f"code{number}"), "created_at": moment, "expires_at": moment + timedelta(days=1)}
+            await make.save(tables.SignInLink(user_id=fresh, **link))
+            return {"code": f"code{number}"}
+        case "finishOpenIdSignIn":
+            return {"ticket": "t", "state": "s", "code": "c"}
     raise KeyError(name)

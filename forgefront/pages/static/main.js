@@ -27,7 +27,7 @@
  * `data-walk`, the keys j, k and the arrows move between the links with `data-item`. `/` focuses the field with `data-filter`.
  */
 
-import { address, base, pathOf } from "./address.js";
+import { address, base, outside, pathOf } from "./address.js";
 import { h, replace } from "./dom.js";
 import * as graph from "./graph.js";
 import * as keyboard from "./keyboard.js";
@@ -252,12 +252,14 @@ function signedOut() {
 }
 
 async function signOut() {
+  const fromProvider = session.isFromProvider();
   session.end();
   viewer = null;
   showAccount();
   let to = null;
   try {
-    to = (await graph.ask("shell", "FrontPage")).frontPage.afterSignOutPath;
+    if (fromProvider) to = outside((await graph.ask("shell", "ProviderSignOut")).frontPage.openIdSignOutUrl);
+    to ??= (await graph.ask("shell", "FrontPage")).frontPage.afterSignOutPath;
   } catch {
     // Falls back to the sign-in page.
   }

@@ -23,10 +23,13 @@ export const token = () => {
   return current?.token ?? null;
 };
 
+/** Whether the session began at the OpenID provider, which then has a session of its own. */
+export const isFromProvider = () => Boolean(current?.fromProvider);
+
 /** Stores a token; `stay`: also after the browser is closed. `minutes` 0: without expiry. */
-export function begin(newToken, { stay, minutes }) {
+export function begin(newToken, { stay, minutes, fromProvider = false }) {
   end();
-  current = { token: newToken, until: minutes > 0 ? Date.now() + minutes * 60_000 : null };
+  current = { token: newToken, until: minutes > 0 ? Date.now() + minutes * 60_000 : null, fromProvider };
   try {
     (stay ? localStorage : sessionStorage).setItem(KEY, JSON.stringify(current));
   } catch {

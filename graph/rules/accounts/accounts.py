@@ -19,7 +19,7 @@ from storage import tables
 from storage.database.engine import violated_unique_column
 from storage.secrets import digest_token, new_token
 from storage.tables import NamespaceKind, UserState
-from storage.tables.accounts import emails, namespaces, users
+from storage.tables.accounts import emails, identities, namespaces, users
 from storage.tables.accounts.users import PRIVATE_TOKEN
 
 MIN_PASSWORD_LENGTH = 8
@@ -38,6 +38,8 @@ FIELDS_BY_UNIQUE_COLUMN = {
     "namespaces.path_key": "username",
     "users.email": "email",
     "emails.email": "email",
+    "identities.provider_uid": "externUid",
+    "identities.provider, identities.uid": "externUid",
 }
 
 
@@ -134,7 +136,7 @@ async def require_available(
         if row is not None and row.user_id != user_id:
             taken.append(Taken("email"))
     if identity is not None:
-        owner = await context.first(users.by_directory(*identity))
+        owner = await context.first(identities.user_of(*identity))
         if owner is not None and owner.id != user_id:
             taken.append(Taken("externUid"))
     if taken:
@@ -164,6 +166,8 @@ async def create_account(context: Context, user: tables.User) -> tables.User:
             tables.Namespace(kind=NamespaceKind.USER, name=user.name, path=user.username, path_key=user.username.lower(), owner_id=user.id)
         )
         await context.add(tables.Email(user_id=user.id, email=user.email, is_primary=True))
+    if user.provider and user.extern_uid:
+        await set_identity(context, user.id, user.provider, user.extern_uid)
     await issue_private_token(context, user)
     await publish(context, payloads.UserCreated, user)
     return user
@@ -180,6 +184,18 @@ async def issue_private_token(context: Context, user: tables.User) -> None:
     row.created_at = context.now()
     await context.add(row)
     context.loaders.clear()
+
+
+async def set_identity(context: Context, user_id: int, provider: str, extern_uid: str) -> None:
+    """Set the identity of a user at a provider. Raises Taken."""
+    uid = identities.normalize_uid(provider, extern_uid)
+    row = await context.first(identities.of_user(user_id, provider))
+    with translate_unique_violations():
+        if row is None:
+            await context.add(tables.Identity(user_id=user_id, provider=provider, uid=uid))
+        elif row.uid != uid:
+            row.uid, row.updated_at = uid, context.now()
+            await context.session.flush()
 
 
 async def rename(context: Context, user: tables.User, *, username: str | None, name: str | None) -> None:
@@ -253,7 +269,7 @@ def change_directory_block(context: Context, user: tables.User, blocked: bool) -
 
     Unblocking ends only the directory's own block.
     """
-    if blocked and user.id == context.viewer.id:
+    if blocked and context.viewer_or_none is not None and user.id == context.viewer.id:
         raise Forbidden("You cannot block yourself")
     if user.blocked_by_directory != blocked:
         user.state = UserState.BLOCKED if blocked else UserState.ACTIVE

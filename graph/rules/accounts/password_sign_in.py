@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from graph.context import Context
-from graph.errors import Forbidden, Unauthenticated
+from graph.errors import Forbidden, Unauthenticated, Unavailable
 from graph.rules import settings
 from graph.rules.accounts import accounts, user_changes
+from graph.rules.external_accounts import directory_sign_in, external_accounts
 from storage import tables
 from storage.tables import UserState
-from storage.tables.accounts import users
+from storage.tables.accounts import identities, users
 
 MAX_CREDENTIAL_LENGTH = 1000
 """Characters. A longer login or password is rejected without computing a hash."""
@@ -18,33 +19,56 @@ MAX_CREDENTIAL_LENGTH = 1000
 async def sign_in(context: Context, login: str, password: str) -> tables.User:
     """The active user with this login and password, who becomes the viewer of the operation.
 
-    Raises the same Unauthenticated for an unknown login, a wrong password and a blocked user, and LimitExceeded after ten failures in a
-    minute. When password sign-in is disabled, administrators can still sign in, so that no setting locks everyone out of an instance;
-    every other attempt raises the same Forbidden, even with the correct password. The password is verified before the transaction takes
-    the write lock, because hashing takes long enough to delay every writer.
+    The password of the account itself is tried first, and then the directory, if there is one: accounts of people in the directory have no
+    other password, except for administrators. So these can sign in while the directory is down, and no directory decides about others.
+
+    Raises the same Unauthenticated for an unknown login, a wrong password and a blocked user, LimitExceeded after ten failures in a
+    minute, and Unavailable if the directory cannot be asked. When password sign-in is disabled, administrators can still sign in, so that
+    no setting locks everyone out of an instance; so can people in the directory. Without a directory every other attempt raises the same
+    Forbidden, even with the correct password. The password is verified before the transaction takes the write lock, because hashing takes
+    long enough to delay every writer.
     """
+    directory = context.services.directory
     async with context.read_only() as reader:
         enabled = (await settings.load_settings(reader)).signin_enabled
+        rejection = _rejection(enabled or directory is not None)
         if not login or not password or len(login) > MAX_CREDENTIAL_LENGTH or len(password) > MAX_CREDENTIAL_LENGTH:
-            raise _rejection(enabled)
+            raise rejection
         found = await reader.first(users.by_login(login))
+        is_managed = found is not None and await _is_managed(reader, found)
+    own_hash = found.password_hash if found is not None and (found.admin or not is_managed) else None
     # One count per account, whether the login is the username or the email address.
     attempt_key = found.id if found is not None else login.strip().lower()
     async with context.services.sign_in_failures.attempt(attempt_key) as record_failure:
-        is_correct = await context.services.passwords.verify(found.password_hash if found is not None else None, password)
-        if found is None or not is_correct or found.state is not UserState.ACTIVE:
+        is_correct = await context.services.passwords.verify(own_hash, password)
+        if not is_correct and directory is not None:
+            try:
+                person = await directory_sign_in.authenticate(context.services, directory, login, password)
+            except Unavailable:
+                if own_hash is not None:
+                    record_failure()
+                raise
+            user = await external_accounts.sign_in_person(context, person, directory.policy) if person is not None else None
+            if user is None:
+                record_failure()
+                raise rejection
+            return user
+        # Counts as a failure too where it is disabled; otherwise never being throttled would reveal that the password is correct.
+        if found is None or not is_correct or found.state is not UserState.ACTIVE or not (enabled or found.admin):
             record_failure()
-            raise _rejection(enabled)
-        if not enabled and not found.admin:
-            # Counts as a failure too; otherwise never being throttled would reveal that the password is correct.
-            record_failure()
-            raise _rejection(enabled)
+            raise rejection
     user = await context.rows_by_id(tables.User).get(found.id)
     if user is None or user.password_hash != found.password_hash or user.state is not UserState.ACTIVE:
-        raise _rejection(enabled)
+        raise rejection
     user.current_sign_in_at = context.now()
     context.viewer_or_none = user
     return user
+
+
+async def _is_managed(reader: Context, user: tables.User) -> bool:
+    """Whether the account belongs to a person in the directory, who signs in with the password of the directory."""
+    directory = reader.services.directory
+    return directory is not None and await reader.exists(identities.has_identity(user.id, directory.provider))
 
 
 def _rejection(is_sign_in_enabled: bool) -> Unauthenticated | Forbidden:

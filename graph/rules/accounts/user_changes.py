@@ -8,6 +8,7 @@ from graph.errors import Invalid
 from graph.rules import settings
 from graph.rules.accounts import accounts
 from storage import tables
+from storage.tables.accounts import identities
 
 PROFILE_COLUMNS = (*accounts.VALIDATORS, "admin", "can_create_group")
 UNVALIDATED_COLUMNS = ("confirmed", "two_factor_enabled", "theme_id", "color_scheme_id")
@@ -42,7 +43,10 @@ async def update_user(context: Context, find_id: Callable[[], int], values: Mapp
     columns.update({key: values[key] for key in UNVALIDATED_COLUMNS if values.get(key) is not None})
     if "current_sign_in_at" in values:
         columns["current_sign_in_at"] = values["current_sign_in_at"]
+    old_provider = user.provider if user.extern_uid else None
     user.sqlmodel_update(columns)
+    if columns.keys() & {"provider", "extern_uid"}:
+        await _replace_identity(context, user, old_provider)
     if values.get("blocked_by_directory") is not None:
         accounts.change_directory_block(context, user, values["blocked_by_directory"])
     user.updated_at = context.now()
@@ -76,6 +80,14 @@ async def open_account(context: Context, columns: dict[str, Any], *, confirmed: 
         columns["projects_limit"] = (await settings.load_settings(context)).default_projects_limit
     moment = context.now()
     return await accounts.create_account(context, tables.User(**columns, confirmed=confirmed, created_at=moment, updated_at=moment))
+
+
+async def _replace_identity(context: Context, user: tables.User, old_provider: str | None) -> None:
+    """Store the identity that v3 shows as the one that the user signs in with. Raises Taken."""
+    if old_provider and (old_provider != user.provider or not user.extern_uid):
+        await context.session.execute(identities.remove(user.id, old_provider))
+    if user.provider and user.extern_uid:
+        await accounts.set_identity(context, user.id, user.provider, user.extern_uid)
 
 
 def _validate_profile(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,7 +165,9 @@ async def reset_private_token(info: Info, input: ResetPrivateTokenInput) -> tabl
     returns=User,
     anonymous=True,
     entity_description="The signed-in user; `privateToken` is the credential for further requests.",
-    description="Signs in with a password. Requires no credential. A login is throttled after ten failures per minute.",
+    description="Signs in with a password of the instance or of its directory. Requires no credential. A login is throttled after ten"
+    " failures per minute.",
+    extra_wait_seconds=20.0,
 )
 async def sign_in(info: Info, input: SignInInput) -> tables.User:
     return await password_sign_in.sign_in(info.context, input.login, input.password)

@@ -5,6 +5,7 @@ from alembic import op
 
 revision = "0014"
 down_revision = "0013"
+expands = True
 
 
 def upgrade() -> None:

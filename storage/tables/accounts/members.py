@@ -237,6 +237,12 @@ def of_group(group_id: int, user_id: int) -> Select[GroupMember]:
     return select(GroupMember).where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
 
 
+def levels_by_group(group_ids: list[int], first_user_id: int, last_user_id: int) -> Select[int, int, int]:
+    """(user id, group id, level) of the members of these groups whose ids are in this range, both inclusive."""
+    statement = select(col(GroupMember.user_id), col(GroupMember.group_id), col(GroupMember.access_level))
+    return statement.where(col(GroupMember.group_id).in_(group_ids), col(GroupMember.user_id).between(first_user_id, last_user_id))
+
+
 def group_member_for_update(group_id: int, user_id: int) -> Select[GroupMember]:
     """The membership in a group, locked until the transaction ends."""
     return of_group(group_id, user_id).with_for_update()

@@ -31,6 +31,11 @@ def of_path(path: str) -> Select[Namespace]:
     return select(Namespace).where(col(Namespace.path_key) == path.lower())
 
 
+def groups_of_paths(paths: list[str]) -> Select[Namespace]:
+    """The groups with these paths, given in lower case, ordered by id."""
+    return select(Namespace).where(col(Namespace.path_key).in_(paths), is_group()).order_by(col(Namespace.id))
+
+
 def personal(user_id: int) -> Select[Namespace]:
     return select(Namespace).where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, or_, select, union, update
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
@@ -103,6 +103,19 @@ def administrators() -> Select[User]:
     return select(User).where(col(User.admin), col(User.state) == UserState.ACTIVE).order_by(col(User.id))
 
 
+def has_other_administrator(user_id: int) -> ColumnElement[bool]:
+    """The condition that another active user administers the instance."""
+    return exists().where(col(User.admin), col(User.state) == UserState.ACTIVE, col(User.id) != user_id)
+
+
+def taken_paths(paths: list[str]) -> Any:
+    """Those of these paths, in lower case, that are names of users or paths of groups."""
+    keys = [path.lower() for path in paths]
+    username, namespace = func.lower(col(User.username)), col(Namespace.path_key)
+    found = union(select(username.label("path")).where(username.in_(keys)), select(namespace).where(namespace.in_(keys)))
+    return select(found.subquery().c.path)
+
+
 def for_update(user_id: int) -> Select[User]:
     """The user, locked until the transaction ends; new rows that refer to the user wait for it."""
     return select(User).where(col(User.id) == user_id).with_for_update()
@@ -116,11 +129,6 @@ def by_login(login: str) -> Select[User]:
     if "@" in login:
         return select(User).where(col(User.email) == login.strip().lower())
     return by_username(login.strip()).order_by((col(User.username) == login.strip()).desc())
-
-
-def by_directory(provider: str, extern_uid: str) -> Select[User]:
-    """The user with this identity of a directory."""
-    return select(User).where(col(User.provider) == provider, col(User.extern_uid) == extern_uid)
 
 
 def personal_projects(user_ids: list[int]) -> Select[Any]:

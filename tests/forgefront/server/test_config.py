@@ -135,3 +135,58 @@ class TestRepr:
     )
     def test_base_url(self, settings: dict[str, object], url: str) -> None:
         assert Config.load(**settings).base_url == url
+
+
+class TestSignIn:
+    def test_is_read_from_the_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        values = {
+            "LDAP_URL": "ldaps://one.example, ldaps://two.example:6636",
+            "LDAP_BASE": "ou=people,dc=example",
+            "LDAP_BIND_PASSWORD": "hush-directory",
+            "LDAP_LOGIN_ATTRIBUTES": "uid,mail",
+            "LDAP_GROUPS": "Tools:developer=cn=devs,ou=groups,dc=example; tools:master=cn=a=b,dc=example;",
+            "LDAP_SYNC_MINUTES": "5",
+            "OIDC_ISSUER": "https://id.example/realms/main",
+            "OIDC_CLIENT_ID": "forge",
+            "OIDC_CLIENT_SECRET": "hush-client",
+            "OIDC_GROUPS": "tools:guest=/a b",
+            "OIDC_ADMIN_GROUP": "/roots",
+        }
+        for name, value in values.items():
+            monkeypatch.setenv(f"FORGEFRONT_{name}", value)
+        config = Config.load(data=tmp_path)
+        directory, provider = config.open_directory(), config.open_openid_provider()
+        assert directory is not None and provider is not None
+        directory.close()
+        assert directory.options.server.urls == ("ldaps://one.example", "ldaps://two.example:6636")
+        assert (directory.options.login_attributes, directory.options.sync_seconds) == (("uid", "mail"), 300)
+        grants = [(grant.group_path, grant.level.name, grant.external_group) for grant in directory.policy.mapping.grants]
+        assert grants == [("tools", "DEVELOPER", "cn=devs,ou=groups,dc=example"), ("tools", "MASTER", "cn=a=b,dc=example")]
+        assert provider.policy.mapping.external_groups == ("/a b", "/roots")
+        assert provider.policy.mapping.levels({"/a b"}) == {"tools": 10}
+        assert "hush" not in repr((config, directory.options, provider.options))
+
+    def test_is_off_by_default(self, tmp_path: Path) -> None:
+        config = Config.load(data=tmp_path)
+        assert (config.open_directory(), config.open_openid_provider()) == (None, None)
+
+    def test_mistakes_are_explained(self, tmp_path: Path) -> None:
+        directory = {"data": tmp_path, "ldap_url": "ldap://a.example", "ldap_base": "dc=example"}
+        mistakes = {
+            "must be ldaps://HOST": {"ldap_url": "http://a.example"},
+            "set FORGEFRONT_LDAP_BASE": {"ldap_base": ""},
+            "is encrypted already": {"ldap_url": "ldaps://a.example", "ldap_start_tls": True},
+            "must be a filter in parentheses": {"ldap_user_filter": "objectClass=person"},
+            "must begin with ldap": {"ldap_provider": "corp"},
+            "must be names of attributes": {"ldap_login_attributes": "uid)(x"},
+            "levels are guest, reporter, developer, master, owner": {"ldap_groups": "tools:king=cn=devs"},
+            "must begin with https://": {"oidc_issuer": "http://id.example", "oidc_client_id": "x"},
+            "set FORGEFRONT_OIDC_CLIENT_ID": {"oidc_issuer": "https://id.example"},
+            "must contain openid": {"oidc_scopes": "profile"},
+            "must not begin with ldap": {"oidc_provider": "ldapmain"},
+        }
+        for message, values in mistakes.items():
+            assert message in config_errors(**{**directory, **values}), message
+        config = Config.load(**directory, ldap_ca_file=tmp_path / "absent.pem")
+        with pytest.raises(ValueError, match="there is no file"):
+            config.open_directory()

@@ -213,8 +213,8 @@ class DemoServer:
 
 
 @asynccontextmanager
-async def run_demo_server(data: Path, projects: Iterable[DemoProject], **settings: Any) -> AsyncIterator[DemoServer]:
-    listener = create_listener("127.0.0.1", 0)
+async def run_demo_server(data: Path, projects: Iterable[DemoProject], *, port: int = 0, **settings: Any) -> AsyncIterator[DemoServer]:
+    listener = create_listener("127.0.0.1", port)
     config = Config.load(data=data, host="127.0.0.1", port=listener.getsockname()[1], **settings)
     servers: list[DemoServer] = []
     app = App(config, clock=lambda: servers[0].now() if servers else datetime.now(UTC))

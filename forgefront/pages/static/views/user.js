@@ -1,7 +1,7 @@
 // The profile of a user.
 
 import { address, outside } from "../address.js";
-import { h } from "../dom.js";
+import { h, replace } from "../dom.js";
 import { ago, avatar } from "../parts.js";
 
 export async function open(page) {
@@ -18,5 +18,27 @@ export async function open(page) {
         user.isAdmin ? h("span.tag", null, "administrator") : null,
         user.state === "ACTIVE" ? null : h("span.tag", null, user.state.toLowerCase()),
         website ? h("a", { href: website, rel: "noopener noreferrer" }, user.websiteUrl) : null),
-      user.bio ? h("div.card", null, h("p", null, user.bio)) : null));
+      user.bio ? h("div.card", null, h("p", null, user.bio)) : null,
+      page.viewer?.isAdmin && user.state === "ACTIVE" ? linkMaker(page, user) : null));
+}
+
+/** For administrators: a button that makes a link with which the user signs in once. */
+function linkMaker(page, user) {
+  const shown = h("div", { "aria-live": "polite" });
+  const make = async (event) => {
+    event.target.disabled = true;
+    try {
+      const { link } = await page.change("CreateSignInLink", { id: user.databaseId });
+      const field = h("input", { id: "sign-in-link", readonly: true, value: link.url, onfocus: () => field.select() });
+      replace(shown,
+        h("div.field", null, h("label", { for: "sign-in-link" }, `Link for ${user.name}`), field,
+          h("p.hint", null, `It signs in once, until ${new Date(link.expiresAt).toLocaleString()}. It is shown only now, and replaces earlier links.`)));
+      field.focus();
+    } catch (error) {
+      if (error.name !== "AbortError") replace(shown, h("p.wrong", { role: "alert" }, error.message));
+    } finally {
+      event.target.disabled = false;
+    }
+  };
+  return h("div.card.stack", null, h("button", { type: "button", id: "make-link", onclick: make }, "Make a sign-in link"), shown);
 }

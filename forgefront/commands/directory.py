@@ -1,0 +1,47 @@
+"""`forgefront directory`."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from forgefront import logs
+from forgefront.commands.command_context import EXIT_FAILED, EXIT_USAGE, DataOption, JsonOption, fail, load_config
+from forgefront.commands.output import print_result
+from forgefront.directory_check import check_sign_in
+
+app = typer.Typer(no_args_is_help=True, help="Sign-in with an LDAP directory or an OpenID provider.")
+
+
+@app.callback()
+def directory() -> None:
+    """Parses the options that precede the command."""
+
+
+@app.command("check")
+def check(
+    login: Annotated[str | None, typer.Option(help="Also look this login up in the directory.", show_default=False)] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try the directory and the provider of the configuration, and say what is wrong and what to do.
+
+    Changes nothing, and may run beside the service. Exits with 1 if something is wrong.
+    """
+    logs.configure("text", "error")
+    config = load_config(data)
+    try:
+        report = asyncio.run(check_sign_in(config, login))
+    except ValueError as error:
+        fail(f"FORGEFRONT_LDAP_CA_FILE: {error}", EXIT_USAGE)
+    if as_json:
+        print_result(report.as_json(), True)
+    else:
+        for finding in report.problems:
+            typer.echo(f"WRONG  {finding.area}: {finding.subject}: {finding.problem}\n       → {finding.remedy}")
+        for note in report.notes:
+            typer.echo(f"note   {note}")
+        typer.echo(f"checked: {'; '.join(report.checked) or 'nothing'}")
+        typer.echo(f"{len(report.problems)} problems" if report.problems else "no problems")
+    if report.problems:
+        raise typer.Exit(EXIT_FAILED)

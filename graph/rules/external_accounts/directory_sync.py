@@ -1,0 +1,153 @@
+"""The job that compares the accounts of a directory with the directory.
+
+It blocks accounts that the directory has removed or disabled, unblocks them when they are back, and applies groups. A person who may no
+longer sign in is blocked within `sync_seconds` and the duration of a run; as for every blocked user, tokens, keys and sessions stop at
+once. While the directory cannot be read completely, or seems to be empty, nothing changes.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from graph.context import Context, Services
+from graph.errors import NotFound
+from graph.identity_providers.people import AccountPolicy, ExternalPerson, IdentityProviderUnavailable
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules.accounts import accounts
+from graph.rules.external_accounts import external_accounts
+from storage.tables.accounts import identities, members, namespaces
+from storage.tables.accounts.identities import ManagedAccount
+
+if TYPE_CHECKING:
+    # The library is imported only where it is configured.
+    from graph.identity_providers.ldap_directory import LdapDirectory
+
+MAX_RETRY_SECONDS = 60.0
+"""Maximum of seconds until the next run after the directory could not be read."""
+ACCOUNTS_PER_STATEMENT = 1_000
+
+log = structlog.get_logger("directory")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryComparison:
+    """An account, and its person in the directory; `person` is None if the directory has nobody of this identity."""
+
+    account: ManagedAccount
+    person: ExternalPerson | None
+
+
+async def run_forever(services: Services) -> None:
+    """Compare now and again and again, until canceled. Raises if the database is unavailable."""
+    directory = services.directory
+    assert directory is not None, "the job runs only with a directory"  # noqa: S101
+    while True:
+        seconds = directory.options.sync_seconds
+        try:
+            await synchronize(services, directory)
+        except IdentityProviderUnavailable as error:
+            log.warning("the directory cannot be read; nothing was changed", error=str(error))
+            seconds = min(seconds, MAX_RETRY_SECONDS)
+        await asyncio.sleep(seconds)
+
+
+async def synchronize(services: Services, directory: "LdapDirectory") -> int:
+    """Compare all accounts once. Returns how many were changed. Reads take two statements for ACCOUNTS_PER_STATEMENT accounts.
+
+    Raises IdentityProviderUnavailable.
+    """
+    people = await directory.list_people()
+    if not people:
+        raise IdentityProviderUnavailable("the search finds nobody; check the base and the filter")
+    changed = 0
+    for each in await _find_changed(services, directory, people):
+        try:
+            await _apply(services, directory, each)
+        except NotFound:
+            # The account was deleted meanwhile.
+            continue
+        changed += 1
+    return changed
+
+
+async def _find_changed(services: Services, directory: "LdapDirectory", people: list[ExternalPerson]) -> list[DirectoryComparison]:
+    policy, found, last_id = directory.policy, [], 0
+    # In threads and in parts, because a large directory takes longer than other requests may wait.
+    by_uid = await asyncio.to_thread(_index_people, people)
+    async with session_for(services.database, writing=False) as session:
+        context = Context(services, session, None, "directory")
+        groups = await context.all(namespaces.groups_of_paths(sorted(policy.mapping.group_paths)))
+        paths = {group.id: group.path_key for group in groups}
+        while rows := await context.tuples(identities.accounts_of_provider(directory.provider, last_id, ACCOUNTS_PER_STATEMENT)):
+            accounts_read = [ManagedAccount(*row) for row in rows]
+            first_id, last_id = accounts_read[0].user_id, accounts_read[-1].user_id
+            memberships = await context.tuples(members.levels_by_group(sorted(paths), first_id, last_id)) if paths else []
+            found += await asyncio.to_thread(_compare, policy, by_uid, accounts_read, paths, memberships)
+            if len(rows) < ACCOUNTS_PER_STATEMENT:
+                break
+    return found
+
+
+def _index_people(people: list[ExternalPerson]) -> dict[str, ExternalPerson]:
+    """People by their normalized ids, of now and of an import."""
+    by_uid = {identities.normalize_uid(person.provider, person.former_uid or person.uid): person for person in people}
+    return by_uid | {identities.normalize_uid(person.provider, person.uid): person for person in people}
+
+
+def _compare(
+    policy: AccountPolicy,
+    by_uid: Mapping[str, ExternalPerson],
+    accounts_read: list[ManagedAccount],
+    paths: Mapping[int, str],
+    memberships: list[Any],
+) -> list[DirectoryComparison]:
+    """The accounts that differ from what the directory says. `paths` are the mapped groups that exist."""
+    levels: dict[int, dict[str, int]] = {}
+    for user_id, group_id, level in memberships:
+        levels.setdefault(user_id, {})[paths[group_id]] = level
+    existing = frozenset(paths.values())
+    found = []
+    for account in accounts_read:
+        person = by_uid.get(account.uid)
+        if _is_changed(policy, account, person, levels.get(account.user_id, {}), existing):
+            found.append(DirectoryComparison(account, person))
+    return found
+
+
+def _is_changed(
+    policy: AccountPolicy, account: ManagedAccount, person: ExternalPerson | None, levels: Mapping[str, int], mapped_paths: Collection[str]
+) -> bool:
+    if person is None:
+        return not account.blocked_by_directory
+    wanted = {path: level for path, level in policy.mapping.levels(person.groups).items() if path in mapped_paths}
+    is_admin = policy.mapping.is_admin(person.groups)
+    return (
+        account.uid != identities.normalize_uid(person.provider, person.uid)
+        or account.blocked_by_directory == person.is_active
+        or (is_admin is not None and is_admin != account.admin)
+        or wanted != levels
+    )
+
+
+async def _apply(services: Services, directory: "LdapDirectory", comparison: DirectoryComparison) -> None:
+    """Raises NotFound when the account was deleted."""
+    person = comparison.person
+    async with session_for(services.database, writing=True) as session:
+        context = Context(services, session, None, "directory")
+        user = await accounts.lock_user(context, comparison.account.user_id)
+        if person is None:
+            accounts.change_directory_block(context, user, True)
+        else:
+            # An account that was imported with a DN gets the id that survives renaming.
+            await accounts.set_identity(context, user.id, person.provider, person.uid)
+            await external_accounts.refresh_account(context, user, person, directory.policy)
+        is_blocked = user.blocked_by_directory
+        user.updated_at = context.now()
+        await session.flush()
+        await commit_and_notify(context)
+    if comparison.account.blocked_by_directory != is_blocked:
+        event = "account blocked by the directory" if is_blocked else "account unblocked by the directory"
+        log.info(event, user=comparison.account.username)
