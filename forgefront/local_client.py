@@ -11,7 +11,13 @@ from typing import Any
 from graph.errors import Code
 from graph.operations.execution import Graph, LocalAdmin, OperationResult, PreparedOperation, prepare
 
-OPTION_NAMES = {"repositoryPath": "--repository", "groupPath": "--group", "externUid": "--extern-uid", "accessLevel": "--level"}
+OPTION_NAMES = {
+    "repositoryPath": "--repository",
+    "groupPath": "--group",
+    "externUid": "--extern-uid",
+    "accessLevel": "--level",
+    "scopes": "--scope",
+}
 """Options whose names differ from their input fields."""
 
 

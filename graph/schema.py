@@ -6,6 +6,7 @@ from strawberry.schema.config import StrawberryConfig
 from graph.fields.enum_descriptions import describe_enum_values
 from graph.fields.resolvers import attach_resolvers
 from graph.fields.scalars import SCALARS
+from graph.types.accounts.access_tokens import AccessTokenMutations
 from graph.types.accounts.emails import EmailMutations, EmailQueries
 from graph.types.accounts.groups import GroupMutations, GroupQueries
 from graph.types.accounts.members import MemberMutations
@@ -75,6 +76,7 @@ class Query(
 @strawberry.type(description="Mutations. An operation has one mutation field and runs in one transaction.")
 class Mutation(
     UserMutations,
+    AccessTokenMutations,
     SshKeyMutations,
     EmailMutations,
     GroupMutations,

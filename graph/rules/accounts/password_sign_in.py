@@ -43,7 +43,7 @@ async def sign_in(context: Context, login: str, password: str) -> tables.User:
     if user is None or user.password_hash != found.password_hash or user.state is not UserState.ACTIVE:
         raise _rejection(enabled)
     user.current_sign_in_at = context.now()
-    context.viewer_or_none = user
+    context.viewer_or_none, context.access_token = user, None
     return user
 
 
@@ -74,5 +74,5 @@ async def sign_up(context: Context, values: Mapping[str, Any]) -> tables.User:
     await user_changes.hash_password(context, columns)
     await user_changes.require_available(context, columns)
     user = await user_changes.open_account(context, columns, confirmed=False)
-    context.viewer_or_none = user
+    context.viewer_or_none, context.access_token = user, None
     return user

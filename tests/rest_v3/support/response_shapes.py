@@ -247,7 +247,7 @@ SHAPES: dict[str, Any] = {
     "UserForAdmin": USER_FOR_ADMIN,
     "CurrentUser": {
         **{key: kind for key, kind in USER_FOR_ADMIN.items() if key not in ("extern_uid", "provider")},
-        "private_token": "text",
+        "private_token": "?text",
     },
     "Author": AUTHOR,
     "AuthorWithEmail": AUTHOR_WITH_EMAIL,
