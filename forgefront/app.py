@@ -36,7 +36,7 @@ from graph.artifact_access import ArtifactAccess
 from graph.events.delivery_worker import DeliveryWorker
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
-from graph.jobs import maintenance, pack_jobs
+from graph.jobs import maintenance, pack_jobs, token_uses
 from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.repack import repack_repositories
@@ -150,6 +150,7 @@ class App(Backend):
                 "notifications": notifications.run,
                 "live": partial(services.broadcaster.run, self.database, notifications),
                 "limits": partial(limit_sharing.run, notifications),
+                "token uses": repeat_every(token_uses.WRITE_SECONDS, partial(token_uses.write_uses, self.graph.services)),
                 "old events": repeat_every(SWEEP_SECONDS, self._deliverer.sweep),
                 "objects of no build": repeat_every(SWEEP_SECONDS, partial(stored_objects.erase_orphans, self.graph.services)),
                 "files of no upload": repeat_every(SWEEP_SECONDS, partial(remove_orphans, self.graph.services)),
@@ -189,6 +190,7 @@ class App(Backend):
             await self._ssh_server.close()
         await self._close_in_time("pushes", self._git_endpoint.close())
         await self._close_in_time("worker", self._task_runner.stop())
+        await self._close_in_time("token uses", token_uses.write_uses(self.graph.services))
         await self._close_in_time("deliveries", self._deliverer.close())
         await self._close_in_time("heartbeat", self._host_registry.leave())
         await super().stop()

@@ -17,6 +17,7 @@ OPTION_NAMES = {
     "externUid": "--extern-uid",
     "accessLevel": "--level",
     "expiresInHours": "--hours",
+    "scopes": "--scope",
 }
 """Options whose names differ from their input fields."""
 

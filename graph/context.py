@@ -21,6 +21,7 @@ from graph.operations.loaders import Loader
 from graph.operations.rate_limits import RateLimiter, RateUsage
 from graph.operations.time_slices import SliceScheduler
 from graph.operations.token_cache import TokenCache
+from graph.operations.token_scopes import TokenIdentity
 from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.bulk_inserts import BulkRows
@@ -195,6 +196,8 @@ class Context:
 
     `runner_identity_or_none` is the calling runner, if the caller is not a user.
 
+    `access_token` is the caller's access token; None for callers with every right of the viewer, such as those with a private token.
+
     `credential` is the token that the caller sent; it is masked in everything that the operation stores.
 
     `after_commit` are callbacks that run after the commit, and not after a rollback.
@@ -224,6 +227,7 @@ class Context:
     files: dict[str, ServedFile] = field(default_factory=dict)
     arguments: dict[Any, dict[str, Any]] = field(default_factory=dict)
     runner_identity_or_none: RunnerIdentity | None = None
+    access_token: TokenIdentity | None = None
     credential: str | None = field(default=None, repr=False)
     rate_usage: RateUsage | None = None
     policy_projects: dict[int, tables.Project] = field(default_factory=dict)
@@ -235,6 +239,10 @@ class Context:
         if self.viewer_or_none is None:
             raise Unauthenticated
         return self.viewer_or_none
+
+    def sign_in(self, user: tables.User) -> None:
+        """Makes a user who has signed in by this operation the viewer, with every right of the user."""
+        self.viewer_or_none, self.access_token = user, None
 
     @property
     def budget(self) -> TextBudget | None:

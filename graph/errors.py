@@ -4,6 +4,7 @@ ForgeError
 ├── OperationError            reported in `errors[]`
 │   ├── Unauthenticated       no viewer, or a blocked one
 │   ├── Forbidden             the viewer can see the object but is not allowed to perform the action
+│   │   └── InsufficientScope     the viewer's access token lacks the scope that the operation needs
 │   ├── NotFound              the object does not exist, or the viewer is not allowed to see it
 │   ├── LimitExceeded         the operation or the viewer exceeds a limit
 │   ├── Unavailable           the database or a repository is unavailable; nothing was changed
@@ -29,6 +30,7 @@ class Code(StrEnum):
 
     UNAUTHENTICATED = "UNAUTHENTICATED"
     FORBIDDEN = "FORBIDDEN"
+    INSUFFICIENT_SCOPE = "INSUFFICIENT_SCOPE"
     NOT_FOUND = "NOT_FOUND"
     PERSISTED_QUERY_NOT_SUPPORTED = "PERSISTED_QUERY_NOT_SUPPORTED"
     LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
@@ -76,6 +78,10 @@ class Forbidden(OperationError):
     def __init__(self, reason: str | None = None, *, subject: str | None = None) -> None:
         super().__init__(reason or "You are not allowed to do this.", subject=subject)
         self.reason = reason
+
+
+class InsufficientScope(Forbidden):
+    code = Code.INSUFFICIENT_SCOPE
 
 
 class NotFound(OperationError):

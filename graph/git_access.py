@@ -17,6 +17,7 @@ from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.events.payloads import full_path
 from graph.operations.execution import authenticate
+from graph.operations.token_scopes import FETCH_SCOPES, PUSH_SCOPES, Scopes, limit_user, require_scope
 from graph.operations.transaction import commit, run_after_commit, session_for
 from graph.rules import lookup
 from graph.rules.builds import runner_tokens
@@ -49,12 +50,13 @@ class PushedMoves:
 class RepositoryGrant:
     """Grants a caller access to the repository at `path`; `viewer_id` is None for an anonymous caller.
 
-    `moves` are those that `finish_push` has to finish.
+    `scopes` are those of the caller's access token. `moves` are those that `finish_push` has to finish.
     """
 
     project_id: int
     path: Path
     viewer_id: int | None
+    scopes: Scopes | None = None
     moves: list[PushedMoves] = field(default_factory=list, compare=False)
 
 
@@ -221,13 +223,20 @@ class GitAccess:
         viewer = await context.rows_by_id(tables.User).get(grant.viewer_id) if grant.viewer_id is not None else None
         if viewer is None or viewer.state is not tables.UserState.ACTIVE:
             raise Unauthenticated
-        return replace(context, viewer_or_none=viewer)
+        return replace(context, viewer_or_none=limit_user(viewer, grant.scopes))
 
     async def _authorize(self, path: str, credential: str | PublicKey | None, request_id: str, action: Action) -> RepositoryGrant:
         async with session_for(self._services.database, writing=False) as session:
             if isinstance(credential, str) and runner_tokens.is_build_token(credential):
                 return await self._authorize_runner(Context(self._services, session, None, request_id), path, credential, action)
-            viewer = await (_user_of_key(session, credential) if isinstance(credential, PublicKey) else authenticate(session, credential))
+            scopes = None
+            if isinstance(credential, PublicKey):
+                viewer = await _user_of_key(session, credential)
+            elif identity := await authenticate(self._services, session, credential):
+                viewer, scopes = identity.user, identity.scopes
+                require_scope(scopes, *(PUSH_SCOPES if action is Action.PUSH_CODE else FETCH_SCOPES))
+            else:
+                viewer = None
             if viewer is None and isinstance(credential, PublicKey):
                 return await self._authorize_deploy_key(session, path, credential, action)
             if viewer is None and credential is not None:
@@ -241,15 +250,15 @@ class GitAccess:
                     raise Forbidden(
                         ref_updates.refusal_reason(project) if action is Action.PUSH_CODE else "You are not allowed to read this code."
                     )
-            return await self._grant(project, viewer)
+            return await self._grant(project, viewer, scopes)
 
-    async def _grant(self, project: tables.Project, viewer: tables.User | None) -> RepositoryGrant:
+    async def _grant(self, project: tables.Project, viewer: tables.User | None, scopes: Scopes | None = None) -> RepositoryGrant:
         """The grant, after git's files show the current refs. Raises Unavailable."""
         try:
             await refs.project_refs_of(self._services, project)
         except PacksUnavailable as error:
             raise _unreadable(project.id, error) from error
-        return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None)
+        return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None, scopes)
 
     async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
         """Authorizes a build's token: it can only fetch from the build's project while the build is running."""

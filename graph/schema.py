@@ -6,6 +6,7 @@ from strawberry.schema.config import StrawberryConfig
 from graph.fields.enum_descriptions import describe_enum_values
 from graph.fields.resolvers import attach_resolvers
 from graph.fields.scalars import SCALARS
+from graph.types.accounts.access_tokens import AccessTokenMutations
 from graph.types.accounts.emails import EmailMutations, EmailQueries
 from graph.types.accounts.groups import GroupMutations, GroupQueries
 from graph.types.accounts.members import MemberMutations
@@ -80,6 +81,7 @@ class Mutation(
     UserMutations,
     SignInLinkMutations,
     OpenIdMutations,
+    AccessTokenMutations,
     SshKeyMutations,
     EmailMutations,
     GroupMutations,

@@ -34,6 +34,7 @@ def create_app(
         routes = (*ROUTES, *EXTRA_ROUTES)
     if operations is None:
         operations = OperationRegistry.read(OPERATIONS_FOLDER, _import_prepare())
+    operations = profiles.replace_operations(profile, operations)
     base_url = external_url.rstrip("/") + "/api/v3"
     endpoints = [_create_endpoint(route, operations, graph, base_url) for route in profiles.apply_profile(profile, routes)]
     return RestApp(endpoints, openapi.create_pages(endpoints, base_url))

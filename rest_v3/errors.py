@@ -15,6 +15,7 @@ from rest_v3.route import Route
 STATUS_BY_CODE: Mapping[str, int] = {
     "UNAUTHENTICATED": 401,
     "FORBIDDEN": 403,
+    "INSUFFICIENT_SCOPE": 403,
     "NOT_FOUND": 404,
     "LIMIT_EXCEEDED": 429,
     "UNAVAILABLE": 503,
@@ -94,7 +95,7 @@ def response_from_error(route: Route, error: ErrorEntryProtocol) -> ErrorRespons
     message: object = standard_message(status)
     if code == "NOT_FOUND":
         message = not_found_message(route, error.subject, error.reason)
-    elif code == "FORBIDDEN" and error.reason:
+    elif code in ("FORBIDDEN", "INSUFFICIENT_SCOPE") and error.reason:
         message = f"403 Forbidden - {error.reason}"
     elif code == "LIMIT_EXCEEDED" and error.retry_after is None:
         # Waiting does not help: the message says what to request instead.

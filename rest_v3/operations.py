@@ -178,6 +178,13 @@ class OperationRegistry:
     def read(cls, folder: Path, prepare: Prepare) -> "OperationRegistry":
         return cls((path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.graphql"))), prepare)
 
+    def replaced_by(self, source: str) -> "OperationRegistry":
+        """A registry in which the operations and fragments of a source replace those of the same names. It has no further operations."""
+        other = OperationRegistry((source,), self._prepare)
+        other._definitions = {name: other._definitions.get(name, definition) for name, definition in self._definitions.items()}
+        other._fragments = {**self._fragments, **other._fragments}
+        return other
+
     @property
     def names(self) -> frozenset[str]:
         """The operations of the files."""

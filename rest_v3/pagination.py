@@ -12,27 +12,40 @@ MAX_PAGE_SIZE = 100
 
 
 @dataclass(frozen=True, slots=True)
+class PageRules:
+    """How a list is divided into pages: the number of the first page, the maximum size, and whether headers describe the page."""
+
+    first_number: int = 1
+    max_size: int = MAX_PAGE_SIZE
+    has_headers: bool = True
+
+
+PAGE_RULES = PageRules()
+
+
+@dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A requested page: its number, from 1, and its size."""
+    """A requested page: its number, from `first_number`, and its size."""
 
     number: int
     size: int
+    first_number: int = 1
 
     @property
     def offset(self) -> int:
         """Number of entries before it; past every list when the number exceeds a GraphQL Int."""
-        return min((self.number - 1) * self.size, MAX_INT)
+        return min((self.number - self.first_number) * self.size, MAX_INT)
 
 
 FIRST_PAGE = PageRequest(1, DEFAULT_PAGE_SIZE)
 
 
-def read_page_request(sent: Mapping[str, Any]) -> PageRequest:
-    """The requested page. Values that are not positive numbers are ignored; more than 100 entries per page become 100."""
-    if "page" not in sent and "per_page" not in sent:
+def read_page_request(sent: Mapping[str, Any], rules: PageRules = PAGE_RULES) -> PageRequest:
+    """The requested page. Values that are not positive numbers are ignored; sizes above the maximum become the maximum."""
+    if "page" not in sent and "per_page" not in sent and rules is PAGE_RULES:
         return FIRST_PAGE
     size = _read_positive(sent.get("per_page"), DEFAULT_PAGE_SIZE)
-    return PageRequest(_read_positive(sent.get("page"), 1), min(size, MAX_PAGE_SIZE))
+    return PageRequest(_read_positive(sent.get("page"), rules.first_number), min(size, rules.max_size), rules.first_number)
 
 
 def _read_positive(raw: Any, default: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rest_v3.pagination import PAGE_RULES, PageRules
 from rest_v3.requests.params import RouteParameter
 
 Reshape = Callable[[Any, Mapping[str, Any]], Any]
@@ -57,6 +58,7 @@ class Route:
     """Whether a list has a total count; without it, there are no totals and no last page."""
     is_unpaged: bool = False
     """Whether a connection is returned in full, without pages."""
+    page_rules: PageRules = PAGE_RULES
     guard: str | None = None
     """The operation that checks whether the caller may do this at all, before a 400 is returned."""
     not_found_noun: str | Mapping[str, str] | None = None

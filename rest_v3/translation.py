@@ -17,7 +17,7 @@ import rest_v3
 from rest_v3.app import RestApp
 from rest_v3.endpoints.endpoint import IncomingFile
 from rest_v3.operations import OperationRegistry, SelectedField, default_guard, describe_operation
-from rest_v3.profiles import DOCUMENT, apply_profile
+from rest_v3.profiles import DOCUMENT, apply_profile, replace_operations
 from rest_v3.requests.bodies import MalformedRequestError, parse_pairs
 from rest_v3.route import Route
 from rest_v3.router import split_path
@@ -123,10 +123,11 @@ class Translator:
         from rest_v3.routes import EXTRA_ROUTES, ROUTES
 
         self._recorder = RecordingGraph()
-        self._operations = OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare)
+        operations = OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare)
+        self._operations = replace_operations(profile, operations)
         self._routes = apply_profile(profile, (*ROUTES, *EXTRA_ROUTES))
         self._app: RestApp = rest_v3.create_app(
-            self._recorder, external_url="", profile=profile, routes=(*ROUTES, *EXTRA_ROUTES), operations=self._operations
+            self._recorder, external_url="", profile=profile, routes=(*ROUTES, *EXTRA_ROUTES), operations=operations
         )
 
     async def translate(self, method: str, path: str, body: str = "") -> Translation:

@@ -23,7 +23,7 @@ from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from storage.objects.uploads import UploadStore, new_secret
 from storage.secrets import Passwords, TokenCipher, digest_token, load_key
-from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, MergeRequestState, NamespaceKind, Visibility
+from storage.tables import AccessLevel, CheckStatus, CounterKind, IssueState, MergeRequestState, NamespaceKind, TokenScope, Visibility
 from storage.tables.accounts.identities import normalize_uid
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from storage.tables.base import Row
@@ -120,6 +120,13 @@ class DataFactory:
         await self.save(user, then=belongings)
         self._personal[user.id] = namespace.id
         return user
+
+    async def access_token(self, user: tables.User, *scopes: TokenScope, **columns: Any) -> str:
+        """The value of a new access token with these scopes."""
+        value = f"access{next(self._numbers)}"
+        values: dict[str, Any] = {"name": value, "sealed": "", "created_at": now(), **columns}
+        await self.save(tables.Token(user_id=user.id, digest=digest_token(value), scopes=",".join(scopes), **values))
+        return value
 
     async def settings(self, **columns: Any) -> None:
         """Changes the settings of the instance."""

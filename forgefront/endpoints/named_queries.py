@@ -6,7 +6,8 @@ send nothing else. The JSON response is `{"data": …}`; the CSV response (RFC 4
 (`forgefront/endpoints/csv_tables.py`), which `?list=PATH` selects. Queries run as at /graphql, with the same permissions, limits and rate.
 
  400  parameters that are unknown, missing or invalid; all of them are named       401  the credential is missing or invalid
- 404  there is no such query, or it is a mutation or a subscription                405  other methods than GET and HEAD
+ 403  the access token lacks the scope to read                                     405  other methods than GET and HEAD
+ 404  there is no such query, or it is a mutation or a subscription
 
 GraphQL errors have the statuses of /graphql. CSV cannot contain errors beside data: there the first error is the response, with its status
 in v3.
@@ -130,13 +131,18 @@ class NamedQueriesEndpoint:
         return Response(content, rejection.status, {"cache-control": "no-store", **rejection.headers}, "application/json")
 
     async def _is_authenticated(self, scope: Scope, credential: str | None) -> bool:
-        """Whether the caller's credential is valid. Raises HttpRefusal, 503, if that cannot be determined now."""
+        """Whether the caller's credential is valid.
+
+        Raises GraphqlRequestError: 403 for a token that may not read, 503 if that cannot be determined now.
+        """
         if credential is None:
             return False
         state = scope["state"]
         result = await self._graph.run(VIEWER_OPERATION, {}, credential, request_id=str(state.get("request_id", "")))
         if any(error.code is Code.UNAVAILABLE for error in result.errors):
             raise GraphqlRequestError(503, "503 Service Unavailable", Code.UNAVAILABLE, retry_after="2")
+        if (scope_error := next((error for error in result.errors if error.code is Code.INSUFFICIENT_SCOPE), None)) is not None:
+            raise GraphqlRequestError(403, f"403 Forbidden - {scope_error.message}", scope_error.code)
         if result.viewer_id is not None:
             state["user_id"] = result.viewer_id
         return result.viewer_id is not None and not result.errors

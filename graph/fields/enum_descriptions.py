@@ -82,6 +82,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "ErrorCode": {
         "UNAUTHENTICATED": "No credentials were sent, or the token is invalid.",
         "FORBIDDEN": "The viewer can see the resource but is not allowed to perform the action.",
+        "INSUFFICIENT_SCOPE": "The access token lacks a scope; `message` names it.",
         "NOT_FOUND": "The resource does not exist, or the viewer is not allowed to see it.",
         "PERSISTED_QUERY_NOT_SUPPORTED": "The hash matches no trusted document; send the query text instead.",
         "LIMIT_EXCEEDED": "The operation or the viewer exceeds a limit.",
@@ -176,6 +177,12 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "DAY": "Day, from midnight.",
         "WEEK": "Week, from Monday.",
         "MONTH": "Calendar month.",
+    },
+    "TokenScope": {
+        "READ": "Queries and subscriptions, v3 requests that read, and fetches by git over HTTP.",
+        "WRITE": "Everything that READ allows, and mutations and v3 requests that change something.",
+        "GIT": "Fetches and pushes by git over HTTP.",
+        "ADMIN": "With another scope: the rights of an administrator, if the user is one.",
     },
     "TreeEntryKind": {"TREE": "A directory.", "BLOB": "A file or a symbolic link.", "COMMIT": "A commit of a submodule."},
     "UserState": {"ACTIVE": "The user can use the service.", "BLOCKED": "The user cannot use the service."},

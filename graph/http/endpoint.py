@@ -11,6 +11,7 @@ subscription's events, or the single result of a query or mutation. Status codes
 Status codes of results:
 
     401  the operation needs a viewer: `data` is null            429  rate limit exceeded: with Retry-After
+    403  the access token lacks a scope: `data` is null
     503  unavailable: with Retry-After                           500  internal error
     400  the operation is invalid, so there is no `data`; 200 for clients that accept only application/json,
          as the specification requires for legacy clients
@@ -252,6 +253,9 @@ def _make_response_body(result: OperationResult, request_id: str, media_type: st
     if Code.UNAUTHENTICATED in codes:
         # RFC 9110 section 15.5.2 requires a challenge; browsers show no dialog for Bearer.
         return GraphqlResponse(401, {"errors": errors, "data": None}, {"www-authenticate": "Bearer"})
+    if Code.INSUFFICIENT_SCOPE in codes:
+        # RFC 6750 section 3.1.
+        return GraphqlResponse(403, {"errors": errors, "data": None}, {"www-authenticate": 'Bearer error="insufficient_scope"'})
     if not errors:
         return GraphqlResponse(200, {"data": data}, {})
     body = serialize_result(result, request_id)

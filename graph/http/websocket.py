@@ -125,18 +125,18 @@ class _WebSocketConnection:
         services = self._graph.services
         try:
             async with services.database.read_session() as session:
-                viewer = await authenticate(session, self._credential)
-            if viewer is not None:
+                identity = await authenticate(services, session, self._credential)
+            if identity is not None:
                 await services.broadcaster.catch_up(services.database)
         except Exception as error:
             if not isinstance(error, Unavailable) and not is_unavailable(error):
                 raise
             raise SocketClosed(1013, "Try again later") from error
-        if viewer is None or self._credential is None:
+        if identity is None or self._credential is None:
             raise SocketClosed(4403, "Forbidden")
-        self._state["user_id"] = viewer.id
+        self._state["user_id"] = viewer_id = identity.user.id
         try:
-            self._slot = services.broadcaster.acquire_slot(self._credential, viewer.id, self._end)
+            self._slot = services.broadcaster.acquire_slot(self._credential, viewer_id, self._end)
         except Unavailable as error:
             raise SocketClosed(1013, "Too many connections") from error
         except LimitExceeded as error:

@@ -19,7 +19,7 @@ import structlog
 from graph.errors import LimitExceeded, Unavailable
 from graph.jobs.wakeup import Wakeup
 from graph.live.change_log import CommittedLogReader, LoggedChange
-from storage.database.engine import Database, describe_error, is_unavailable
+from storage.database.engine import Database, describe_error, is_unavailable, now
 from storage.database.pg_notify import Notifications
 from storage.secrets import digest_token
 from storage.tables import ChangeKind
@@ -287,13 +287,13 @@ class ChangeBroadcaster:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def end_invalid_streams(self, database: Database) -> None:
-        """Ends the streams of deleted tokens and blocked users, by one statement per MAX_DIGESTS_PER_STATEMENT tokens."""
+        """Ends the streams of deleted and expired tokens and of blocked users, by one statement per MAX_DIGESTS_PER_STATEMENT tokens."""
         digests = sorted({slot.digest for slot in self._open_slots})
         valid_digests: set[str] = set()
         for start in range(0, len(digests), MAX_DIGESTS_PER_STATEMENT):
             async with database.read_session() as session:
                 valid_digests.update(
-                    row[0] for row in await session.read(users.active_digests(digests[start : start + MAX_DIGESTS_PER_STATEMENT]))
+                    row[0] for row in await session.read(users.active_digests(digests[start : start + MAX_DIGESTS_PER_STATEMENT], now()))
                 )
         checked_digests = set(digests)
         for slot in list(self._open_slots):

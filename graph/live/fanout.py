@@ -27,7 +27,8 @@ from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.loaders import Loader
 from graph.operations.results import OperationResult, make_graphql_error_entry
-from graph.operations.token_cache import find_viewer
+from graph.operations.token_cache import find_token
+from graph.operations.token_scopes import parse_scopes
 from graph.operations.transaction import session_for
 from graph.rules.accounts import viewer_contexts
 from graph.rules.accounts.viewer_contexts import ViewerIdentity
@@ -153,11 +154,16 @@ class FanoutBatch:
     async def _load_listeners(self, digests: Sequence[str]) -> Mapping[str, Context]:
         found: dict[str, Context] = {}
         for start in range(0, len(digests), viewer_contexts.USERS_PER_STATEMENT):
-            rows = await self._base_context.tuples(users.by_digests(list(digests[start : start + viewer_contexts.USERS_PER_STATEMENT])))
+            some = list(digests[start : start + viewer_contexts.USERS_PER_STATEMENT])
+            rows = await self._base_context.tuples(users.by_digests(some, self._base_context.now()))
             found.update(
                 {
-                    digest: viewer_contexts.build_viewer_context(self._base_context, ViewerIdentity(*user), self._access_levels)
-                    for digest, *user in rows
+                    digest: viewer_contexts.build_viewer_context(
+                        self._base_context,
+                        ViewerIdentity.of_scopes(user_id, admin, can_create_group, parse_scopes(scopes)),
+                        self._access_levels,
+                    )
+                    for digest, user_id, admin, can_create_group, scopes in rows
                 }
             )
         return found
@@ -185,7 +191,8 @@ class _AnswerSet:
         self._operation = operation
         self._shared: list[SharedAnswer] = []
         self._pending: asyncio.Future[SharedAnswer] | None = None
-        self._personal: dict[int, asyncio.Future[SharedAnswer]] | None = None
+        self._personal: dict[Any, asyncio.Future[SharedAnswer]] | None = None
+        """By the identities of viewers: two tokens of a user may have different rights."""
 
     async def answer_for(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
         checked = 0
@@ -204,9 +211,9 @@ class _AnswerSet:
                 # The error concerns the caller for whom it was executed.
                 if is_first:
                     raise
-        future = self._personal.get(listener.viewer.id)
+        future = self._personal.get(listener.viewer)
         if future is None:
-            future = self._personal[listener.viewer.id] = asyncio.ensure_future(self._run(listener, digest, request_id))
+            future = self._personal[listener.viewer] = asyncio.ensure_future(self._run(listener, digest, request_id))
             future.add_done_callback(_retrieve_exception)
         return await asyncio.shield(future)
 
@@ -223,7 +230,7 @@ class _AnswerSet:
         if answer.is_personal:
             future = asyncio.get_running_loop().create_future()
             future.set_result(answer)
-            self._personal = {listener.viewer.id: future}
+            self._personal = {listener.viewer: future}
         else:
             self._shared.append(answer)
         return answer
@@ -236,10 +243,12 @@ class _AnswerSet:
                 asyncio.timeout(execution.OPERATION_TIMEOUT_SECONDS) as timeout,
                 session_for(services.database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session,
             ):
-                viewer = await find_viewer(session, digest)
-                if viewer is None:
+                identity = await find_token(session, digest, services.clock())
+                if identity is None:
                     raise Unauthenticated
-                context = TrackingContext(services, session, viewer, request_id, dict(listener.loaders))
+                context = TrackingContext(services, session, identity.user, request_id, dict(listener.loaders))
+                if identity.scopes is not None:
+                    context.access_token = identity
                 variables = self._operation.variables
                 result = await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, root=self._change)
                 errors = [make_graphql_error_entry(error, request_id) for error in result.errors or ()]

@@ -32,6 +32,7 @@ from graph.operations.execution import Graph, authenticate
 from graph.operations.executor import is_awaitable
 from graph.operations.rate_limits import RateUsage
 from graph.operations.results import OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
+from graph.operations.token_scopes import SCOPE_BY_KIND, require_scope
 from graph.operations.transaction import session_for
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
@@ -289,14 +290,19 @@ async def subscribe(
 async def _resolve_change_filter(
     graph: Graph, allowed: AllowedOperation, variables: dict[str, Any], credential: str | None, request_id: str
 ) -> tuple[int, ChangeFilter] | OperationResult:
-    """Returns the viewer's id and the filter of the root field. Charges the viewer. Raises Unauthenticated, LimitExceeded."""
+    """Returns the viewer's id and the filter of the root field. Charges the viewer.
+
+    Raises Unauthenticated, InsufficientScope, LimitExceeded.
+    """
     prepared = allowed.prepared
     if prepared.kind != "subscription":
         raise BadRequest("The operation is not a subscription.")
     async with session_for(graph.services.database, writing=False) as session:
-        viewer = await authenticate(session, credential)
-        if viewer is None:
+        identity = await authenticate(graph.services, session, credential)
+        if identity is None:
             raise Unauthenticated
+        require_scope(identity.scopes, SCOPE_BY_KIND[prepared.kind])
+        viewer = identity.user
         graph.services.rate_limiter.charge(viewer.id, allowed.quote, graph.services.clock())
         context = Context(graph.services, session, viewer, request_id)
         # Positional, because the name of the variables' parameter differs between versions of graphql-core.

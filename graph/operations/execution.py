@@ -28,7 +28,7 @@ from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
-from graph.operations.token_cache import find_viewer
+from graph.operations.token_scopes import SCOPE_BY_KIND, TokenIdentity, require_scope
 from graph.operations.transaction import close_session, session_for, undo_effects
 from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
 from graph.planner.cache import plan_cache_of
@@ -231,11 +231,19 @@ class Graph:
         quote: CostQuote | None,
     ) -> OperationResult:
         database = self.services.database
-        viewer, runner_identity = await self._authenticate_caller(credential, prepared, quote)
+        viewer, runner_identity, access_token = await self._authenticate_caller(credential, prepared, quote)
         usage = quote.usage if quote else None
         budget = TextBudget(MAX_ANSWER_BYTES)
         async with session_for(database, writing=False, budget=budget) as session:
-            context = Context(self.services, session, viewer, request_id, runner_identity_or_none=runner_identity, rate_usage=usage)
+            context = Context(
+                self.services,
+                session,
+                viewer,
+                request_id,
+                runner_identity_or_none=runner_identity,
+                access_token=access_token,
+                rate_usage=usage,
+            )
             try:
                 found = self._find_plan(prepared, variables)
                 if found is None:
@@ -262,7 +270,15 @@ class Graph:
                 context.loaders.clear()
         # The previous session may be unusable.
         async with session_for(database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session:
-            context = Context(self.services, session, viewer, request_id, runner_identity_or_none=runner_identity, rate_usage=usage)
+            context = Context(
+                self.services,
+                session,
+                viewer,
+                request_id,
+                runner_identity_or_none=runner_identity,
+                access_token=access_token,
+                rate_usage=usage,
+            )
             return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
 
     async def _retry_with_plan(
@@ -289,7 +305,7 @@ class Graph:
         quote: CostQuote | None,
     ) -> OperationResult:
         database = self.services.database
-        viewer, runner_identity = await self._authenticate_caller(credential, prepared, quote)
+        viewer, runner_identity, access_token = await self._authenticate_caller(credential, prepared, quote)
         usage = quote.usage if quote else None
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
@@ -297,6 +313,7 @@ class Graph:
             context = Context(
                 self.services, session, viewer, request_id, undo=undo, runner_identity_or_none=runner_identity, rate_usage=usage
             )
+            context.access_token = access_token
             if isinstance(credential, str):
                 context.credential = credential
             try:
@@ -328,31 +345,40 @@ class Graph:
 
     async def _authenticate_caller(
         self, credential: str | LocalAdmin | None, prepared: PreparedOperation, quote: CostQuote | None
-    ) -> tuple[tables.User | None, RunnerIdentity | None]:
-        """Authenticates the caller, a user, who is charged, or a runner. Raises Unauthenticated, LimitExceeded."""
+    ) -> tuple[tables.User | None, RunnerIdentity | None, TokenIdentity | None]:
+        """Authenticates the caller: a user, who is charged, with the access token if it is one, or a runner.
+
+        Raises Unauthenticated, InsufficientScope, LimitExceeded.
+        """
         services = self.services
         if isinstance(credential, LocalAdmin):
             async with session_for(services.database, writing=False) as session:
-                return await user_of_admin(session, credential), None
+                return await user_of_admin(session, credential), None, None
         if credential is not None and runner_tokens.is_token(credential):
             if prepared.facts.runner:
                 async with session_for(services.database, writing=False) as session:
                     runner_identity = await runner_tokens.authenticate(session, credential)
                 if runner_identity is not None:
-                    return None, runner_identity
+                    return None, runner_identity, None
             raise Unauthenticated
-        viewer: tables.User | None = None
+        identity: TokenIdentity | None = None
         moment = services.clock()
         if credential:
             token_digest, token_cache = digest_token(credential), services.token_cache
-            viewer = token_cache.find_cached(services.database, token_digest, moment) or await token_cache.find(
+            identity = token_cache.find_cached(services.database, token_digest, moment) or await token_cache.find(
                 services.database, token_digest, moment
             )
-        if viewer is None and not prepared.facts.anonymous:
-            raise Unauthenticated
-        if viewer is not None and quote is not None:
+        if identity is None:
+            if not prepared.facts.anonymous:
+                raise Unauthenticated
+            return None, None, None
+        viewer = identity.user
+        if quote is not None:
             services.rate_limiter.charge(viewer.id, quote, moment)
-        return viewer, None
+        if identity.scopes is None:
+            return viewer, None, None
+        require_scope(identity.scopes, SCOPE_BY_KIND[prepared.kind])
+        return viewer, None, identity
 
     async def _execute(self, prepared: PreparedOperation, variables: dict[str, Any], context: Context) -> ExecutionResult:
         middleware = [replay] if context.mutation_result is not None else None
@@ -374,9 +400,9 @@ class Graph:
         return result if is_surely_small(prepared, context) else await limit_answer(result, prepared, context)
 
 
-async def authenticate(session: DatabaseSession, credential: str | None) -> tables.User | None:
-    """Returns the active user of a token. It is looked up by its digest, so that timing does not reveal parts of a token."""
-    return await find_viewer(session, digest_token(credential)) if credential else None
+async def authenticate(services: Services, session: DatabaseSession, credential: str | None) -> TokenIdentity | None:
+    """Returns a valid token of an active user. It is looked up by its digest, so that timing does not reveal parts of a token."""
+    return await services.token_cache.read(session, digest_token(credential), services.clock()) if credential else None
 
 
 async def user_of_admin(session: DatabaseSession, admin: LocalAdmin) -> tables.User:

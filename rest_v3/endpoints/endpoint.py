@@ -239,10 +239,12 @@ class Endpoint:
     async def _respond_list(
         self, request: RestRequest, sent: dict[str, Any], variables: dict[str, Any], credential: str | None
     ) -> RestResponse:
-        page = pagination.PageRequest(1, self._batch_rows) if self.route.is_unpaged else pagination.read_page_request(sent)
+        is_unpaged = self.route.is_unpaged
+        page = pagination.PageRequest(1, MAX_INT) if is_unpaged else pagination.read_page_request(sent, self.route.page_rules)
         nodes: list[Any] = []
         while True:
-            variables["first"], variables["offset"] = page.size, page.offset
+            size = min(page.size - len(nodes), self._batch_rows)
+            variables["first"], variables["offset"] = size, min(page.offset + len(nodes), MAX_INT)
             result = await self._run(request, self.operation, variables, credential)
             error = self._result_reader.error_of(result)
             if error is not None:
@@ -252,10 +254,9 @@ class Endpoint:
                 return self._respond_error(not_found_response(self.route, missing))
             rows = connection["nodes"]
             nodes += rows if self._reshape_value is None or result.is_formatted else map(self._reshape_value, rows)
-            if not self.route.is_unpaged or len(rows) < page.size:
+            if len(rows) < size or len(nodes) >= page.size:
                 break
-            page = pagination.PageRequest(page.number + 1, page.size)
-        if self.route.is_unpaged:
+        if is_unpaged or not self.route.page_rules.has_headers:
             return await self._respond(nodes, result, [])
         headers = pagination.build_headers(
             page,

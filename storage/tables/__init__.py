@@ -7,7 +7,7 @@ from storage.tables.accounts.members import AccessLevel, GroupMember, ProjectMem
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
 from storage.tables.accounts.sign_in_links import SignInLink
 from storage.tables.accounts.ssh_keys import SshKey
-from storage.tables.accounts.users import Token, User, UserState
+from storage.tables.accounts.users import Token, TokenScope, User, UserState
 from storage.tables.base import all_rows, any_row, lock
 from storage.tables.builds.artifacts import Artifact, TracePart
 from storage.tables.builds.builds import Build, RunWhen
@@ -116,6 +116,7 @@ __all__ = [
     "Snippet",
     "SshKey",
     "Token",
+    "TokenScope",
     "TracePart",
     "Trigger",
     "TriggerRequest",

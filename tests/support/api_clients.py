@@ -68,9 +68,10 @@ class Api:
     Every 2xx body is held against the closed shape of the row that answered, every other against the error shape.
     """
 
-    def __init__(self, client: httpx.AsyncClient, app: Any) -> None:
+    def __init__(self, client: httpx.AsyncClient, app: Any, profile: str = "document") -> None:
         self.client = client
         self.app = app
+        self.profile = profile
 
     async def request(self, method: str, path: str, viewer: tables.User | None = None, **settings: Any) -> httpx.Response:
         headers = {"PRIVATE-TOKEN": token_of(viewer)} if viewer else {}
@@ -93,7 +94,8 @@ class Api:
     def check(self, method: str, path: str, viewer: tables.User | None, response: httpx.Response) -> None:
         from tests.rest_v3.support import response_shapes
 
-        response_shapes.check_response(self.app, method, path, response, admin=bool(viewer and viewer.admin))
+        is_admin = bool(viewer and viewer.admin)
+        response_shapes.check_response(self.app, method, path, response, admin=is_admin, profile=self.profile)
 
 
 @cache
@@ -143,7 +145,7 @@ async def _open_api(graph: Graph, profile: str) -> AsyncIterator[Api]:
     CURRENT_GRAPH.graph, app = graph, app_of_profile(profile)
     transport = httpx.ASGITransport(app=_mount_app(app))
     async with httpx.AsyncClient(transport=transport, base_url=EXTERNAL_URL) as client:
-        yield Api(client, app)
+        yield Api(client, app, profile)
 
 
 def _mount_app(app: Any) -> Any:

@@ -129,6 +129,11 @@ class Scenario:
                 key = tables.SshKey(user_id=self.somebody.id, title="k", key="ssh-rsa AAAA", fingerprint=f"{number}")
                 await make.save(key)
                 return key
+            case "access token":
+                number = next(self.numbers)
+                token = tables.Token(user_id=self.somebody.id, name="t", digest=f"{number}", sealed="", created_at=now(), scopes="read")
+                await make.save(token)
+                return token
             case "email":
                 email = tables.Email(user_id=self.somebody.id, email=f"more{next(self.numbers)}@example.org")
                 await make.save(email)
@@ -329,6 +334,11 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"databaseId": fresh, "name": "New"}
         case "deleteUser" | "blockUser" | "unblockUser" | "resetPrivateToken":
             return {"databaseId": fresh}
+        case "createAccessToken":
+            return {"name": f"x{number}", "scopes": ["READ"]}
+        case "revokeAccessToken":
+            token = await world.create_target("access token", role, name)
+            return {"userId": world.somebody.id, "databaseId": token.id}
         case "addSshKey":
             return {"userId": fresh, "title": "k", "key": ssh_key(number)}
         case "addEmail":

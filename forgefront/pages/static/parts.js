@@ -102,6 +102,28 @@ export function lasted({ state, startedAt, durationSeconds }) {
   return h("span.lasted", { title: "took" }, icon("clock"), duration(durationSeconds));
 }
 
+/** Text beside a button that copies it. */
+export function copyable(text) {
+  const shown = h("code", { tabindex: 0 }, text);
+  return h("div.clone", null, shown, copyButton(shown, "Copy it"));
+}
+
+/** A button that copies the text of an element. */
+export function copyButton(shown, label) {
+  const copy = h("button", { type: "button", title: label, "aria-label": label, onclick: take }, icon("copy"), h("span", null, "Copy"));
+  async function take() {
+    try {
+      await navigator.clipboard.writeText(shown.textContent);
+      copy.lastChild.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(shown);
+      copy.lastChild.textContent = "Selected";
+    }
+    setTimeout(() => (copy.lastChild.textContent = "Copy"), 2000);
+  }
+  return copy;
+}
+
 // Lists and messages.
 
 /** Names of failed checks; those beyond `shown` are counted. */

@@ -61,7 +61,7 @@ async def sign_in(context: Context, login: str, password: str) -> tables.User:
     if user is None or user.password_hash != found.password_hash or user.state is not UserState.ACTIVE:
         raise rejection
     user.current_sign_in_at = context.now()
-    context.viewer_or_none = user
+    context.sign_in(user)
     return user
 
 
@@ -98,5 +98,5 @@ async def sign_up(context: Context, values: Mapping[str, Any]) -> tables.User:
     await user_changes.hash_password(context, columns)
     await user_changes.require_available(context, columns)
     user = await user_changes.open_account(context, columns, confirmed=False)
-    context.viewer_or_none = user
+    context.sign_in(user)
     return user

@@ -63,7 +63,7 @@ async def sign_in(context: Context, code: str, values: Mapping[str, Any]) -> tab
         raise _rejection()
     user.sqlmodel_update(columns)
     user.current_sign_in_at = context.now()
-    context.viewer_or_none = user
+    context.sign_in(user)
     return user
 
 

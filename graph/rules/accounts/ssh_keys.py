@@ -8,6 +8,7 @@ from graph.context import Context
 from graph.errors import Invalid, NotFound, Taken, UserError, UserErrors
 from graph.events import payloads
 from graph.events.publisher import publish
+from graph.operations.token_scopes import PUSH_SCOPES, require_scope
 from graph.rules import validation
 from storage import tables
 from storage.database.engine import violated_unique_column
@@ -43,7 +44,12 @@ def _compute_fingerprint(key: str) -> str | None:
 
 
 async def add_key(context: Context, user_id: int, title: str, key: str) -> tables.SshKey:
-    """Add a key to a user. Raises UserErrors with every problem found, also when any user already has it."""
+    """Add a key to a user. Raises UserErrors with every problem found, also when any user already has it.
+
+    Raises InsufficientScope for an access token that may not push, because the key may.
+    """
+    if context.access_token is not None:
+        require_scope(context.access_token.scopes, *PUSH_SCOPES)
     problems: list[UserError] = []
     cleaned_title = cleaned_key = fingerprint = ""
     try:

@@ -6,8 +6,10 @@ from typing import Any
 
 from graph.context import Context
 from graph.operations.loaders import Loader
+from graph.operations.token_scopes import Scopes, has_scope
 from graph.rules.policy import PROJECT_LEVELS_LOADER, project_level_loader
 from storage import tables
+from storage.tables import TokenScope
 from storage.tables.accounts import members
 
 USERS_PER_STATEMENT = 500
@@ -73,11 +75,17 @@ def create_level_loader(context: Context) -> Loader[tuple[int, int], int]:
 
 @dataclass(frozen=True, slots=True)
 class ViewerIdentity:
-    """The fields of a user that the policy reads."""
+    """The fields of a user that the policy reads, and what else a result may depend on: the scopes of an access token."""
 
     id: int
     admin: bool
     can_create_group: bool
+    scopes: Scopes | None = None
+
+    @classmethod
+    def of_scopes(cls, id: int, admin: bool, can_create_group: bool, scopes: Scopes | None) -> "ViewerIdentity":
+        """The user with the rights that the scopes leave."""
+        return cls(id, admin and has_scope(scopes, TokenScope.ADMIN), can_create_group, scopes)
 
 
 def build_viewer_context(context: Context, identity: ViewerIdentity, levels: Loader[tuple[int, int], int]) -> Context:

@@ -40,7 +40,7 @@ async def sign_in_person(context: Context, person: ExternalPerson, policy: Accou
     if user.state is not UserState.ACTIVE:
         return None
     user.current_sign_in_at = context.now()
-    context.viewer_or_none = user
+    context.sign_in(user)
     return user
 
 

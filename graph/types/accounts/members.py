@@ -31,6 +31,9 @@ Level = tables.AccessLevel
     filter_nodes=members.filter_group_members,
 )
 class GroupMember(Node):
+    database_id: int = column(tables.GroupMember.id, description="Database ID of the membership.")
+    group_id: int = column(description="v3 ID of the group.")
+    user_id: int = column(description="v3 ID of the user.")
     user: User = to_one(tables.GroupMember.user_id, description="The user.")
     access_level_value: int = column(
         tables.GroupMember.access_level, description="Access level as a number, as in v3: 10, 20, 30, 40 or 50."

@@ -35,6 +35,7 @@ class SshKey(Node):
     key: str = column(description="Public key in one line.")
     fingerprint: str = column(description="MD5 fingerprint, 16 pairs of hexadecimal digits; unique in the instance.")
     created_at: datetime = column(description="When it was added.")
+    user_id: int = column(description="v3 ID of the user.")
     user: Annotated["User", strawberry.lazy("graph.types.accounts.users")] = to_one(
         tables.SshKey.user_id, description="User to whom it belongs."
     )

@@ -15,6 +15,7 @@ from graph.rules import lookup
 from graph.rules.accounts import accounts
 from graph.rules.policy import can_read_account
 from graph.rules.search_terms import validate_search
+from graph.types.accounts.access_tokens import UserAccessTokenFields
 from graph.types.accounts.emails import UserEmailFields
 from graph.types.accounts.ssh_keys import UserSshKeyFields
 from storage import tables
@@ -44,7 +45,7 @@ def _private_column(key: str, *, description: str) -> Any:
     description="A user account of a person or a program.",
     unrestricted="Every signed-in viewer may see every account; what is private to one is a field that asks for the right itself.",
 )
-class User(Node, UserSshKeyFields, UserEmailFields):
+class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields):
     database_id: int = column(tables.User.id, description="ID in the v3 API.")
     username: str = column(description="Username, unique ignoring case.")
     name: str = column(description="Full name.")
@@ -95,12 +96,13 @@ class User(Node, UserSshKeyFields, UserEmailFields):
         return bool((await context.loader("personal projects", fetch).get(user.id) or 0) < user.projects_limit)
 
     @strawberry.field(
-        description="Private token of the viewer; null for all other users, even for administrators, and if the key was lost."
+        description="Private token of the viewer; null for all other users, even for administrators, for callers with an access token,"
+        " and if the key was lost."
     )
     async def private_token(self, info: Info) -> str | None:
         user: Any = self
         context = info.context
-        if user.id != context.viewer.id:
+        if user.id != context.viewer.id or context.access_token is not None:
             return None
         token = await context.first(users.private_token(user.id))
         return context.services.cipher.decrypt(token.sealed) if token is not None and token.sealed else None

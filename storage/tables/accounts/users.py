@@ -1,10 +1,11 @@
 """Users and their tokens."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, func, or_, select, union, update
+from sqlalchemy import ColumnElement, Select, bindparam, case, delete, exists, func, literal, or_, select, union, update
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
@@ -49,8 +50,19 @@ class User(TimestampedRow, table=True):
     current_sign_in_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
+class TokenScope(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    GIT = "git"
+    ADMIN = "admin"
+
+
 class Token(Row, table=True):
-    """A token. It is looked up by `digest` (SHA-256, hex); `sealed` is the encrypted token, because `GET /user` returns it."""
+    """A private token or an access token. It is looked up by `digest` (SHA-256, hex).
+
+    A private token has every right and no `scopes`; `sealed` is its encrypted value, because `GET /user` returns it. The `scopes` of an
+    access token are separated by commas; its value is not stored, so `sealed` is empty. `last_used_at` lags by some minutes.
+    """
 
     __tablename__ = "tokens"
 
@@ -59,30 +71,54 @@ class Token(Row, table=True):
     digest: str = Field(max_length=64, unique=True)
     sealed: str = long_text()
     created_at: datetime = Field(sa_type=Timestamp)
+    scopes: str | None = Field(default=None, max_length=255)
+    expires_at: datetime | None = Field(default=None, sa_type=Timestamp)
+    last_used_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
 PRIVATE_TOKEN = "private"  # noqa: S105 - the name of a kind of token
 """The name of the one token of each user that `GET /user` shows."""
 
 
-USER_BY_TOKEN: Select[User, str] = mark_constant(
-    select(User, col(Token.digest)).join(Token, col(Token.user_id) == col(User.id)).where(col(Token.digest) == bindparam("digest"))
+USER_BY_TOKEN: Select[User, str, int, str | None, datetime | None, datetime | None] = mark_constant(
+    select(User, col(Token.digest), col(Token.id), col(Token.scopes), col(Token.expires_at), col(Token.last_used_at))
+    .join(Token, col(Token.user_id) == col(User.id))
+    .where(col(Token.digest) == bindparam("digest"))
 )
-"""(user, digest) of the token with the digest `digest`; a constant, because every operation needs it."""
+"""(user, digest, token id, scopes, expiry, last use) of the token with the digest `digest`; a constant, because every operation needs
+it."""
 
 
-def by_digests(digests: list[str]) -> Select[str, int, bool, bool]:
-    """(digest, user id, whether an administrator, whether allowed to create groups) of those of these digests that are of active users'
-    tokens."""
-    active = col(User.state) == UserState.ACTIVE
-    statement = select(col(Token.digest), col(User.id), col(User.admin), col(User.can_create_group))
-    return statement.join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
+def by_digests(digests: list[str], moment: datetime) -> Select[str, int, bool, bool, str | None]:
+    """(digest, user id, whether an administrator, whether allowed to create groups, scopes) of those of these digests that are of active
+    users' tokens, which have not expired at `moment`."""
+    statement = select(col(Token.digest), col(User.id), col(User.admin), col(User.can_create_group), col(Token.scopes))
+    return statement.join(User, col(User.id) == col(Token.user_id)).where(*_are_valid(digests, moment))
 
 
-def active_digests(digests: list[str]) -> Select[str]:
-    """Those of these digests that are of active users' tokens."""
-    active = col(User.state) == UserState.ACTIVE
-    return select(col(Token.digest)).join(User, col(User.id) == col(Token.user_id)).where(col(Token.digest).in_(digests), active)
+def active_digests(digests: list[str], moment: datetime) -> Select[str]:
+    """Those of these digests that are of active users' tokens, which have not expired at `moment`."""
+    return select(col(Token.digest)).join(User, col(User.id) == col(Token.user_id)).where(*_are_valid(digests, moment))
+
+
+def _are_valid(digests: list[str], moment: datetime) -> tuple[ColumnElement[bool], ...]:
+    unexpired = or_(col(Token.expires_at).is_(None), col(Token.expires_at) > moment)
+    return col(Token.digest).in_(digests), col(User.state) == UserState.ACTIVE, unexpired
+
+
+MAX_TOKENS_PER_STATEMENT = 1000
+
+
+def record_uses(uses: Mapping[int, datetime]) -> Any:
+    """The statement that writes when the tokens with these ids were last used."""
+    used_at = case({id: literal(moment, Timestamp()) for id, moment in uses.items()}, value=col(Token.id))
+    return update(Token).where(col(Token.id).in_(uses)).values(last_used_at=used_at)
+
+
+def remove_access_token(token_id: int, user_id: int) -> Any:
+    """The statement that deletes an access token of the user and returns its id."""
+    is_of_user = (col(Token.id) == token_id, col(Token.user_id) == user_id, col(Token.scopes).is_not(None))
+    return delete(Token).where(*is_of_user).returning(col(Token.id))
 
 
 def has_username(username: str) -> ColumnElement[bool]:
@@ -181,4 +217,4 @@ def search(string: str, *, all_fields: bool) -> object:
 
 
 def private_token(user_id: int) -> Select[Token]:
-    return select(Token).where(col(Token.user_id) == user_id, col(Token.name) == PRIVATE_TOKEN)
+    return select(Token).where(col(Token.user_id) == user_id, col(Token.scopes).is_(None))

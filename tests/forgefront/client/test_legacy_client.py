@@ -92,6 +92,10 @@ async def test_reads_under_either_profile(serve: Serve, admin: tables.User, proj
         one = forge.project_issues.get(issues[0].id, project_id=project.id)
         assert (one.title, one.author.username) == ("Issue 44", admin.username)
         commits = forge.project_commits.list(project_id=project.id, all=True)
+        if profile == "gitlab-8.5":
+            # Without headers the client knows no next page.
+            assert len(commits) == 20
+            commits += [each for page in (1, 2) for each in forge.project_commits.list(project_id=project.id, page=page)]
         # Some of the 45 lie on branches of their own.
         assert len({commit.id for commit in commits}) == len(commits) > 40
         assert forge.project_commits.get(commits[0].id, project_id=project.id).title == commits[0].title
@@ -166,7 +170,8 @@ async def test_writes_under_the_profile_of_its_time(serve: Serve, make: DataFact
         assert forge.group_members.get(person.id, group_id=group.id).access_level == 40
         group.transfer_project(project.id)
         (moved,) = forge.group_projects.list(group_id=group.id)
-        assert (moved.path_with_namespace, moved.namespace.path, moved.owner.name) == (f"tools/{project.path}", "tools", "Tools")
+        assert (moved.path_with_namespace, moved.namespace.path) == (f"tools/{project.path}", "tools")
+        assert not hasattr(moved, "owner")
         assert [each.id for each in forge.groups.get("tools").projects.list()] == [project.id]
         member.delete()
         assert [each.username for each in forge.group_members.list(group_id=group.id)] == [admin.username]
@@ -198,7 +203,7 @@ async def test_writes_under_the_profile_of_its_time(serve: Serve, make: DataFact
         settings.save()
         saved = forge.settings.get()
         assert (saved.default_projects_limit, saved.restricted_signup_domains) == (5, ["example.org"])
-        assert (saved.default_project_visibility, saved.avatar_service_enabled) == (1, False)
+        assert (saved.default_project_visibility, saved.gravatar_enabled) == (10, False)
 
     await run_client(issues_and_what_is_around_them)
     await run_client(groups_and_members)

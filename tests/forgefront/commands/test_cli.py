@@ -199,6 +199,20 @@ class TestTokens:
         assert ask(cli.data, self.VIEWER, old).data is None
         assert ask(cli.data, self.VIEWER, new).data == {"viewer": {"username": "root"}}
 
+    def test_access_tokens_are_created_listed_and_revoked(self, cli: CommandRunner) -> None:
+        private = cli("admin", "token", "show", "root").stdout.strip()
+        options = ("--name", "CI", "--scope", "git", "--scope", "read", "--expires-at", "2999-01-01")
+        token = cli("admin", "token", "create", "root", *options).stdout.strip()
+        assert ask(cli.data, self.VIEWER, token).data == ask(cli.data, self.VIEWER, private).data == {"viewer": {"username": "root"}}
+        (listed,) = cli.json("admin", "token", "list", "root")
+        assert (listed["name"], listed["scopes"], listed["expires_at"]) == ("CI", ["read", "git"], "2999-01-01T00:00:00.000000Z")
+        assert "read, git" in cli("admin", "token", "list", "root").stdout
+        assert cli.json("admin", "token", "revoke", "root", str(listed["id"])) == {"id": listed["id"], "name": "CI"}
+        assert ask(cli.data, self.VIEWER, token).data is None
+        assert cli("admin", "token", "revoke", "root", str(listed["id"]), code=1).stderr == "forgefront: Token not found.\n"
+        assert "need a --name" in cli("admin", "token", "create", "root", "--scope", "read", code=2).stderr
+        assert cli("admin", "token", "create", "root", "--name", "x", code=1).stderr.startswith("forgefront: --scope: must include")
+
     def test_no_other_command_prints_a_token(self, cli: CommandRunner) -> None:
         token = cli("admin", "token", "show", "root").stdout.strip()
         for command in (("user", "list"), ("user", "show", "root"), ("user", "change", "root", "--bio", "x")):

@@ -215,6 +215,36 @@ class TestWall:
         assert all("401" in error for error in page.errors)
         page.errors.clear()
 
+    async def test_access_tokens_are_created_shown_once_and_revoked(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/u/mei", "mei")
+        await page.wait_for_text("No access tokens.")
+        assert await page.evaluate("!document.querySelector('[value=ADMIN]')")
+        await page.evaluate("document.querySelector('#token-name').focus()")
+        await page.type("CI server")
+        await page.evaluate("document.querySelector('[value=READ]').click(), document.querySelector('#token-expires').value = '2999-01-01'")
+        await page.evaluate("document.querySelector('form button').click()")
+        await page.wait_for_text("It is not shown again.")
+        token = await page.evaluate("document.querySelector('[role=status] code').textContent")
+        viewer = await site.forge.app.graph.run_document("{ viewer { username } }", {}, None, str(token), request_id="test")
+        assert viewer.data == {"viewer": {"username": "mei"}}
+        await site.visit("/u/mei", "mei")
+        await page.wait_for_text("never used")
+        text = str(await page.evaluate("document.querySelector('.tokens').textContent"))
+        assert "CI server" in text and "read" in text and "expires in" in text
+        assert str(token) not in str(await page.evaluate("document.body.textContent"))
+        await site.visit("/u/mei", "ada")
+        await page.wait_for_text("CI server")
+        assert await page.evaluate("!document.querySelector('#token-name')")
+        for answer, rows in (("false", 1), ("true", 0)):
+            await page.evaluate(f"window.confirm = (question) => (window.question = question, {answer})")
+            await page.evaluate("document.querySelector('.tokens button').click()")
+            await page.wait_for(f"document.querySelectorAll('.tokens .row').length === {rows}")
+            assert "Revoke" in str(await page.evaluate("window.question"))
+        await site.visit("/u/mei", "guest")
+        await page.wait_for_text("member since")
+        assert "Access tokens" not in str(await page.evaluate("document.body.textContent"))
+
     async def test_keyboard_navigation(self, site: PagesSite) -> None:
         page = site.page
         await site.visit("/")

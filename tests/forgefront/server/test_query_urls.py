@@ -30,7 +30,7 @@ from graph.operations.trusted_documents import DASHBOARDS, TrustedDocuments, com
 from graph.operations.trusted_documents import read_documents as read_documents
 from rest_v3.operations import RouteOperationVariable
 from storage import tables
-from storage.tables import IssueState
+from storage.tables import IssueState, TokenScope
 from tests.make import DataFactory, token_of
 from tests.support.statements import StatementRecorder
 
@@ -212,6 +212,13 @@ class TestRejections:
         assert error_message(await get("/Self.json", private_token="x")) == "private_token is unknown. The query takes no variables."
         bearer = await client.get("/Self.json", headers={"Authorization": "Bearer token-ada"})
         assert bearer.json() == {"data": {"viewer": {"username": "ada", "canCreateGroup": True}}}
+
+    async def test_a_token_that_may_not_read_is_forbidden(self, client: httpx.AsyncClient, make: DataFactory) -> None:
+        user = await make.user()
+        for scope, index, missing, query in ((TokenScope.GIT, 403, 403, 403), (TokenScope.READ, 200, 404, 200)):
+            headers = {"PRIVATE-TOKEN": await make.access_token(user, scope)}
+            for path, status in (("", index), ("/Nothing.json", missing), ("/Self.json", query), ("/Self.csv", query)):
+                assert (await client.get(path, headers=headers)).status_code == status, (scope, path)
 
     async def test_all_parameter_errors_are_reported(self, get: Get) -> None:
         response = await get("/Issues.json", n="many", state="OPEN", other="1")

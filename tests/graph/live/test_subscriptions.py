@@ -446,7 +446,7 @@ class TestLimits:
                 raise ConnectionRefusedError
 
             with monkeypatch.context() as patched:
-                patched.setattr("graph.live.fanout.find_viewer", away)
+                patched.setattr("graph.live.fanout.find_token", away)
                 assert await end_code(stream) is None
             assert stream.is_interrupted
         async with forge.subscribed(after=str(before)) as again:

@@ -103,7 +103,7 @@ class TestFaults:
         async def fails(*_: Any) -> None:
             raise error()
 
-        monkeypatch.setattr("graph.operations.token_cache.find_viewer", fails)
+        monkeypatch.setattr("graph.operations.token_cache.find_token", fails)
         outcome = await graph.run_document(VIEWER, None, None, "x", request_id="r")
 
         assert [problem.code for problem in outcome.errors] == [code]

@@ -14,7 +14,7 @@ from graph.schema import graphql_schema
 from graph.types.accounts.users import TYPES_SHOWING_EMAIL
 
 ROOT = Path(__file__).parents[3]
-DELETING_VERBS = ("delete", "remove", "unregister")
+DELETING_VERBS = ("delete", "remove", "revoke", "unregister")
 PAGE_SUFFIX = "Connection"
 
 query_type, mutation_type = graphql_schema.query_type, graphql_schema.mutation_type

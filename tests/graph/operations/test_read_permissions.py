@@ -55,7 +55,7 @@ class TestEntities:
 
     def test_all_have_a_right_or_a_reason(self) -> None:
         reasons = {each.name for each in ENTITIES.values() if each.action is None}
-        assert reasons == {"User", "SshKey", "Email", "Runner", "GroupMember", "Hook", "Delivery", "Activity"}
+        assert reasons == {"User", "AccessToken", "SshKey", "Email", "Runner", "GroupMember", "Hook", "Delivery", "Activity"}
 
 
 class TestNodes:

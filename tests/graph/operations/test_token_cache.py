@@ -14,6 +14,7 @@ from sqlmodel import col
 from graph.context import Services
 from graph.operations import token_cache
 from graph.operations.token_cache import CACHE_SECONDS, TokenCache
+from graph.operations.token_scopes import TokenIdentity
 from storage import tables
 from storage.database.engine import Database, DatabaseSession
 from storage.database.pg_notify import Notifications
@@ -59,13 +60,13 @@ class TestCaching:
         self, ask: Ask, make: DataFactory, moment: list[datetime], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         user, lookups = await make.user(), []
-        read = token_cache.find_viewer
+        read = token_cache.find_token
 
-        async def counted(session: DatabaseSession, wanted: str) -> tables.User | None:
+        async def counted(session: DatabaseSession, wanted: str, now: datetime) -> TokenIdentity | None:
             lookups.append(moment[0])
-            return await read(session, wanted)
+            return await read(session, wanted, now)
 
-        monkeypatch.setattr(token_cache, "find_viewer", counted)
+        monkeypatch.setattr(token_cache, "find_token", counted)
         start = moment[0]
         for seconds in (0.0, 0.0, CACHE_SECONDS - 0.1, CACHE_SECONDS):
             moment[0] = start + timedelta(seconds=seconds)
@@ -84,14 +85,14 @@ class TestCaching:
         self, ask: Ask, make: DataFactory, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         user = await make.user()
-        read = token_cache.find_viewer
+        read = token_cache.find_token
 
-        async def overtaken(session: DatabaseSession, wanted: str) -> tables.User | None:
-            found = await read(session, wanted)
+        async def overtaken(session: DatabaseSession, wanted: str, now: datetime) -> TokenIdentity | None:
+            found = await read(session, wanted, now)
             await run_change(database, change_user(user, name="New"))
             return found
 
-        monkeypatch.setattr(token_cache, "find_viewer", overtaken)
+        monkeypatch.setattr(token_cache, "find_token", overtaken)
         await ask.data(VIEWER, user)
         monkeypatch.undo()
         assert (await ask.data(VIEWER, user))["viewer"]["name"] == "New"
@@ -190,13 +191,13 @@ class TestOtherProcessOnSqlite:
     ) -> None:
         user, lookups = await make.user(), []
         await ask.data(VIEWER, user)
-        read = token_cache.find_viewer
+        read = token_cache.find_token
 
-        async def counted(session: DatabaseSession, wanted: str) -> tables.User | None:
+        async def counted(session: DatabaseSession, wanted: str, now: datetime) -> TokenIdentity | None:
             lookups.append(wanted)
-            return await read(session, wanted)
+            return await read(session, wanted, now)
 
-        monkeypatch.setattr(token_cache, "find_viewer", counted)
+        monkeypatch.setattr(token_cache, "find_token", counted)
         await make.project(owner=user)
         other_process.execute("UPDATE users SET name = 'Other' WHERE id <> ?", (user.id,))
         for _ in range(3):
@@ -222,4 +223,4 @@ class TestOtherProcessOnSqlite:
 
         assert viewers.find_cached(database, token_digest, moment[0]) is None
         found = await viewers.find(database, token_digest, moment[0])
-        assert found is not None and (found.id, len(viewers)) == (user.id, 0)
+        assert found is not None and (found.user.id, len(viewers)) == (user.id, 0)

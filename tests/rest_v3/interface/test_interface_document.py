@@ -28,8 +28,8 @@ def test_a_call_is_documented_once() -> None:
 
 def test_profiles_change_documented_calls_only() -> None:
     calls = {documented.call for documented in DOCUMENTED_CALLS}
-    for changes in profiles.PROFILES.values():
-        assert changes.keys() <= calls
+    for profile in profiles.PROFILES.values():
+        assert profile.routes.keys() <= calls
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared document is not beside this checkout")

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from storage import tables
-from storage.tables import Visibility
 from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
@@ -244,4 +243,4 @@ class TestLegacyProfile:
         changed = (await legacy_api.put(PATH, admin, domain_whitelist=["x"], default_project_visibility=20)).json()
 
         assert shown["domain_whitelist"] == changed["domain_whitelist"] == []
-        assert changed["default_project_visibility"] == int(Visibility.PUBLIC)
+        assert changed["default_project_visibility"] == 20

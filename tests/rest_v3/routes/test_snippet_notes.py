@@ -165,7 +165,7 @@ class TestGetSnippetNoteInLegacyProfile:
         response = await legacy_api.get(path_of(note), owner)
 
         assert response.status_code == 200
-        response_shapes.check_shape("Note", response.json())
+        response_shapes.check_shape("Note", response.json(), "gitlab-8.5")
         assert (response.json()["id"], response.json()["body"]) == (note.id, "Here")
 
     async def test_does_not_find_a_note_under_another_parent(self, legacy_api: Api, make: DataFactory) -> None:

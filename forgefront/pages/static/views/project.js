@@ -2,7 +2,7 @@
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
-import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
+import { ago, avatar, badge, copyButton, empty, icon, lasted, more, section, wordOf } from "../parts.js";
 import { keepFocus, renewal } from "../renewing.js";
 import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow, tagRow } from "../rows.js";
 import { hasSettings } from "../settings/sections.js";
@@ -106,23 +106,12 @@ function clone(project) {
   const shown = h("code", { tabindex: 0 });
   const ways = [["HTTP", project.httpUrlToRepo], ["SSH", project.sshUrlToRepo]].map(([name, url]) =>
     h("button", { type: "button", "data-url": url, onclick: (event) => choose(event.target) }, name));
-  const copy = h("button", { type: "button", title: "Copy the address", "aria-label": "Copy the address", onclick: take }, icon("copy"), h("span", null, "Copy"));
   const choose = (way) => {
     for (const each of ways) each.setAttribute("aria-pressed", String(each === way));
     shown.textContent = shown.title = way.dataset.url;
   };
-  async function take() {
-    try {
-      await navigator.clipboard.writeText(shown.textContent);
-      copy.lastChild.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(shown);
-      copy.lastChild.textContent = "Selected";
-    }
-    setTimeout(() => (copy.lastChild.textContent = "Copy"), 2000);
-  }
   choose(ways[0]);
-  return h("div.clone", { role: "group", "aria-label": "Clone" }, ways, shown, copy);
+  return h("div.clone", { role: "group", "aria-label": "Clone" }, ways, shown, copyButton(shown, "Copy the address"));
 }
 
 function tabs(project, current) {

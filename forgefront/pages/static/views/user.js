@@ -2,11 +2,14 @@
 
 import { address, outside } from "../address.js";
 import { h, replace } from "../dom.js";
+import { accessTokens } from "../access_tokens.js";
 import { ago, avatar } from "../parts.js";
 
 export async function open(page) {
   const { user } = await page.ask("User", { username: page.where.name });
   if (!user) throw page.missing("user");
+  const isOwn = page.viewer?.username === user.username;
+  const tokens = isOwn || page.viewer?.isAdmin ? await accessTokens(page, user.username, isOwn) : null;
   const website = outside(user.websiteUrl);
   page.title(user.name, [[user.username, address("u", user.username)]]);
   page.show(
@@ -19,7 +22,8 @@ export async function open(page) {
         user.state === "ACTIVE" ? null : h("span.tag", null, user.state.toLowerCase()),
         website ? h("a", { href: website, rel: "noopener noreferrer" }, user.websiteUrl) : null),
       user.bio ? h("div.card", null, h("p", null, user.bio)) : null,
-      page.viewer?.isAdmin && user.state === "ACTIVE" ? linkMaker(page, user) : null));
+      page.viewer?.isAdmin && user.state === "ACTIVE" ? linkMaker(page, user) : null,
+      tokens));
 }
 
 /** For administrators: a button that makes a link with which the user signs in once. */
