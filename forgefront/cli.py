@@ -19,6 +19,7 @@ from forgefront.commands import (
     runner,
     schema,
     serve,
+    shadow,
     tokens,
     translate,
     users,
@@ -41,6 +42,7 @@ main.command("serve")(serve.serve)
 main.command("demo")(demo.demo)
 main.add_typer(admin, name="admin")
 main.command("runner")(runner.runner)
+main.command("shadow")(shadow.shadow)
 main.command("check")(check.check)
 main.command("dump")(dump.dump)
 main.command("restore")(restore.restore)
