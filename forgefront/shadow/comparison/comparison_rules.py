@@ -152,8 +152,7 @@ def _check_names(source: Mapping[str, Any]) -> None:
         is_list = table in ("ignore", "tolerance", "skip")
         if not isinstance(value, list if is_list else dict):
             raise RulesError(f"{table!r} must be written as {f'[[{table}]]' if is_list else f'[{table}]'}")
-        rows: list[Any] = value if is_list else [value]
-        for row in rows:
+        for row in value if isinstance(value, list) else [value]:
             if not isinstance(row, dict):
                 raise RulesError(f"{table!r} must be written as [[{table}]]")
             unknown = sorted(set(row) - set(names))

@@ -19,14 +19,14 @@ STOP_SECONDS = 10.0
 class ProxyServer:
     """One proxy: `start`, then `stop`. Requests that run when it stops are answered."""
 
-    def __init__(self, settings: ShadowSettings, listener: socket.socket, status_listener: socket.socket | None = None) -> None:
-        self.queue = ExchangeQueue(settings, status_listener)
-        self._context = ProxyContext(settings, self.queue)
+    def __init__(self, settings: ShadowSettings, listener: socket.socket, queue: ExchangeQueue) -> None:
+        self._queue = queue
+        self._context = ProxyContext(settings, queue)
         self._listener = listener
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        self.queue.start()
+        self._queue.start()
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: ClientConnection(self._context), sock=self._listener)
 
@@ -34,7 +34,7 @@ class ProxyServer:
         if self._server is not None:
             self._server.close()
         await self._context.stop_connections(seconds)
-        await self.queue.close()
+        await self._queue.close()
 
 
 async def run_proxy(
@@ -43,10 +43,11 @@ async def run_proxy(
     """Serves until SIGTERM or SIGINT. SIGHUP has the report written."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    proxy = ProxyServer(settings, listener, status_listener)
+    queue = ExchangeQueue(settings, status_listener)
+    proxy = ProxyServer(settings, listener, queue)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    loop.add_signal_handler(signal.SIGHUP, proxy.queue.request_report)
+    loop.add_signal_handler(signal.SIGHUP, queue.request_report)
     await proxy.start()
     on_ready()
     await stopped.wait()
