@@ -13,8 +13,8 @@ JsonPlace = tuple[str | int, ...]
 
 _SEGMENT = re.compile(
     r"(?P<descendant>\.\.)?(?:"
-    r"(?P<wildcard>(?:(?<=\.\.)|\.)\*|\[\s*\*\s*\])"
-    r"|(?:(?<=\.\.)|\.)(?P<name>[^\W\d][\w-]*)"
+    r"(?P<wildcard>(?(descendant)|\.)\*|\[\s*\*\s*\])"
+    r"|(?(descendant)|\.)(?P<name>[^\W\d][\w-]*)"
     r"|\[\s*(?P<index>0|[1-9]\d*)\s*\]"
     r"|\[\s*(?:'(?P<single>(?:[^'\\]|\\.)*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\")\s*\])"
 )
