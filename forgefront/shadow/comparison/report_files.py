@@ -40,7 +40,7 @@ def format_text(report: dict[str, Any]) -> str:
         *(f"  not compared, {reason}: {count}" for reason, count in total["not_compared"].items()),
     ]
     if total["comparison_restarts"]:
-        lines.append(f"The comparison was restarted {total['comparison_restarts']} times; the counts are those since then.")
+        lines.append(f"Restarts of the comparison: {total['comparison_restarts']}; the counts are those since the last one.")
     for title, key, rows in (("Route", "route", report["routes"]), ("Client", "client", report["clients"])):
         lines += ["", *_table([title, "seen", "equal", "different", "not compared", "old ms", "new ms"], key, rows)]
     for route in report["routes"]:

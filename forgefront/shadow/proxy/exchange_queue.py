@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -15,6 +16,19 @@ MAX_RESTART_SECONDS = 30.0
 DRAIN_SECONDS = 15.0
 """How long the comparison may go on with what is queued once the proxy has stopped."""
 PROCESS_MODULE = "forgefront.shadow.comparison"
+
+
+class _QueueProtocol(asyncio.Protocol):
+    """The comparison sends nothing: the end of its side means that it has died."""
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+
+    def eof_received(self) -> None:
+        self._on_end()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._on_end()
 
 
 class ExchangeQueue:
@@ -72,15 +86,20 @@ class ExchangeQueue:
         loop = asyncio.get_running_loop()
         while not self._closing.is_set():
             began = loop.time()
-            code = await self._run_process()
-            self._transport = None
+            try:
+                outcome = f"exit code {await self._run_process()}"
+            except OSError as error:
+                outcome = str(error)
             if self._closing.is_set():
                 break
             self._restarts += 1
             delay = MIN_RESTART_SECONDS if loop.time() - began > MAX_RESTART_SECONDS else min(delay * 2, MAX_RESTART_SECONDS)
-            log.error("comparison ended", code=code, restart_seconds=delay)
+            log.error("comparison ended", outcome=outcome, restart_seconds=delay)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), delay)
+
+    def _disconnect(self) -> None:
+        self._transport = None
 
     async def _run_process(self) -> int:
         """Runs the comparison until it ends; its exit code."""
@@ -98,7 +117,7 @@ class ExchangeQueue:
                 pass_fds=files,
                 start_new_session=True,
             )
-        transport, _ = await asyncio.get_running_loop().create_unix_connection(asyncio.Protocol, sock=ours)
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(lambda: _QueueProtocol(self._disconnect), sock=ours)
         transport.write(encode_frame({"restarts": self._restarts}, self._settings.encode()))
         self._transport = transport
         if self._closing.is_set():
