@@ -79,7 +79,7 @@ class ComparisonWorker:
         if reason is None and (rule := self._rules.find_skipped(exchange.target.partition("?")[0])) is not None:
             count.not_compared[rule.reason] += 1
         elif reason is not None:
-            count.not_compared[reason] += 1
+            count.not_compared[reason.value] += 1
         elif exchange.is_read:
             await self._slots.acquire()
             task = asyncio.create_task(self._compare(exchange, route))

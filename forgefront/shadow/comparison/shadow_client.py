@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from time import perf_counter
+from urllib.parse import quote
 
 import httpx
 
@@ -11,6 +12,7 @@ from forgefront.shadow.exchanges import Exchange
 from forgefront.shadow.settings import ShadowSettings
 
 CONNECT_SECONDS = 5.0
+ASCII = "".join(map(chr, range(128)))
 LEFT_OUT = frozenset(
     (
         # Those of the connection and the framing.
@@ -86,8 +88,8 @@ class ShadowClient:
             str(self._address),
             headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
             content=body or None,
-            # The target as the client sent it: httpx would change some characters of a URL.
-            extensions={"timeout": timeout.as_dict(), "target": target.encode("latin-1")},
+            # The target as the client sent it: httpx would change some characters of a URL. h11 sends no bytes beyond ASCII.
+            extensions={"timeout": timeout.as_dict(), "target": quote(target, safe=ASCII, encoding="latin-1").encode()},
         )
 
     async def _read(self, response: httpx.Response) -> bytes:

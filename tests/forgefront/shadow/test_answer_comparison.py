@@ -131,7 +131,8 @@ class TestKnownDifferences:
             ("X-Total", "7"),
             (
                 "Link",
-                '<http://old.example:81/x?page=2&since=2016-01-01T00:00:00Z&private_token=s>; rel="next", <http://forge.example/x>; rel="first"',
+                '<http://old.example:81/x?page=2&since=2016-01-01T00:00:00Z&private_token=s>; rel="next", '
+                '<http://forge.example/x>; rel="first"',
             ),
         ]
         new = [

@@ -438,16 +438,16 @@ class TestStops:
     async def test_a_running_request_is_answered_and_an_idle_connection_closed(self) -> None:
         async def handle(script: ScriptedServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if await script.read_request(reader):
+                arrived.set()
                 await release.wait()
                 writer.write(OK)
                 await script.read_request(reader)
 
-        release = asyncio.Event()
+        arrived, release = asyncio.Event(), asyncio.Event()
         async with run_scripted(handle) as old, run_proxy_to(old.url) as proxy:
             idle_reader, idle_writer = await proxy.connect()
             running = asyncio.create_task(proxy.send(get()))
-            while not old.requests:
-                await asyncio.sleep(0.005)
+            await arrived.wait()
             stopping = asyncio.create_task(proxy.server.stop(5))
             assert await asyncio.wait_for(idle_reader.read(), 2) == b""
             release.set()

@@ -197,7 +197,7 @@ class TestReplayedWrites:
         rules.write_text('[[ignore]]\npath = "$..iid"\nreason = "the servers have drifted"\n')
         options = ("--replay-writes", "--ids", ids, "--rules", rules, "--ignore", "$..web_url")
         for is_switched in (False, True):
-            primary, secondary = (twins.new, twins.old) if is_switched else (twins.old, twins.new)
+            secondary = twins.old if is_switched else twins.new
             switch = ("--switch",) if is_switched else ()
             with (
                 run_shadow(twins.old.url, twins.new.url, *options, *switch, log=tmp_path / "log") as shadow,

@@ -95,6 +95,7 @@ class RecordedExchanges(ExchangeQueue):
         self.exchanges: list[Exchange] = []
         self.capacity = settings.max_queue
         self.reserved = 0
+        self._changed = asyncio.Event()
 
     def start(self) -> None:
         pass
@@ -111,6 +112,7 @@ class RecordedExchanges(ExchangeQueue):
     def put(self, exchange: Exchange) -> None:
         exchange.request_body, exchange.response_body = bytes(exchange.request_body), bytes(exchange.response_body)
         self.exchanges.append(exchange)
+        self._changed.set()
 
     async def close(self) -> None:
         pass
@@ -118,7 +120,8 @@ class RecordedExchanges(ExchangeQueue):
     async def wait_for(self, number: int) -> list[Exchange]:
         async with asyncio.timeout(5):
             while len(self.exchanges) < number:
-                await asyncio.sleep(0.005)
+                self._changed.clear()
+                await self._changed.wait()
         return self.exchanges
 
 
