@@ -11,7 +11,7 @@ import structlog
 from forgefront.shadow.comparison.answer_comparison import AnswerComparison, IncomparableError
 from forgefront.shadow.comparison.comparison_rules import ComparisonRules
 from forgefront.shadow.comparison.content_codings import header_value
-from forgefront.shadow.comparison.example_masking import ExampleMasker
+from forgefront.shadow.comparison.example_masking import ExampleMasker, mask_client
 from forgefront.shadow.comparison.id_map import IdMap, UnknownIdError
 from forgefront.shadow.comparison.json_comparison import AnswerDifference
 from forgefront.shadow.comparison.json_paths import format_place
@@ -73,7 +73,8 @@ class ComparisonWorker:
         """Counts an exchange, and begins its comparison."""
         self.report.count_lost(exchange.lost)
         route = self._routes.find(exchange.method, exchange.target)
-        count = self.report.count(route, client_of(exchange))
+        client = mask_client(header_value(exchange.request_headers, "user-agent"), exchange, self._rules) or NO_CLIENT
+        count = self.report.count(route, client)
         count.seen += 1
         reason = exchange.skip_reason
         if reason is None and (rule := self._rules.find_skipped(exchange.target.partition("?")[0])) is not None:
@@ -82,13 +83,13 @@ class ComparisonWorker:
             count.not_compared[reason.value] += 1
         elif exchange.is_read:
             await self._slots.acquire()
-            task = asyncio.create_task(self._compare(exchange, route))
+            task = asyncio.create_task(self._compare(exchange, route, client))
             self._tasks.add(task)
             task.add_done_callback(self._end_task)
         else:
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            await self._compare(exchange, route)
+            await self._compare(exchange, route, client)
 
     async def write_report(self) -> None:
         """Writes the report file; a failure is logged."""
@@ -108,8 +109,7 @@ class ComparisonWorker:
         self._tasks.discard(task)
         self._slots.release()
 
-    async def _compare(self, exchange: Exchange, route: str) -> None:
-        client = client_of(exchange)
+    async def _compare(self, exchange: Exchange, route: str, client: str) -> None:
         count = self.report.count(route, client)
         try:
             answer = await self._send(exchange)
@@ -189,10 +189,6 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[dict[str, Any], byte
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
     return orjson.loads(description), request_body, response_body
-
-
-def client_of(exchange: Exchange) -> str:
-    return header_value(exchange.request_headers, "user-agent") or NO_CLIENT
 
 
 def _read_object(body: bytes | bytearray) -> Any:

@@ -24,7 +24,7 @@ class ExampleMasker:
     def __init__(self, rules: ComparisonRules, exchange: Exchange, *, masks_values: bool) -> None:
         self._rules = rules
         self._masks_values = masks_values
-        found = {each for each in _credentials_of(exchange, rules) if len(each) >= MIN_CREDENTIAL}
+        found = credentials_of(exchange, rules)
         forms = sorted({form for each in found for form in (each, quote(each, safe=""))}, key=len, reverse=True)
         self._credentials = re.compile("|".join(map(re.escape, forms))) if forms else None
 
@@ -86,7 +86,19 @@ class ExampleMasker:
         return self._rules.secret_paths.sub(mask, text)
 
 
-def _credentials_of(exchange: Exchange, rules: ComparisonRules) -> Iterable[str]:
+def mask_client(name: str, exchange: Exchange, rules: ComparisonRules) -> str:
+    """The name of a client, without the credentials of its request."""
+    for credential in credentials_of(exchange, rules):
+        name = name.replace(credential, MASK)
+    return name
+
+
+def credentials_of(exchange: Exchange, rules: ComparisonRules) -> set[str]:
+    """The tokens and passwords of a request, whole and in parts."""
+    return {each for each in _find_credentials(exchange, rules) if len(each) >= MIN_CREDENTIAL}
+
+
+def _find_credentials(exchange: Exchange, rules: ComparisonRules) -> Iterable[str]:
     for name, value in exchange.request_headers:
         if rules.secret_names.search(name) is None:
             continue

@@ -7,7 +7,8 @@ from rest_v3.routes import EXTRA_ROUTES, ROUTES
 
 V3_BASE = "/api/v3/"
 MAX_SEGMENTS = 8
-_ID = re.compile(r"\d+|[0-9a-f]{7,64}|.*(?:%2[Ff]).*|.{41,}")
+_ID = re.compile(r"\d+|[0-9a-f]{7,64}|.*(?:%2[Ff]).*|.{41,}|(?=.*\d)(?=.*[A-Za-z])[\w-]{16,}")
+"""Numbers, hashes, escaped paths, and what looks like a token."""
 _NAMED_FIRST = ("api", "ci", "-", "graphql", "q", "assets", "u", "groups", "users", "oauth", "help", "admin", "profile", "uploads")
 
 

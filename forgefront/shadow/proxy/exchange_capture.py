@@ -57,9 +57,7 @@ class ExchangeCapture:
         exchange = Exchange(
             self._head.method.decode("latin-1"),
             self._head.target.decode("latin-1"),
-            _decoded(
-                self._headers if self._skip_reason is None else [header for header in self._headers if header[0].lower() == b"user-agent"]
-            ),
+            _decoded(self._headers),
             seconds=asyncio.get_running_loop().time() - self._began,
             skip_reason=self._skip_reason,
         )

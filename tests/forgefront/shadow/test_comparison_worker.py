@@ -123,15 +123,19 @@ class TestExamples:
         }
         basic = base64.b64encode(f"user:{password}".encode()).decode()
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
+        elsewhere = exchange("/feed/Ab3dEf6hIj9lMn2p/x", method="OPTIONS", PRIVATE_TOKEN=secret)
+        elsewhere.request_headers[1] = ("User-Agent", f"script of {secret}")
+        elsewhere.skip_reason = SkipReason.OTHER_METHOD
         target = f"/api/v3/projects/3/triggers/abcdef0123?private%5Ftoken={secret}&search=word"
         async with run_scripted(answering(head + answer)) as new:
             sent = exchange(target, old, Authorization=f"Basic {basic}", PRIVATE_TOKEN=secret, Cookie=f"a={secret}")
             for masks in (False, True):
-                report = await compare_with(new.url, sent, masks_values=masks)
+                report = await compare_with(new.url, sent, elsewhere, masks_values=masks)
                 for text in (json.dumps(report), format_text(report)):
-                    for hidden in (secret, password, basic, "abcdef0123", "unrelated", 'other"'):
+                    for hidden in (secret, password, basic, "abcdef0123", "unrelated", 'other"', "Ab3dEf"):
                         assert hidden not in text, hidden
-                (route,) = report["routes"]
+                assert {row["client"] for row in report["clients"]} == {"script", "script of ***"}
+                route = report["routes"][0]
                 examples = {each["place"]: each["example"] for each in route["differences"]}
                 assert len(examples) == 5
                 if masks:

@@ -2,9 +2,17 @@
 
 import asyncio
 import gzip
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from forgefront.shadow.exchanges import SkipReason
 from tests.forgefront.support.scripted_server import OK, ScriptedServer, answering, run_proxy_to, run_scripted
@@ -454,3 +462,40 @@ class TestStops:
             assert (await running).endswith(b"Connection: close\r\n\r\n{}")
             await asyncio.wait_for(stopping, 2)
             idle_writer.close()
+
+
+class TestTls:
+    async def test_to_the_server_passes_both_ways(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+        now = datetime.now(UTC)
+        certificate = (
+            x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        file = tmp_path / "server.pem"
+        secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        file.write_bytes(certificate.public_bytes(Encoding.PEM) + secret)
+        server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server_tls.load_cert_chain(file)
+        client_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client_tls.load_verify_locations(file)
+        monkeypatch.setattr(ssl, "create_default_context", lambda **_: client_tls)
+        body = b"x" * MIB
+
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        async with run_scripted(answering(answer), tls=server_tls) as old:
+            async with run_proxy_to(f"https://localhost:{old.port}") as proxy, httpx.AsyncClient(base_url=proxy.url) as client:
+                for method in ("GET", "PUT", "GET"):
+                    assert (await client.request(method, "/x", content=body if method == "PUT" else None)).content == body
+                # A client that sends nothing more still gets its answer.
+                reader, writer = await proxy.connect()
+                writer.write(get("/", "Connection: close"))
+                writer.write_eof()
+                assert (await asyncio.wait_for(reader.read(), 5)).endswith(body)
+                writer.close()
+            assert old.connections == 2
+            # The certificate is for another name.
+            async with run_proxy_to(f"https://127.0.0.1:{old.port}") as proxy:
+                assert (await proxy.send(get())).startswith(b"HTTP/1.1 502 ")

@@ -242,3 +242,31 @@ class TestIsolation:
             assert 1 <= total["seen"] <= 21
             assert 20 <= total["seen"] + total["lost"] <= 21
             assert "Restarts of the comparison: 1;" in shadow.stop()
+
+
+class TestGit:
+    def test_clones_and_pushes_through_the_proxy(self, twins: Twins, tmp_path: Path) -> None:
+        environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+
+        def git(*arguments: object) -> str:
+            identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+            # A small buffer has git send the pack in chunks.
+            command = ["git", *identity, "-c", "http.postBuffer=65536", *map(str, arguments)]
+            return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+
+        with run_shadow(twins.old.url, twins.new.url, log=tmp_path / "log") as shadow:
+            address = shadow.url.replace("://", f"://root:{twins.headers['PRIVATE-TOKEN']}@") + "/acme/web.git"
+            git("clone", "--quiet", address, tmp_path / "web")
+            (tmp_path / "web" / "large.bin").write_bytes(os.urandom(3_000_000))
+            git("-C", tmp_path / "web", "add", ".")
+            git("-C", tmp_path / "web", "commit", "--quiet", "-m", "Large")
+            git("-C", tmp_path / "web", "push", "--quiet", "origin", "HEAD:refs/heads/through-the-proxy")
+            pushed = git("-C", tmp_path / "web", "rev-parse", "HEAD")
+            assert git("ls-remote", address, "through-the-proxy").split()[0] == pushed
+            report = shadow.report(5)
+        assert set(report["total"]["not_compared"]) == {"git over HTTP"}
+        assert {row["route"] for row in report["routes"]} == {
+            "GET /:namespace/:project.git/info/refs",
+            "POST /:namespace/:project.git/git-upload-pack",
+            "POST /:namespace/:project.git/git-receive-pack",
+        }

@@ -1,6 +1,7 @@
 """Small servers for tests of the shadow proxy, each with its own way to answer, and a proxy in front of one."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -11,8 +12,6 @@ from forgefront.shadow.exchanges import Exchange
 from forgefront.shadow.proxy.exchange_queue import ExchangeQueue
 from forgefront.shadow.proxy.proxy_server import ProxyServer
 from forgefront.shadow.settings import ShadowSettings
-
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -46,6 +45,7 @@ class ScriptedServer:
 @asynccontextmanager
 async def run_scripted(
     handle: Callable[[ScriptedServer, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[ScriptedServer]:
     """A server whose connections are handled by `handle`; by default they are closed when it returns."""
     script = ScriptedServer()
@@ -63,7 +63,7 @@ async def run_scripted(
             tasks.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     script.port = server.sockets[0].getsockname()[1]
     try:
         yield script
