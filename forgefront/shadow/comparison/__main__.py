@@ -8,7 +8,7 @@ import socket
 import sys
 
 from forgefront import logs
-from forgefront.shadow.comparison.comparison_worker import ComparisonWorker, read_frame
+from forgefront.shadow.comparison.comparison_worker import FINISH_SECONDS, ComparisonWorker, read_frame
 from forgefront.shadow.comparison.report_files import format_json, format_text
 from forgefront.shadow.comparison.status_page import StatusServer, create_status_app
 from forgefront.shadow.settings import ShadowSettings
@@ -23,11 +23,13 @@ async def run_comparison(queue: socket.socket, status: socket.socket | None) -> 
     settings = ShadowSettings.decode(first[1])
     worker = ComparisonWorker(settings, restarts=first[0]["restarts"])
     server = StatusServer(create_status_app(worker.report.as_json))
+    ending = asyncio.create_task(_end_after_proxy(worker))
     serving = asyncio.create_task(server.serve(sockets=[status])) if status is not None else None
     try:
         await worker.run(reader)
     finally:
         server.should_exit = server.force_exit = True
+        ending.cancel()
         if serving is not None:
             await serving
         writer.close()
@@ -35,6 +37,15 @@ async def run_comparison(queue: socket.socket, status: socket.socket | None) -> 
         report = worker.report.as_json()
         sys.stdout.write(format_json(report).decode() if settings.prints_json else format_text(report))
         sys.stdout.flush()
+
+
+async def _end_after_proxy(worker: ComparisonWorker) -> None:
+    """The proxy closes standard input when it stops; the queue may then still hold more than can be compared in time."""
+    stopped = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stopped), sys.stdin)
+    await stopped.read()
+    await asyncio.sleep(FINISH_SECONDS)
+    worker.end_comparing()
 
 
 def main() -> None:

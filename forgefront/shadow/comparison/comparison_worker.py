@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from forgefront.shadow.comparison.json_paths import format_place
 from forgefront.shadow.comparison.report_files import write_report
 from forgefront.shadow.comparison.route_names import RouteNames
 from forgefront.shadow.comparison.shadow_client import NoShadowAnswerError, ShadowAnswer, ShadowClient
-from forgefront.shadow.comparison.traffic_report import TrafficReport
+from forgefront.shadow.comparison.traffic_report import TrafficCount, TrafficReport
 from forgefront.shadow.exchanges import LENGTHS, Exchange
 from forgefront.shadow.settings import ShadowSettings
 
 THREAD_BYTES = 32 * 1024
 """Larger bodies are compared in a thread, so that the status page answers meanwhile."""
 FINISH_SECONDS = 10.0
-"""How long the copies that are under way at the end have."""
+"""How long copies are still compared after the proxy has stopped."""
+STOPPED = "the proxy stopped"
 NO_CLIENT = "(no User-Agent)"
 
 
@@ -44,10 +46,11 @@ class ComparisonWorker:
         self._routes = RouteNames()
         self._slots = asyncio.Semaphore(settings.copies_at_once)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_ended = False
         self.report = TrafficReport(settings, restarts)
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Works until the queue ends. What the queue holds at the end is compared too, for a bounded time."""
+        """Works until the queue ends."""
         reports = asyncio.create_task(self._write_reports())
         try:
             while (frame := await read_frame(reader)) is not None:
@@ -59,15 +62,17 @@ class ComparisonWorker:
                     self.report.count_lost(description["lost"])
                 else:
                     await self.take(Exchange.decode(description, request_body, response_body))
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=FINISH_SECONDS)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
             reports.cancel()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._client.close()
             await self.write_report()
+
+    def end_comparing(self) -> None:
+        """From now on, exchanges are only counted, also those that are being compared."""
+        self._has_ended = True
+        for task in self._tasks:
+            task.cancel()
 
     async def take(self, exchange: Exchange) -> None:
         """Counts an exchange, and begins its comparison."""
@@ -83,13 +88,12 @@ class ComparisonWorker:
             count.not_compared[reason.value] += 1
         elif exchange.is_read:
             await self._slots.acquire()
-            task = asyncio.create_task(self._compare(exchange, route, client))
-            self._tasks.add(task)
-            task.add_done_callback(self._end_task)
+            self._begin(exchange, route, client)
         else:
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            await self._compare(exchange, route, client)
+            await self._slots.acquire()
+            await asyncio.wait({self._begin(exchange, route, client)})
 
     async def write_report(self) -> None:
         """Writes the report file; a failure is logged."""
@@ -105,12 +109,23 @@ class ComparisonWorker:
             await asyncio.sleep(self._settings.report_seconds)
             await self.write_report()
 
-    def _end_task(self, task: asyncio.Task[None]) -> None:
+    def _begin(self, exchange: Exchange, route: str, client: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._compare(exchange, route, client))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._end_task, self.report.count(route, client)))
+        return task
+
+    def _end_task(self, count: TrafficCount, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._slots.release()
+        if task.cancelled():
+            count.not_compared[STOPPED] += 1
 
     async def _compare(self, exchange: Exchange, route: str, client: str) -> None:
         count = self.report.count(route, client)
+        if self._has_ended:
+            count.not_compared[STOPPED] += 1
+            return
         try:
             answer = await self._send(exchange)
             differences = await self._find_differences(exchange, answer, route)

@@ -13,7 +13,7 @@ from forgefront.shadow.settings import ShadowSettings
 
 MIN_RESTART_SECONDS = 1.0
 MAX_RESTART_SECONDS = 30.0
-DRAIN_SECONDS = 15.0
+DRAIN_SECONDS = 20.0
 """How long the comparison may go on with what is queued once the proxy has stopped."""
 PROCESS_MODULE = "forgefront.shadow.comparison"
 
@@ -113,7 +113,7 @@ class ExchangeQueue:
                 "-m",
                 PROCESS_MODULE,
                 *map(str, files),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 pass_fds=files,
                 start_new_session=True,
             )
@@ -126,6 +126,9 @@ class ExchangeQueue:
         closing = asyncio.create_task(self._closing.wait())
         try:
             await asyncio.wait((ended, closing), return_when=asyncio.FIRST_COMPLETED)
+            if process.stdin is not None:
+                # From here on, the comparison has a bounded time.
+                process.stdin.close()
             await asyncio.wait((ended,), timeout=DRAIN_SECONDS)
             if not ended.done():
                 process.kill()

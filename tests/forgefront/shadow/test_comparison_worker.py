@@ -109,6 +109,24 @@ class TestShadowServers:
         assert report["total"]["not_compared"] == {"write that the server did not complete": 1}
         assert new.requests[2].endswith(b"\r\n\r\n{}")
 
+    async def test_that_hang_do_not_delay_the_end(self) -> None:
+        async def hang(script: ScriptedServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        async with run_scripted(hang) as new:
+            worker = ComparisonWorker(ShadowSettings(old="http://old.example", new=new.url, copies_at_once=2))
+            reader = asyncio.StreamReader()
+            for _ in range(5):
+                reader.feed_data(exchange().encode())
+            reader.feed_eof()
+            working = asyncio.create_task(worker.run(reader))
+            done, _ = await asyncio.wait({working}, timeout=0.2)
+            assert not done
+            worker.end_comparing()
+            await asyncio.wait_for(working, 2)
+        total = worker.report.as_json()["total"]
+        assert (total["seen"], total["not_compared"]) == (5, {"the proxy stopped": 5})
+
 
 class TestExamples:
     async def test_show_no_credentials(self) -> None:
