@@ -48,7 +48,7 @@ class ShadowClient:
             follow_redirects=False,
             trust_env=False,
         )
-        # Cookies of one client must not be sent with the requests of another.
+        # Cookies of clients are neither kept in memory nor sent with the requests of others.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def close(self) -> None:

@@ -155,6 +155,34 @@ class TestBodies:
             (exchange,) = await proxy.queue.wait_for(1)
             assert exchange.skip_reason in (SkipReason.DISCONNECTED, SkipReason.TOO_LARGE)
 
+    async def test_a_slow_server_slows_the_client_down(self) -> None:
+        """An upload that it does not read, and requests that are sent before the first is answered."""
+
+        async def handle(script: ScriptedServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(60)
+
+        async def send_all(start: bytes, piece: bytes) -> None:
+            nonlocal sent
+            writer.write(start)
+            while True:
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+
+        upload = b"PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 999999999\r\n\r\n"
+        async with run_scripted(handle) as old, run_proxy_to(old.url) as proxy:
+            for start, piece in ((upload, b"x" * MIB), (b"", get() * 5000)):
+                _, writer = await proxy.connect()
+                sent, before = 0, -1
+                sending = asyncio.create_task(send_all(start, piece))
+                while sent != before:
+                    before = sent
+                    await asyncio.sleep(0.3)
+                assert 0 <= sent < 64 * MIB
+                assert not sending.done()
+                sending.cancel()
+                writer.transport.abort()
+
     async def test_of_no_length_are_told_by_method_status_and_connection(self) -> None:
         """HEAD, 204 and 304 have no body, whatever their head says; an answer without a length ends with the connection."""
         answers = {
@@ -316,11 +344,21 @@ class TestConnections:
             await script.read_request(reader)
 
         async with run_scripted(handle) as old, run_proxy_to(old.url) as proxy:
-            received = await proxy.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
-            assert received == b""
-            assert len(old.requests) == 1
-            (exchange,) = await proxy.queue.wait_for(1)
-            assert exchange.skip_reason is SkipReason.WRITE
+            for number, request in enumerate(
+                (b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", b"DELETE /x HTTP/1.1\r\n\r\n"), 1
+            ):
+                assert await proxy.send(request) == b""
+                assert len(old.requests) == number
+                exchange = (await proxy.queue.wait_for(number))[-1]
+                assert exchange.skip_reason is SkipReason.WRITE
+        async with run_scripted(answering(OK)) as old, run_proxy_to(old.url) as proxy:
+            reader, writer = await proxy.connect()
+            for seconds in (0.0, 1.1):
+                await asyncio.sleep(seconds)
+                writer.write(b"DELETE /x HTTP/1.1\r\n\r\n")
+                await reader.readuntil(b"{}")
+            writer.close()
+            assert (old.connections, len(old.requests)) == (2, 2)
 
     async def test_http_1_0_is_answered_as_such(self) -> None:
         async with run_scripted(answering(OK)) as old, run_proxy_to(old.url) as proxy:
@@ -414,8 +452,16 @@ class TestHostileRequests:
                 received = await proxy.send(request + get("/after"))
                 assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n"), request
                 assert received.count(b"HTTP/1.1") == 1, request
-            chunks = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n"
-            assert (await proxy.send(chunks)).startswith(b"HTTP/1.1 400")
+            for body in (
+                b"2\r\nabcd0\r\n\r\n",
+                b"2\nab\n0\n\n",
+                b"-1\r\n\r\n",
+                b"1 1\r\n\r\n",
+                b"0x1\r\na\r\n0\r\n\r\n",
+                b"1;" + b"x" * 20_000,
+            ):
+                chunks = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body
+                assert (await proxy.send(chunks)).startswith(b"HTTP/1.1 400"), body
             assert (await proxy.send(b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000)).startswith(b"HTTP/1.1 431")
             assert old.requests == []
             assert (await proxy.send(get("/", "Connection: close"))).endswith(b"{}")
