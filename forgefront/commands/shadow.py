@@ -94,20 +94,21 @@ def shadow(
     _check(settings)
     if report is not None and not report.absolute().parent.is_dir():
         fail(f"--report: there is no folder {report.absolute().parent}", EXIT_USAGE)
-    try:
-        listener, status_listener = create_listener(host, port), create_listener(STATUS_HOST, status_port or 0)
-    except ConfigError as error:
-        fail("\n".join(error.problems), EXIT_USAGE)
-    _refuse_loop(settings.primary, listener)
-    raise_file_limit()
-
-    def announce() -> None:
-        # On standard error: standard output has the report.
-        typer.echo(f"Shadow proxy: http://{_address_of(listener)} answers from {settings.primary}", err=True)
-        typer.echo(f"Status page: http://{_address_of(status_listener)}/", err=True)
-
-    with listener, status_listener:
+    with contextlib.ExitStack() as stack:
+        try:
+            listener = stack.enter_context(create_listener(host, port))
+            status_listener = stack.enter_context(create_listener(STATUS_HOST, status_port or 0))
+        except ConfigError as error:
+            fail("\n".join(error.problems), EXIT_USAGE)
+        _refuse_loop(settings.primary, listener)
+        raise_file_limit()
         listener.setblocking(False)
+
+        def announce() -> None:
+            # On standard error: standard output has the report.
+            typer.echo(f"Shadow proxy: http://{_address_of(listener)} answers from {settings.primary}", err=True)
+            typer.echo(f"Status page: http://{_address_of(status_listener)}/", err=True)
+
         with contextlib.suppress(KeyboardInterrupt):
             uvloop.run(run_proxy(settings, listener, status_listener, announce))
 

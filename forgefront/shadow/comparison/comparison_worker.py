@@ -61,7 +61,7 @@ class ComparisonWorker:
                 elif command == "end":
                     self.report.count_lost(description["lost"])
                 else:
-                    await self.take(Exchange.decode(description, request_body, response_body))
+                    await self._take_safely(Exchange.decode(description, request_body, response_body))
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
             reports.cancel()
@@ -94,6 +94,12 @@ class ComparisonWorker:
                 await asyncio.wait(self._tasks)
             await self._slots.acquire()
             await asyncio.wait({self._begin(exchange, route, client)})
+
+    async def _take_safely(self, exchange: Exchange) -> None:
+        try:
+            await self.take(exchange)
+        except Exception as error:
+            log_error(error)
 
     async def write_report(self) -> None:
         """Writes the report file; a failure is logged."""
@@ -133,9 +139,8 @@ class ComparisonWorker:
             count.not_compared[str(error)] += 1
             return
         except Exception as error:
-            # Whatever an answer contains, the next one is compared. The message could contain a part of it, so it is not logged.
-            lines = traceback.format_tb(error.__traceback__)
-            structlog.get_logger().error("comparison failed", route=route, error=type(error).__name__, traceback="".join(lines))
+            # Whatever an answer contains, the next one is compared.
+            log_error(error)
             count.not_compared[f"comparison failed: {type(error).__name__}"] += 1
             return
         seconds = (answer.seconds, exchange.seconds) if self._settings.is_switched else (exchange.seconds, answer.seconds)
@@ -179,7 +184,6 @@ class ComparisonWorker:
             if ignored is not None:
                 self.report.count_ignored(ignored.title, ignored.reason)
                 continue
-            is_header = isinstance(difference.place, str)
             place = f"header {difference.place}" if isinstance(difference.place, str) else format_place(difference.place)
             if (difference.kind, place) in counted:
                 continue
@@ -187,7 +191,11 @@ class ComparisonWorker:
             row = self.report.find_difference(route, difference.kind, place, client)
             if row.example is None:
                 masker = masker or ExampleMasker(self._rules, exchange, masks_values=self._settings.masks_values)
-                name = "" if is_header else next((step for step in reversed(difference.place) if isinstance(step, str)), "")
+                name = (
+                    difference.place
+                    if isinstance(difference.place, str)
+                    else next((step for step in reversed(difference.place) if isinstance(step, str)), "")
+                )
                 row.example = {
                     "request": f"{exchange.method} {masker.mask_target(exchange.target, route)}",
                     "old": masker.mask_value(difference.old, name),
@@ -204,6 +212,12 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[dict[str, Any], byte
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
     return orjson.loads(description), request_body, response_body
+
+
+def log_error(error: Exception) -> None:
+    """Logs where an unexpected error happened. Its message could contain a part of a request, so it is left out."""
+    lines = traceback.format_tb(error.__traceback__)
+    structlog.get_logger().error("comparison failed", error=type(error).__name__, traceback="".join(lines))
 
 
 def _read_object(body: bytes | bytearray) -> Any:

@@ -14,6 +14,10 @@ MASK = "***"
 MAX_STRING = 200
 MAX_ITEMS = 5
 MAX_LEVELS = 3
+MAX_MASKED = 20_000
+"""How much of a long string is searched for secrets. An example shows less, and no secret is longer than the rest."""
+_PAIR = re.compile(r"""(["']?)([\w.%-]{1,80})\1(\s{0,9}[:=]\s{0,9})("(?:[^"\\]|\\.)*"?|[^\s&"',;<>?=]+)""")
+"""A name and its value, in JSON, a query or a text."""
 MIN_CREDENTIAL = 6
 """Shorter strings would mask parts of ordinary words."""
 
@@ -44,7 +48,7 @@ class ExampleMasker:
         """A string without the credentials of the request, and without parameters and paths that are secret."""
         if self._credentials is not None:
             text = self._credentials.sub(MASK, text)
-        text = re.sub(r"([?&;])([^=&?\s]{1,80})=([^&\s>\"']+)", self._mask_parameter, text)
+        text = _PAIR.sub(self._mask_pair, text)
         return self._mask_paths(re.sub(r"//[^/@\s]+:[^/@\s]+@", f"//{MASK}@", text))
 
     def mask_value(self, value: Any, name: str = "", level: int = 0) -> Any:
@@ -64,7 +68,7 @@ class ExampleMasker:
         if self._masks_values and value is not None and not isinstance(value, bool):
             return f"{type_name(value)} of {len(value)}" if isinstance(value, str) else type_name(value)
         if isinstance(value, str):
-            text = self.mask_text(value)
+            text = self.mask_text(value[:MAX_MASKED])
             return text if len(text) <= MAX_STRING else text[:MAX_STRING] + "…"
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
             return str(value)[:MAX_STRING]
@@ -73,8 +77,12 @@ class ExampleMasker:
     def _is_secret(self, name: str) -> bool:
         return bool(name) and self._rules.secret_names.search(name) is not None
 
-    def _mask_parameter(self, match: re.Match[str]) -> str:
-        return f"{match[1]}{match[2]}={MASK}" if self._is_secret(unquote(match[2])) else match[0]
+    def _mask_pair(self, match: re.Match[str]) -> str:
+        start = f"{match[1]}{match[2]}{match[1]}{match[3]}"
+        if self._is_secret(unquote(match[2])):
+            return start + MASK
+        value = match[4]
+        return start + (f'"{_PAIR.sub(self._mask_pair, value[1:])}' if value.startswith('"') else value)
 
     def _mask_paths(self, text: str) -> str:
         def mask(match: re.Match[str]) -> str:

@@ -87,7 +87,8 @@ class JsonComparison:
         common = [key for key in old_keys if key in places]
         known = set(old_keys)
         if common != [key for key in new_keys if key in known]:
-            yield AnswerDifference("order", place, old_keys, new_keys)
+            shown = [[key[-1] if isinstance(key, tuple) else key for key in keys] for keys in (old_keys, new_keys)]
+            yield AnswerDifference("order", place, *shown)
         for index, key in enumerate(old_keys):
             if key in places:
                 yield from self._walk(old[index], new[places[key]], (*place, index), kind)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
+from forgefront.server.http_server import LISTEN_BACKLOG
 from forgefront.shadow.proxy.client_connection import ClientConnection
 from forgefront.shadow.proxy.exchange_queue import ExchangeQueue
 from forgefront.shadow.proxy.proxy_context import ProxyContext
@@ -28,7 +29,7 @@ class ProxyServer:
     async def start(self) -> None:
         self._queue.start()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: ClientConnection(self._context), sock=self._listener)
+        self._server = await loop.create_server(lambda: ClientConnection(self._context), sock=self._listener, backlog=LISTEN_BACKLOG)
 
     async def stop(self, seconds: float = STOP_SECONDS) -> None:
         if self._server is not None:

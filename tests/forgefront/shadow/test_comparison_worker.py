@@ -141,6 +141,7 @@ class TestExamples:
         }
         basic = base64.b64encode(f"user:{password}".encode()).decode()
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
+        broken = exchange("/api/v3/user", b'{"id": 1, "runners_token": "r4nd0m \\" value", "text": "password=hunter22 x"')
         elsewhere = exchange("/feed/Ab3dEf6hIj9lMn2p/x", method="OPTIONS", PRIVATE_TOKEN=secret)
         elsewhere.request_headers[1] = ("User-Agent", f"script of {secret}")
         elsewhere.skip_reason = SkipReason.OTHER_METHOD
@@ -148,12 +149,13 @@ class TestExamples:
         async with run_scripted(answering(head + answer)) as new:
             sent = exchange(target, old, Authorization=f"Basic {basic}", PRIVATE_TOKEN=secret, Cookie=f"a={secret}")
             for masks in (False, True):
-                report = await compare_with(new.url, sent, elsewhere, masks_values=masks)
+                report = await compare_with(new.url, sent, broken, elsewhere, masks_values=masks)
                 for text in (json.dumps(report), format_text(report)):
-                    for hidden in (secret, password, basic, "abcdef0123", "unrelated", 'other"', "Ab3dEf"):
+                    for hidden in (secret, password, basic, "abcdef0123", "unrelated", 'other"', "Ab3dEf", "r4nd0m", "hunter22"):
                         assert hidden not in text, hidden
                 assert {row["client"] for row in report["clients"]} == {"script", "script of ***"}
-                route = report["routes"][0]
+                route, other = report["routes"][:2]
+                assert [each["kind"] for each in other["differences"]] == ["body"]
                 examples = {each["place"]: each["example"] for each in route["differences"]}
                 assert len(examples) == 5
                 if masks:

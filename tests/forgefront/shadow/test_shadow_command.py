@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from forgefront.cli import main
 from graph.operations.execution import Graph
 from storage.migrations import upgrade
 from tests.graph.planner.test_oracle import v3_calls
@@ -270,3 +273,28 @@ class TestGit:
             "POST /:namespace/:project.git/git-upload-pack",
             "POST /:namespace/:project.git/git-receive-pack",
         }
+
+
+class TestUsage:
+    def test_mistakes_end_the_command_before_it_listens(self, tmp_path: Path) -> None:
+        rules, ids = tmp_path / "rules.toml", tmp_path / "ids.tsv"
+        rules.write_text("[[ignored]]")
+        ids.write_text("project\t1")
+        with socket.create_server(("127.0.0.1", 0)) as busy:
+            port = busy.getsockname()[1]
+            for options, message in {
+                ("--old", "localhost:80"): "--old: 'localhost:80' must be an address such as http://localhost:8080",
+                ("--new", "http://new.example/gitlab"): "--new: 'http://new.example/gitlab' must have neither a path nor a user",
+                ("--new", "http://[x"): "--new: 'http://[x' is not a URL",
+                ("--ignore", "title"): "--rules or --ignore: 'title' must begin with $",
+                ("--rules", str(rules)): "--rules or --ignore: 'ignored' is not a table of rules",
+                ("--ids", str(ids)): "--ids: line 1 of the ids must be kind, old id and new id",
+                ("--port", str(port)): f"cannot listen on 127.0.0.1 port {port}",
+                ("--status-port", str(port)): f"cannot listen on 127.0.0.1 port {port}",
+                ("--report", str(tmp_path / "none" / "report")): "--report: there is no folder",
+            }.items():
+                servers = ["--old", "http://127.0.0.1:1", "--new", "http://127.0.0.1:2", "--port", "0"]
+                result = CliRunner().invoke(main, ["shadow", *servers, *options])
+                assert (result.exit_code, message in result.stderr) == (2, True), (options, result.output)
+        loop = CliRunner().invoke(main, ["shadow", "--old", f"http://localhost:{port}", "--new", "http://127.0.0.1:2", "--port", str(port)])
+        assert (loop.exit_code, "is the address of this proxy itself" in loop.stderr) == (2, True)
