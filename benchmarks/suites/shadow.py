@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import httpx
+
 from benchmarks.dataset.dataset_cache import DatasetCache
 from benchmarks.harness import runs, servers
 from benchmarks.harness.load import BadAnswersError, LoadRequest
@@ -37,11 +39,12 @@ def main(arguments: Sequence[str]) -> None:
         shutil.copytree(dataset.folder / "sqlite", twin)
         old = stack.enter_context(servers.run_service(dataset.folder / "sqlite", url, pinned=False))
         new = stack.enter_context(servers.run_service(twin, f"sqlite:///{twin / 'forgefront.db'}", pinned=False))
-        proxy = stack.enter_context(run_shadow(old, new, folder))
+        status_port = servers.free_port()
+        proxy = stack.enter_context(run_shadow(old, new, status_port, folder))
         requests = questions.v3_questions(dataset.data)
         progress.reset_clock()
         results = [
-            _measure(requests[case].request, case, reconnects, (old, proxy), options, progress)
+            _measure(requests[case].request, case, reconnects, (old, proxy), status_port, options, progress)
             for case in TITLES
             for reconnects in (False, True)
         ]
@@ -53,11 +56,11 @@ def main(arguments: Sequence[str]) -> None:
     runs.write_results("shadow", found, render_report(found), options)
 
 
-def run_shadow(old: MeasuredServer, new: MeasuredServer, folder: Path) -> AbstractContextManager[MeasuredServer]:
+def run_shadow(old: MeasuredServer, new: MeasuredServer, status_port: int, folder: Path) -> AbstractContextManager[MeasuredServer]:
     """The proxy between two services, as a context."""
     port = servers.free_port()
     command = [
-        *(str(Path(sys.executable).with_name("forgefront")), "shadow", "--port", str(port)),
+        *(str(Path(sys.executable).with_name("forgefront")), "shadow", "--port", str(port), "--status-port", str(status_port)),
         *("--old", f"http://127.0.0.1:{old.port}", "--new", f"http://127.0.0.1:{new.port}"),
     ]
     return servers.run_server("shadow", command, {}, port, "/-/health", folder / "shadow.log", pinned=False)
@@ -80,6 +83,7 @@ def _measure(
     case: str,
     reconnects: bool,
     measured: tuple[MeasuredServer, MeasuredServer],
+    status_port: int,
     options: argparse.Namespace,
     progress: runs.Progress,
 ) -> dict[str, Any]:
@@ -88,11 +92,13 @@ def _measure(
     pairs = list(zip(SIDES, measured, strict=True))
     for _, server in pairs:
         send_requests(server, request, WARMUP_REQUESTS, reconnects)
+    wait_compared(status_port)
     for number in range(options.rounds):
         for side, server in pairs if number % 2 else reversed(pairs):
             before = measured[1].cpu_seconds()
             seconds[side] += send_requests(server, request, options.requests, reconnects)
             cpu_seconds += measured[1].cpu_seconds() - before
+            wait_compared(status_port)
         progress.step(
             f"{case}, {'new connections' if reconnects else 'one connection'}, round {number + 1}",
             f"{added_ms(seconds):+.2f} ms",
@@ -118,6 +124,17 @@ def send_requests(
             connection.close()
     connection.close()
     return seconds
+
+
+def wait_compared(status_port: int) -> None:
+    """Waits until no copy is left, which would slow down what is measured next. Raises BadAnswersError if answers differ."""
+    while True:
+        total = httpx.get(f"http://127.0.0.1:{status_port}/report.json", timeout=60).json()["total"]
+        if total["seen"] == total["equal"] + total["different"] + sum(total["not_compared"].values()):
+            break
+        time.sleep(0.1)
+    if total["different"]:
+        raise BadAnswersError(f"the two services answered differently {total['different']} times")
 
 
 def added_ms(seconds: dict[str, list[float]]) -> float:
