@@ -20,6 +20,7 @@ from forgefront.commands import (
     runner,
     schema,
     serve,
+    shadow,
     tokens,
     translate,
     users,
@@ -42,6 +43,7 @@ main.command("serve")(serve.serve)
 main.command("demo")(demo.demo)
 main.add_typer(admin, name="admin")
 main.command("runner")(runner.runner)
+main.command("shadow")(shadow.shadow)
 main.command("check")(check.check)
 main.add_typer(directory.app, name="directory")
 main.command("dump")(dump.dump)

@@ -14,7 +14,7 @@ from benchmarks.harness import answers, budget, comparison, in_process, load, se
 from benchmarks.harness.load import LoadRequest
 from benchmarks.peers import fastapi_app, floor_app, node_packages, strawberry_app
 from benchmarks.reports import chart, table_report
-from benchmarks.suites import claims, goals, growth, memory, pages, processes, questions, random_queries, transfers
+from benchmarks.suites import claims, goals, growth, memory, pages, processes, questions, random_queries, shadow, transfers
 from storage.database.engine import driver_url
 from tests.support.databases import PostgresServer
 
@@ -206,6 +206,15 @@ class TestReports:
 
         assert processes.compute_gain(rows, "list") == [1.0, 2.0]
         assert "2000 (2.00)" in processes.render_report({**found, "results": rows})
+
+    def test_shadow_adds_the_difference_of_the_medians(self, found: dict[str, Any]) -> None:
+        times = {"direct": [0.001, 0.002, 0.009], "proxied": [0.002, 0.0045, 0.005]}
+        rows = [shadow.create_row("list", True, times, 0.006), shadow.create_row("one", False, {**times, "proxied": [0.0025]}, 0.001)]
+
+        assert (rows[0]["added_ms"], rows[0]["cpu_ms"], rows[1]["added_ms"]) == (2.5, 2.0, 0.5)
+        report = shadow.render_report({**found, "run": {"rounds": 1, "requests": 3}, "results": rows})
+        assert "+2.50 |           no" in report
+        assert "+0.50 |          yes" in report
 
     def test_memory_growth_with_queries_fails_the_goal(self, found: dict[str, Any]) -> None:
         row = {"database": "sqlite", "idle_mib": 150.0, "after_load_mib": 200.0, "after_ad_hoc_mib": [210.0, 230.0], "load_requests": 9}

@@ -87,7 +87,7 @@ def create_listener(host: str, port: int) -> socket.socket:
 
 def serve(config: Config, listener: socket.socket, build: AppFactory, on_ready: ReadyCallback | None = None) -> None:
     """Serves in this process, until SIGTERM or SIGINT."""
-    _raise_file_limit()
+    raise_file_limit()
     times = ConnectionTimeouts(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
     app = build(config)
     settings = uvicorn.Config(
@@ -190,7 +190,7 @@ def exit_by_force_after(seconds: float) -> None:
     timer.start()
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """Raises the soft limit of open files, which is often 1,024, to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)

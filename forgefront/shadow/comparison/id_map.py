@@ -1,0 +1,143 @@
+"""Ids of the same things on the two servers, for replayed writes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import orjson
+
+from forgefront.shadow.comparison.comparison_rules import ComparisonRules
+
+MAX_IDS = 2_000_000
+
+
+class IdFileError(ValueError):
+    """A line that is not kind, old id and new id."""
+
+
+class UnknownIdError(LookupError):
+    """An id that belongs to something else on the other server, or to nothing."""
+
+
+class IdMap:
+    """Maps the ids of the server that answers to those of the shadow server. An id that is not listed is the same on both.
+
+    `is_switched`: the new server answers. A kind that a file lists is complete: an id of it that is missing there is unknown.
+    """
+
+    def __init__(self, rules: ComparisonRules, *, is_switched: bool = False) -> None:
+        self._rules = rules
+        self._is_switched = is_switched
+        self._ids: dict[str, dict[int, int]] = {}
+        self._taken: dict[str, set[int]] = {}
+        self._complete: set[str] = set()
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Reads lines of kind, old id and new id, separated by tabs; a heading and comments are left out. Raises IdFileError."""
+        for number, line in enumerate(lines, 1):
+            cells = line.strip().split("\t")
+            if cells == [""] or line.startswith("#") or (number == 1 and cells[0] == "kind"):
+                continue
+            if len(cells) < 3 or not (cells[1].isascii() and cells[1].isdigit() and cells[2].isascii() and cells[2].isdigit()):
+                raise IdFileError(f"line {number} of the ids must be kind, old id and new id, separated by tabs: {line.strip()!r}")
+            old, new = int(cells[1]), int(cells[2])
+            self.add(cells[0], *((new, old) if self._is_switched else (old, new)))
+            self._complete.add(cells[0])
+
+    def add(self, kind: str, primary: int, secondary: int) -> None:
+        ids = self._ids.setdefault(kind, {})
+        if len(ids) < MAX_IDS and primary not in ids:
+            ids[primary] = secondary
+            self._taken.setdefault(kind, set()).add(secondary)
+
+    def find(self, kind: str, primary: int) -> int | None:
+        """The id on the shadow server; None if it is unknown."""
+        found = self._ids.get(kind, {}).get(primary)
+        if found is not None:
+            return found
+        return None if kind in self._complete or primary in self._taken.get(kind, ()) else primary
+
+    def learn(self, path: str, primary: Any, secondary: Any) -> None:
+        """Adds the ids in the two answers to a creation."""
+        kind = self.kind_of_path(path)
+        if kind is None or not isinstance(primary, dict) or not isinstance(secondary, dict):
+            return
+        ids = primary.get("id"), secondary.get("id")
+        if type(ids[0]) is int and type(ids[1]) is int:
+            self.add(kind, ids[0], ids[1])
+
+    # What names the kinds.
+
+    def kind_of_path(self, path: str) -> str | None:
+        """The kind of the object that a path answers: "issue" for /api/v3/projects/3/issues/41."""
+        for segment in reversed(path.split("/")):
+            kind = self._rules.id_segments.get(segment)
+            if kind is not None:
+                return kind
+        return None
+
+    def kind_of_field(self, name: str, owner: Mapping[str, Any], owner_kind: str | None) -> str | None:
+        """The kind of the id in a field of an object."""
+        if name == "id":
+            return owner_kind
+        type_field = self._rules.id_types.get(name)
+        if type_field is not None:
+            type_name = str(owner.get(type_field, ""))
+            return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type_name).strip("_") or None
+        return self._rules.id_fields.get(name)
+
+    def kind_below(self, name: str, kind: str | None) -> str | None:
+        """The kind of the object in a field of an object."""
+        return self._rules.id_segments.get(name)
+
+    # Requests.
+
+    def map_target(self, target: str) -> str:
+        """The path and query for the shadow server. Raises UnknownIdError."""
+        path, mark, query = target.partition("?")
+        segments = path.split("/")
+        for index in range(1, len(segments)):
+            kind = self._rules.id_segments.get(segments[index - 1])
+            if kind is not None and segments[index].isascii() and segments[index].isdigit():
+                segments[index] = str(self._require(kind, int(segments[index])))
+        return "/".join(segments) + mark + (self._map_form(query) if mark else "")
+
+    def map_body(self, content_type: str, body: bytes) -> bytes:
+        """The body for the shadow server: ids in fields of JSON and forms. Raises UnknownIdError."""
+        if content_type.startswith("application/json"):
+            try:
+                value = orjson.loads(body)
+            except orjson.JSONDecodeError:
+                return body
+            mapped = self._map_fields(value)
+            return body if mapped == value else orjson.dumps(mapped)
+        if content_type.startswith("application/x-www-form-urlencoded"):
+            return self._map_form(body.decode("latin-1")).encode("latin-1")
+        return body
+
+    def _map_form(self, encoded: str) -> str:
+        pairs = parse_qsl(encoded, keep_blank_values=True, encoding="latin-1")
+        mapped = [(name, self._map_value(name, value)) for name, value in pairs]
+        return encoded if mapped == pairs else urlencode(mapped, encoding="latin-1")
+
+    def _map_value(self, name: str, value: str) -> str:
+        kind = self._rules.id_fields.get(name)
+        return str(self._require(kind, int(value))) if kind is not None and value.isascii() and value.isdigit() else value
+
+    def _map_fields(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        found = dict(value)
+        for name, item in value.items():
+            kind = self._rules.id_fields.get(name)
+            if kind is not None and type(item) is int:
+                found[name] = self._require(kind, item)
+            elif kind is not None and isinstance(item, str):
+                found[name] = self._map_value(name, item)
+        return found
+
+    def _require(self, kind: str, primary: int) -> int:
+        found = self.find(kind, primary)
+        if found is None:
+            raise UnknownIdError(f"{kind} {primary}")
+        return found
