@@ -31,6 +31,8 @@ from graph.types.git.file_commits import FileCommitMutations
 from graph.types.git.releases import ReleaseMutations
 from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
+from graph.types.imports.instance_imports import InstanceImportMutations, InstanceImportQueries
+from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
 from graph.types.issues.milestones import MilestoneMutations
@@ -68,6 +70,7 @@ class Query(
     RunnerQueries,
     JobQueries,
     ServerQueries,
+    InstanceImportQueries,
 ):
     pass
 
@@ -109,6 +112,8 @@ class Mutation(
     HookMutations,
     SettingsMutations,
     RunnerRegistrationMutations,
+    InstanceImportMutations,
+    ImportUserMutations,
 ):
     pass
 

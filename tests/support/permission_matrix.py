@@ -281,6 +281,10 @@ linkFork             401  forbidden forbidden forbidden forbidden forbidden forb
 unlinkFork           401  not_found forbidden forbidden forbidden forbidden ok        ok 401  forbidden
 starProject          401  not_found ok        ok        ok        ok        ok        ok 401  ok
 unstarProject        401  not_found ok        ok        ok        ok        ok        ok 401  ok
+beginImport          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+finishImport         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+setImportMarks       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importUsers          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
 """The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and

@@ -1,0 +1,45 @@
+"""Valid calls of the mutations of imports of instances, for tests over whole tables."""
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from storage import tables
+from storage.database.engine import now
+from storage.tables import ImportKind, InstanceImportState
+
+if TYPE_CHECKING:
+    from tests.support.scenario import Scenario
+
+IMPORT_MUTATIONS = frozenset(("beginImport", "finishImport", "setImportMarks", "importUsers"))
+CREATED_AT = "2014-03-02T10:00:00Z"
+
+_numbers = count(1)
+
+
+async def valid_import_input(world: "Scenario", name: str, role: str) -> dict[str, Any]:
+    """The input of a valid call. The source's ids of the scenario's project, group and user are those here."""
+    number = next(_numbers)
+    if name == "beginImport":
+        return {"source": f"https://source{number}.example"}
+    make, project = world.make, world.project(role)
+    running = tables.InstanceImport(source=f"https://running{number}.example", state=InstanceImportState.RUNNING, started_at=now())
+    await make.save(running)
+    known = {ImportKind.PROJECT: project.id, ImportKind.NAMESPACE: project.namespace_id, ImportKind.USER: world.somebody.id}
+    await make.save(
+        *(
+            tables.ImportIdentity(import_id=running.id, kind=kind, source_id=f"{key}", database_id=key, digest="")
+            for kind, key in known.items()
+        )
+    )
+    if name == "finishImport":
+        return {"importId": running.id}
+    return {"importId": running.id, "items": [_item(name, number, project, world.somebody)]}
+
+
+def _item(name: str, number: int, project: tables.Project, user: tables.User) -> dict[str, Any]:
+    match name:
+        case "setImportMarks":
+            return {"name": "users", "value": "1"}
+        case "importUsers":
+            return {"sourceId": number, "username": f"imported{number}", "name": "X", "createdAt": CREATED_AT}
+    raise KeyError(name)
