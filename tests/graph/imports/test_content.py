@@ -199,6 +199,6 @@ class TestNotes:
         ]  # fmt: skip
 
         text = "query ($path: String!) { project(path: $path) { issue(iid: 1) { notes(first: 10) { nodes { body } } } } }"
-        for viewer, shown in ((await make.fetch(tables.User, project.creator_id), 1), (running.admin, 5)):
+        for viewer, shown in ((await make.fetch(tables.User, project.creator_id or 0), 1), (running.admin, 5)):
             found = await ask.data(text, viewer, path=str(project.id))
             assert len(found["project"]["issue"]["notes"]["nodes"]) == shown
