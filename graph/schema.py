@@ -31,7 +31,15 @@ from graph.types.git.file_commits import FileCommitMutations
 from graph.types.git.releases import ReleaseMutations
 from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
+from graph.types.imports.builds import ImportBuildMutations
+from graph.types.imports.commit_comments import ImportCommitCommentMutations
+from graph.types.imports.commit_statuses import ImportCommitStatusMutations
 from graph.types.imports.instance_imports import InstanceImportMutations, InstanceImportQueries
+from graph.types.imports.issues import ImportIssueMutations
+from graph.types.imports.merge_requests import ImportMergeRequestMutations
+from graph.types.imports.notes import ImportNoteMutations
+from graph.types.imports.releases import ImportReleaseMutations
+from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
@@ -114,6 +122,14 @@ class Mutation(
     RunnerRegistrationMutations,
     InstanceImportMutations,
     ImportUserMutations,
+    ImportBuildMutations,
+    ImportCommitCommentMutations,
+    ImportCommitStatusMutations,
+    ImportIssueMutations,
+    ImportMergeRequestMutations,
+    ImportNoteMutations,
+    ImportReleaseMutations,
+    ImportSnippetMutations,
 ):
     pass
 

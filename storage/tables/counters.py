@@ -44,3 +44,10 @@ def raise_to(dialect: str, project_id: int, kind: CounterKind, value: int) -> An
         .values(project_id=project_id, kind=kind, value=value)
         .on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": raised})
     )
+
+
+def raise_all(dialect: str) -> Any:
+    """As `raise_to`, executed with rows of `project_id`, `kind` and `value`."""
+    statement = insert_into(dialect, Counter)
+    raised = case((col(Counter.value) < statement.excluded.value, statement.excluded.value), else_=col(Counter.value))
+    return statement.on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": raised})

@@ -35,6 +35,16 @@ class ImportKind(StrEnum):
     PROTECTED_BRANCH = "protected_branch"
     RUNNER = "runner"
     REPOSITORY = "repository"
+    SNIPPET = "snippet"
+    ISSUE = "issue"
+    MERGE_REQUEST = "merge_request"
+    NOTE = "note"
+    COMMIT_COMMENT = "commit_comment"
+    COMMIT_STATUS = "commit_status"
+    BUILD = "build"
+    TRACE = "trace"
+    ARTIFACT = "artifact"
+    RELEASE = "release"
 
 
 class ImportIdentity(SQLModel, table=True):

@@ -10,7 +10,10 @@ from storage.tables import ImportKind, InstanceImportState
 if TYPE_CHECKING:
     from tests.support.scenario import Scenario
 
-IMPORT_MUTATIONS = frozenset(("beginImport", "finishImport", "setImportMarks", "importUsers"))
+IMPORT_MUTATIONS = frozenset(("beginImport", "finishImport", "setImportMarks", "importUsers")) | frozenset(
+    f"import{name}"
+    for name in ("Snippets", "Issues", "MergeRequestBatch", "Notes", "CommitComments", "CommitStatuses", "Builds", "Releases")
+)
 CREATED_AT = "2014-03-02T10:00:00Z"
 
 _numbers = count(1)
@@ -31,6 +34,10 @@ async def valid_import_input(world: "Scenario", name: str, role: str) -> dict[st
             for kind, key in known.items()
         )
     )
+    if name == "importNotes":
+        snippet = await make.snippet(project)
+        identity = {"import_id": running.id, "kind": ImportKind.SNIPPET, "source_id": f"{number}", "database_id": snippet.id}
+        await make.save(tables.ImportIdentity(**identity, digest=""))
     if name == "finishImport":
         return {"importId": running.id}
     return {"importId": running.id, "items": [_item(name, number, project, world.somebody)]}
@@ -42,4 +49,25 @@ def _item(name: str, number: int, project: tables.Project, user: tables.User) ->
             return {"name": "users", "value": "1"}
         case "importUsers":
             return {"sourceId": number, "username": f"imported{number}", "name": "X", "createdAt": CREATED_AT}
+    times = {"createdAt": CREATED_AT, "updatedAt": CREATED_AT}
+    item = {"sourceId": number, "projectId": project.id, "authorId": user.id}
+    match name:
+        case "importSnippets":
+            return {**item, **times, "title": "T", "fileName": "a.rb", "content": "C", "visibility": "PUBLIC"}
+        case "importIssues":
+            return {**item, **times, "iid": number, "title": "T", "state": "OPENED"}
+        case "importMergeRequestBatch":
+            branches = {"sourceBranch": f"imported{number}", "targetBranch": "master"}
+            return {**item, **times, **branches, "iid": number, "title": "T", "state": "OPENED"}
+        case "importCommitComments":
+            return {**item, "sha": "a" * 40, "note": f"N{number}", "createdAt": CREATED_AT}
+        case "importCommitStatuses":
+            return {**item, "sha": "a" * 40, "name": "N", "status": "SUCCESS", "createdAt": CREATED_AT}
+        case "importBuilds":
+            build = {"sha": "a" * 40, "ref": "master", "name": "N", "stage": "S", "status": "SUCCESS", "createdAt": CREATED_AT}
+            return {"sourceId": number, "projectId": project.id, **build}
+        case "importReleases":
+            return {"projectId": project.id, "tagName": "v1", "description": "D"}
+        case "importNotes":
+            return {**item, "snippetId": number, "body": "B", "system": False, "createdAt": CREATED_AT}
     raise KeyError(name)

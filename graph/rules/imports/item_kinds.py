@@ -23,6 +23,12 @@ TARGETS: dict[ImportKind, type[Row]] = {
     ImportKind.USER: tables.User,
     ImportKind.NAMESPACE: tables.Namespace,
     ImportKind.PROJECT: tables.Project,
+    ImportKind.MILESTONE: tables.Milestone,
+    ImportKind.RUNNER: tables.Runner,
+    ImportKind.SNIPPET: tables.Snippet,
+    ImportKind.ISSUE: tables.Issue,
+    ImportKind.MERGE_REQUEST: tables.MergeRequest,
+    ImportKind.BUILD: tables.Build,
 }
 """The tables of the kinds to which items refer."""
 
