@@ -31,7 +31,10 @@ from graph.types.git.file_commits import FileCommitMutations
 from graph.types.git.releases import ReleaseMutations
 from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
+from graph.types.imports.accounts import ImportAccountMutations
 from graph.types.imports.instance_imports import InstanceImportMutations, InstanceImportQueries
+from graph.types.imports.project_settings import ImportProjectSettingMutations
+from graph.types.imports.projects import ImportProjectMutations
 from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
@@ -114,6 +117,9 @@ class Mutation(
     RunnerRegistrationMutations,
     InstanceImportMutations,
     ImportUserMutations,
+    ImportAccountMutations,
+    ImportProjectMutations,
+    ImportProjectSettingMutations,
 ):
     pass
 
