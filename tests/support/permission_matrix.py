@@ -293,6 +293,20 @@ importCommitComments 401  forbidden forbidden forbidden forbidden forbidden forb
 importCommitStatuses 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importBuilds         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importReleases       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importEmails         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importSshKeys        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importGroups         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importGroupMembers   401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importProjects       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importProjectMembers 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importProjectStars   401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importLabels         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importMilestones     401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importHooks          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importDeployKeys     401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importVariables      401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importTriggers       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importProtectedBranches 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
 """The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and

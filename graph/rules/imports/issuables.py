@@ -90,7 +90,7 @@ async def follow(batch: Batch, counter: CounterKind) -> None:
         highest[item.columns["project_id"]] = max(highest[item.columns["project_id"]], item.columns["iid"])
     rows = [{"project_id": key, "kind": counter, "value": highest[key]} for key in sorted(highest)]
     if rows:
-        await batch.context.session.execute(counters.raise_all(batch.context.services.database.dialect), rows)
+        await batch.context.session.execute(counters.raise_each(batch.context.services.database.dialect), rows)
 
 
 async def _write_labels(context: Context, table: Any, items: Sequence[Item]) -> None:
