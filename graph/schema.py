@@ -31,6 +31,7 @@ from graph.types.git.file_commits import FileCommitMutations
 from graph.types.git.releases import ReleaseMutations
 from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
+from graph.types.imports.accounts import ImportAccountMutations
 from graph.types.imports.builds import ImportBuildMutations
 from graph.types.imports.commit_comments import ImportCommitCommentMutations
 from graph.types.imports.commit_statuses import ImportCommitStatusMutations
@@ -38,6 +39,8 @@ from graph.types.imports.instance_imports import InstanceImportMutations, Instan
 from graph.types.imports.issues import ImportIssueMutations
 from graph.types.imports.merge_requests import ImportMergeRequestMutations
 from graph.types.imports.notes import ImportNoteMutations
+from graph.types.imports.project_settings import ImportProjectSettingMutations
+from graph.types.imports.projects import ImportProjectMutations
 from graph.types.imports.releases import ImportReleaseMutations
 from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
@@ -122,6 +125,9 @@ class Mutation(
     RunnerRegistrationMutations,
     InstanceImportMutations,
     ImportUserMutations,
+    ImportAccountMutations,
+    ImportProjectMutations,
+    ImportProjectSettingMutations,
     ImportBuildMutations,
     ImportCommitCommentMutations,
     ImportCommitStatusMutations,

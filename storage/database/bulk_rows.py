@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, func, insert, literal, select, text, update
 from storage.database.engine import DatabaseSession
 from storage.tables.base import Row
 
-_SQLITE_SEQUENCE = text("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = :name")
+_LAST_OF_SEQUENCE = text("(SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = :name)")
 _KEY = "key_of_row"
 _VALUE = "new_{}"
 
@@ -23,7 +23,9 @@ async def allocate_ids(session: DatabaseSession, kind: type[Row], count: int) ->
     if not count:
         return []
     if session.get_bind().dialect.name == "sqlite":
-        last = int(await session.scalar(_SQLITE_SEQUENCE, {"name": name}) or 0)
+        # Tables that a migration has copied have no sequence.
+        highest = select(func.coalesce(func.max(_table(kind).c.id), 0)).scalar_subquery()
+        last = int(await session.scalar(select(func.max(_LAST_OF_SEQUENCE, highest)), {"name": name}))
         return list(range(last + 1, last + 1 + count))
     numbers = func.generate_series(1, count).table_valued("number")
     found = await session.execute(select(func.nextval(func.pg_get_serial_sequence(name, "id"))).select_from(numbers))

@@ -46,8 +46,8 @@ def raise_to(dialect: str, project_id: int, kind: CounterKind, value: int) -> An
     )
 
 
-def raise_all(dialect: str) -> Any:
-    """As `raise_to`, executed with rows of `project_id`, `kind` and `value`."""
+def raise_each(dialect: str) -> Any:
+    """The statement that raises counters to numbers that were assigned otherwise, executed with the rows; it never decreases one."""
     statement = insert_into(dialect, Counter)
     raised = case((col(Counter.value) < statement.excluded.value, statement.excluded.value), else_=col(Counter.value))
     return statement.on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": raised})

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 from storage import tables
 from storage.database.engine import now
 from storage.tables import ImportKind, InstanceImportState
+from tests.make import ssh_key
 
 if TYPE_CHECKING:
     from tests.support.scenario import Scenario
 
-IMPORT_MUTATIONS = frozenset(("beginImport", "finishImport", "setImportMarks", "importUsers")) | frozenset(
-    f"import{name}"
-    for name in ("Snippets", "Issues", "MergeRequestBatch", "Notes", "CommitComments", "CommitStatuses", "Builds", "Releases")
-)
+IMPORT_MUTATIONS = frozenset((
+    "beginImport", "finishImport", "setImportMarks", "importUsers", "importEmails", "importSshKeys", "importGroups", "importGroupMembers",
+    "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones", "importHooks", "importDeployKeys",
+    "importVariables", "importTriggers", "importProtectedBranches", "importSnippets", "importIssues",
+    "importMergeRequestBatch", "importNotes", "importCommitComments", "importCommitStatuses", "importBuilds", "importReleases",
+))  # fmt: skip
 CREATED_AT = "2014-03-02T10:00:00Z"
 
 _numbers = count(1)
@@ -44,7 +47,37 @@ async def valid_import_input(world: "Scenario", name: str, role: str) -> dict[st
 
 
 def _item(name: str, number: int, project: tables.Project, user: tables.User) -> dict[str, Any]:
+    in_project, of_user, new = {"projectId": project.id}, {"userId": user.id}, {"sourceId": number, "createdAt": CREATED_AT}
+    level = {"accessLevel": "GUEST"}
     match name:
+        case "importEmails":
+            return {"sourceId": number, **of_user, "email": f"imported{number}@example.org"}
+        case "importSshKeys":
+            return {**new, **of_user, "title": "K", "key": ssh_key(40_000 + number)}
+        case "importGroups":
+            return {**new, "name": "G", "path": f"imported-group{number}"}
+        case "importGroupMembers":
+            return {"groupId": project.namespace_id, **of_user, **level}
+        case "importProjects":
+            return {**new, "namespaceId": project.namespace_id, "name": "P", "path": f"imported{number}", "visibility": "PRIVATE"}
+        case "importProjectMembers":
+            return {**in_project, **of_user, **level}
+        case "importProjectStars":
+            return {**in_project, **of_user}
+        case "importLabels":
+            return {**in_project, "name": f"imported{number}", "color": "#FF0000"}
+        case "importMilestones":
+            return {**new, **in_project, "iid": 10_000 + number, "title": f"Imported {number}"}
+        case "importHooks":
+            return {**new, **in_project, "url": "https://ci.example"}
+        case "importDeployKeys":
+            return {**new, **in_project, "title": "K", "key": ssh_key(50_000 + number)}
+        case "importVariables":
+            return {**in_project, "key": f"IMPORTED_{number}", "value": "V"}
+        case "importTriggers":
+            return {**new, **in_project, "token": f"imported{number}"}
+        case "importProtectedBranches":
+            return {**in_project, "name": f"imported{number}"}
         case "setImportMarks":
             return {"name": "users", "value": "1"}
         case "importUsers":

@@ -22,7 +22,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.errors import Code, Invalid, Taken, UserError
 from graph.rules.accounts.accounts import get_or_create_ghost
-from graph.rules.imports.item_kinds import TARGETS, ImportOutcome, Item, ItemKind, UniqueKey, validate_key
+from graph.rules.imports.item_kinds import MERGED, TARGETS, ImportOutcome, Item, ItemKind, UniqueKey, validate_key
 from graph.rules.validation import to_camel_case
 from storage import tables
 from storage.database import bulk_rows
@@ -36,13 +36,22 @@ class UnknownReference(UserError):
 
 
 @dataclass(frozen=True)
+class ItemError:
+    """What is wrong with a field of an item; a result has no exceptions, which graphql-core would raise."""
+
+    field: str | None
+    message: str
+    code: Code
+
+
+@dataclass(frozen=True)
 class ItemResult:
     """What became of an item. `errors` say why it was skipped or, with another outcome, which optional fields were left out."""
 
     source_id: str
     database_id: int | None
     outcome: ImportOutcome
-    errors: Sequence[UserError]
+    errors: Sequence[ItemError]
 
 
 @dataclass
@@ -85,7 +94,13 @@ async def write_items(
     if kind.follow is not None:
         await kind.follow(batch)
     await _write_identities(batch)
-    return [ItemResult(item.key, item.row_id, item.outcome or ImportOutcome.UNCHANGED, item.errors) for item in batch.items]
+    return [_result(item) for item in batch.items]
+
+
+def _result(item: Item) -> ItemResult:
+    errors = [ItemError(error.field, error.message, error.code) for error in item.errors]
+    row_id = None if item.outcome is ImportOutcome.SKIPPED else item.row_id
+    return ItemResult(item.key, row_id, item.outcome or ImportOutcome.UNCHANGED, errors)
 
 
 def _validate(batch: Batch) -> None:
@@ -120,7 +135,7 @@ def _validate_fields(kind: ItemKind, item: Item) -> None:
                 item.secrets[name] = value
             continue
         columns = item.initial if declared.is_initial else item.columns
-        columns[name] = declared.default if value is None else value
+        columns[declared.column or name] = declared.default if value is None else value
 
 
 async def _resolve_references(batch: Batch) -> None:
@@ -167,14 +182,17 @@ async def _find_rows(batch: Batch) -> None:
     if not items:
         return
     known = await batch.context.tuples(import_identities.of_source_ids(batch.running.id, {batch.kind.kind: items.keys()}))
-    id_column: Any = col(batch.kind.table.id)
+    table: Any = batch.kind.table
+    columns = (col(table.id), col(table.created_at)) if batch.kind.reuses_ids else (col(table.id),)
     ids = sorted(row_id for _, _, row_id, _ in known)
-    statement = select(id_column).where(id_column.in_(ids)).order_by(id_column).with_for_update(key_share=True)
-    existing = set(await batch.context.all(statement)) if ids else set()
+    statement = select(*columns).where(col(table.id).in_(ids)).order_by(col(table.id)).with_for_update(key_share=True)
+    existing = {row_id: created_at for row_id, *created_at in await batch.context.tuples(statement)} if ids else {}
     for _, key, row_id, digest in known:
-        if row_id in existing:
-            item = items[key]
+        item = items[key]
+        if row_id in existing and existing[row_id] in ([], [item.initial.get("created_at")]):
             item.row_id, item.is_new, item.last_digest = row_id, False, digest
+            if digest == MERGED:
+                item.outcome = ImportOutcome.UNCHANGED
 
 
 def digest_of(batch: Batch, item: Item) -> str:

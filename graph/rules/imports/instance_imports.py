@@ -80,11 +80,16 @@ async def lock_running(context: Context, import_id: int) -> tables.InstanceImpor
     return row
 
 
-async def lock_for_items(context: Context, import_id: int, items: Sequence[Any]) -> tables.InstanceImport:
-    """The running import, for a batch of an administrator. Raises Forbidden, LimitExceeded, Invalid, NotAllowed."""
+async def require_batch(context: Context, items: Sequence[Any]) -> None:
+    """Require an administrator and a batch of at most MAX_ITEMS. Raises Forbidden, LimitExceeded."""
     await require(context, Action.IMPORT_INSTANCE)
     if not 1 <= len(items) <= MAX_ITEMS:
         raise LimitExceeded(f"The batch has {len(items):,} items; send 1 to {MAX_ITEMS}.")
+
+
+async def lock_for_items(context: Context, import_id: int, items: Sequence[Any]) -> tables.InstanceImport:
+    """The running import, for a batch of an administrator. Raises Forbidden, LimitExceeded, Invalid, NotAllowed."""
+    await require_batch(context, items)
     return await lock_running(context, import_id)
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_ITEMS = 100
 """Maximum of items in a batch."""
 MAX_ID = 2**31 - 1
+MERGED = "merged"
+"""The digest of an item that is a row which existed here: the import never changes it."""
 
 TARGETS: dict[ImportKind, type[Row]] = {
     ImportKind.USER: tables.User,
@@ -44,8 +46,9 @@ class ImportOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ImportField:
-    """How a field of an item becomes the column of the same name.
+    """How a field of an item becomes a column.
 
+    - `column`: the name of the column if it differs from the field's.
     - `default`: the value of the column if the field is omitted or null.
     - `validate(field, value)` returns the column's value, or raises UserError.
     - `is_required`: an invalid value or an unknown reference skips the item; otherwise the field is left out, and reported.
@@ -55,6 +58,7 @@ class ImportField:
     - `is_sealed`: the column `sealed_NAME` has the encrypted value.
     """
 
+    column: str | None = None
     default: Any = None
     validate: Callable[[str, Any], Any] | None = None
     is_required: bool = False
@@ -66,6 +70,11 @@ class ImportField:
 
 def reference(target: ImportKind, *, is_required: bool = True) -> ImportField:
     return ImportField(target=target, is_required=is_required)
+
+
+def key_of(*names: str) -> Callable[[Mapping[str, Any]], str]:
+    """The key of items that are identified by these fields, as `12/bug` for a label."""
+    return lambda values: "/".join(str(values[name]).strip() for name in names)
 
 
 AUTHOR = ImportField(target=ImportKind.USER, is_required=True, uses_ghost=True)
@@ -91,6 +100,8 @@ class ItemKind:
 
     - `key(values)` identifies an item in the source.
     - `unique`: with `adopts`, an existing row with the values of the first one is what the item is; otherwise it is an error.
+    - `reuses_ids`: SQLite may give the id of a deleted row to another one, so that an item is a row only if they were created at the same
+      time.
     - `may_renumber`: a kept id that is taken is replaced by another.
     - `prepare` computes columns from the values and the references; `match` finds the rows of items that were not imported before;
       `follow` writes what belongs to the rows, after them.
@@ -103,6 +114,7 @@ class ItemKind:
     unique: tuple[UniqueKey, ...] = ()
     adopts: bool = False
     may_renumber: bool = False
+    reuses_ids: bool = False
     prepare: Step | None = None
     match: Step | None = None
     follow: Step | None = None
@@ -130,6 +142,10 @@ class Item:
     digest: str = ""
     last_digest: str | None = None
     outcome: ImportOutcome | None = None
+
+    def merge(self, row_id: int) -> None:
+        """Makes the item a row that exists here, and stays as it is."""
+        self.row_id, self.is_new, self.digest, self.outcome = row_id, False, MERGED, ImportOutcome.UPDATED
 
     def skip(self, error: UserError) -> None:
         self.errors.append(error)

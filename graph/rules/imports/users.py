@@ -19,7 +19,7 @@ from graph.rules.accounts import accounts
 from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports import user_moves
 from graph.rules.imports.batches import Batch, UnknownReference, find_taken_ids
-from graph.rules.imports.item_kinds import CREATED_AT, MAX_ID, ImportField, ImportOutcome, Item, ItemKind, parse_row_id
+from graph.rules.imports.item_kinds import CREATED_AT, MAX_ID, MERGED, ImportField, ImportOutcome, Item, ItemKind, parse_row_id
 from storage import tables
 from storage.database import bulk_rows
 from storage.secrets import digest_token, new_token
@@ -30,8 +30,6 @@ GHOST_EMAIL = f"{GHOST_USERNAME}@invalid"
 UNKNOWN_EMAIL = "{}@import.invalid"
 """The address of a user whose address the source did not show; nobody can have it."""
 IMPORTED_TOKEN = "imported"  # noqa: S105 - the name of a kind of token
-MERGED = "merged"
-"""The digest of an account that existed here: the import never changes it."""
 MAX_TOKEN_LENGTH = 255
 
 
@@ -150,9 +148,6 @@ async def _match(batch: Batch) -> None:
     if batch.running.keeps_ids and await _move_administrator(batch, found, items):
         found = await _load_accounts(batch, items)
     for item in items:
-        if item.last_digest == MERGED:
-            item.outcome = ImportOutcome.UNCHANGED
-            continue
         if item.is_new:
             _match_account(batch, found, item)
         if item.outcome is None:
@@ -199,7 +194,7 @@ def _match_account(batch: Batch, found: _Accounts, item: Item) -> None:
     elif account is not None and (_is_ghost(item) or (is_administrator and batch.running.keeps_ids and not merge_into)):
         item.row_id, item.is_new = account.id, False
     elif account is not None and (merge_into or is_administrator):
-        item.row_id, item.is_new, item.digest, item.outcome = account.id, False, MERGED, ImportOutcome.UPDATED
+        item.merge(account.id)
         if item.extras["namespace"] is not None and account.id in found.namespace_of:
             batch.identities.append((ImportKind.NAMESPACE, item.extras["namespace"], found.namespace_of[account.id], MERGED))
 

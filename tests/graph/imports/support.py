@@ -2,7 +2,11 @@
 
 from typing import Any
 
+from sqlalchemy import select
+from sqlmodel import col
+
 from storage import tables
+from storage.database.engine import Database
 from tests.support.api_clients import Ask
 
 SOURCE = "https://old.example"
@@ -45,7 +49,7 @@ class RunningImport:
 
     async def results_of(self, mutation: str, *items: dict[str, Any]) -> list[dict[str, Any]]:
         payload = await self.payload(mutation, list(items))
-        assert payload["userErrors"] == []
+        assert payload["userErrors"] == [], (mutation, payload["userErrors"])
         results: list[dict[str, Any]] = payload["results"]
         return results
 
@@ -65,3 +69,11 @@ async def begin(ask: Ask, admin: tables.User, source: str = SOURCE, *, keep_ids:
 def user_item(number: int, **fields: Any) -> dict[str, Any]:
     values = {"sourceId": number, "namespaceId": number + 500, "username": f"Source{number}", "name": f"User {number}"}
     return {**values, "email": f"Source{number}@old.example", "createdAt": T0, **fields}
+
+
+async def rows_of(database: Database, table: Any, **equal: Any) -> list[dict[str, Any]]:
+    """The rows of a table, ordered by id, as they are in the database now."""
+    async with database.read_session() as session:
+        conditions = [getattr(table, name) == value for name, value in equal.items()]
+        rows = await session.execute(select(table).where(*conditions).order_by(col(table.id)))
+        return [row.model_dump() for (row,) in rows]

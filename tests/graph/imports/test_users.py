@@ -1,15 +1,10 @@
 """Imported users."""
 
-from typing import Any
-
-from sqlalchemy import select
-from sqlmodel import col
-
 from storage import tables
 from storage.database.engine import Database
 from storage.secrets import digest_token
 from storage.tables import UserState
-from tests.graph.imports.support import T1, begin, user_item
+from tests.graph.imports.support import T1, begin, rows_of, user_item
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, Ask
 from tests.support.statements import StatementRecorder
@@ -22,20 +17,13 @@ FULL = {
 }  # fmt: skip
 
 
-async def columns_of(database: Database, table: Any, **where: Any) -> list[dict[str, Any]]:
-    async with database.read_session() as session:
-        conditions = [getattr(table, name) == value for name, value in where.items()]
-        rows = await session.execute(select(table).where(*conditions).order_by(col(table.id)))
-        return [row.model_dump() for (row,) in rows]
-
-
 class TestUsers:
     async def test_are_written_as_they_are_in_the_source(self, ask: Ask, api: Api, make: DataFactory, database: Database) -> None:
         running = await begin(ask, await make.admin())
         await make.save(tables.Hook(url="http://93.184.215.14/"))
         plain, full = await running.ids("importUsers", user_item(7), user_item(8, **FULL))
 
-        (row,) = await columns_of(database, tables.User, id=full)
+        (row,) = await rows_of(database, tables.User, id=full)
         expected = {
             "username": "Source8", "name": "User 8", "email": "source8@old.example", "password_hash": None, "state": UserState.BLOCKED,
             "blocked_by_directory": True, "confirmed": False, "admin": True, "bio": "B", "messenger": "m", "professional_profile": "p",
@@ -46,17 +34,17 @@ class TestUsers:
         assert [row[name].isoformat() for name in ("created_at", "updated_at", "current_sign_in_at")] == [
             "2014-03-02T10:00:00+00:00", "2015-04-03T11:30:00.250000+00:00", "2015-04-03T11:30:00.250000+00:00",
         ]  # fmt: skip
-        (other,) = await columns_of(database, tables.User, id=plain)
+        (other,) = await rows_of(database, tables.User, id=plain)
         assert (other["state"], other["confirmed"], other["projects_limit"]) == (UserState.ACTIVE, True, 10)
         assert other["updated_at"] == other["created_at"]
-        (namespace,) = await columns_of(database, tables.Namespace, owner_id=full)
+        (namespace,) = await rows_of(database, tables.Namespace, owner_id=full)
         assert (namespace["path"], namespace["path_key"], namespace["name"]) == ("Source8", "source8", "User 8")
-        (email,) = await columns_of(database, tables.Email, user_id=full)
+        (email,) = await rows_of(database, tables.Email, user_id=full)
         assert (email["email"], email["is_primary"]) == ("source8@old.example", True)
-        (token,) = await columns_of(database, tables.Token, user_id=full)
+        (token,) = await rows_of(database, tables.Token, user_id=full)
         assert token["digest"] == digest_token("an-old-token-of-theirs")
         assert make.services.cipher.decrypt(token["sealed"]) == "an-old-token-of-theirs"
-        assert len(await columns_of(database, tables.Token, user_id=plain)) == 1
+        assert len(await rows_of(database, tables.Token, user_id=plain)) == 1
         assert await make.count(tables.Event) == 0
         shown = (await api.get(f"/users/{plain}", running.admin)).json()
         assert (shown["username"], shown["created_at"]) == ("Source7", "2014-03-02T10:00:00.000Z")
@@ -65,10 +53,10 @@ class TestUsers:
         running = await begin(ask, await make.admin())
         items = [user_item(1), user_item(2, **FULL), user_item(3, websiteUrl="javascript:alert(1)", email="nobody@localhost")]
         ids = [(await running.results_of("importUsers", *items))[number]["databaseId"] for number in range(3)]
-        rows = await columns_of(database, tables.User)
+        rows = await rows_of(database, tables.User)
         invalid = ["email INVALID", "websiteUrl INVALID"]
         assert await running.write("importUsers", *items) == [("UNCHANGED", []), ("UNCHANGED", []), ("UNCHANGED", invalid)]
-        assert await columns_of(database, tables.User) == rows
+        assert await rows_of(database, tables.User) == rows
         assert rows[-1]["email"] == "source3@import.invalid"
 
         changed = [{**items[0], "username": "Renamed", "email": "New@old.example", "privateToken": "given-later"}, items[1], items[2]]
@@ -76,13 +64,13 @@ class TestUsers:
         assert await running.write("importUsers", *changed) == [("UPDATED", []), ("UNCHANGED", []), ("UPDATED", [])]
         assert [each["databaseId"] for each in running.results] == ids
         assert await make.count(tables.User) == len(rows)
-        (email,) = await columns_of(database, tables.Email, user_id=ids[0])
-        (namespace,) = await columns_of(database, tables.Namespace, owner_id=ids[0])
-        (token,) = await columns_of(database, tables.Token, user_id=ids[0])
+        (email,) = await rows_of(database, tables.Email, user_id=ids[0])
+        (namespace,) = await rows_of(database, tables.Namespace, owner_id=ids[0])
+        (token,) = await rows_of(database, tables.Token, user_id=ids[0])
         assert (email["email"], namespace["path_key"], token["digest"]) == ("new@old.example", "renamed", digest_token("given-later"))
         without_address = {name: value for name, value in changed[0].items() if name != "email"}
         assert await running.write("importUsers", {**without_address, "name": "Other"}) == [("UPDATED", [])]
-        assert (await columns_of(database, tables.User, id=ids[0]))[0]["email"] == "new@old.example"
+        assert (await rows_of(database, tables.User, id=ids[0]))[0]["email"] == "new@old.example"
 
     async def test_with_taken_or_invalid_values_are_skipped_and_the_others_written(
         self, ask: Ask, make: DataFactory, database: Database
@@ -113,21 +101,21 @@ class TestUsers:
             ("CREATED", ["projectsLimit INVALID"]),
         ]  # fmt: skip
         assert [each["databaseId"] is None for each in running.results] == [each["outcome"] == "SKIPPED" for each in running.results]
-        written = [each["username"] for each in await columns_of(database, tables.User)]
+        written = [each["username"] for each in await rows_of(database, tables.User)]
         assert written == [running.admin.username, local.username, "Source9", "Source10", "Source13"]
 
     async def test_that_have_an_account_here_are_merged(self, ask: Ask, make: DataFactory, database: Database) -> None:
         running = await begin(ask, await make.admin())
         local = await make.user()
-        before = await columns_of(database, tables.User)
+        before = await rows_of(database, tables.User)
         items = [user_item(1, username=running.admin.username), user_item(2, mergeInto=local.username, privateToken="t")]
         assert await running.write("importUsers", *items) == [("UPDATED", [])] * 2
         assert [each["databaseId"] for each in running.results] == [running.admin.id, local.id]
         assert (
             await running.write("importUsers", {**items[0], "name": "Changed"}, {**items[1], "mergeInto": None}) == [("UNCHANGED", [])] * 2
         )
-        assert await columns_of(database, tables.User) == before
-        assert len(await columns_of(database, tables.Token)) == 2
+        assert await rows_of(database, tables.User) == before
+        assert len(await rows_of(database, tables.Token)) == 2
 
     async def test_in_a_batch_of_100_take_the_statements_of_one_of_10(
         self, ask: Ask, make: DataFactory, statements: StatementRecorder
@@ -158,11 +146,11 @@ class TestKeptIds:
         assert [each["databaseId"] for each in running.results] == [3, 1, 40, 41]
         assert await running.write("importUsers", *items) == [("UNCHANGED", [])] * 4
 
-        moved = (await columns_of(database, tables.User, id=3))[0]
+        moved = (await rows_of(database, tables.User, id=3))[0]
         assert (moved["username"], moved["admin"], moved["state"], moved["name"]) == ("root", True, UserState.ACTIVE, "User 3")
-        tokens = await columns_of(database, tables.Token, user_id=3)
+        tokens = await rows_of(database, tables.Token, user_id=3)
         assert {each["digest"] for each in tokens} == {digest_token(token_of(admin)), digest_token("tok-of-root")}
-        namespaces = {each["owner_id"]: each["id"] for each in await columns_of(database, tables.Namespace)}
+        namespaces = {each["owner_id"]: each["id"] for each in await rows_of(database, tables.Namespace)}
         assert (namespaces[1], namespaces[40]) == (501, 540) and 41 not in namespaces
         created = await api.post("/users", admin, email="n@example.org", password="12345678", username="newcomer", name="N")
         assert created.json()["id"] > 41
@@ -181,7 +169,7 @@ class TestKeptIds:
         assert admin.id == 1
         assert await running.ids("importUsers", user_item(1), user_item(2)) == [1, 2]
         assert await running.ids("importUsers", user_item(3)) == [3]
-        names = {each["id"]: each["username"] for each in await columns_of(database, tables.User)}
+        names = {each["id"]: each["username"] for each in await rows_of(database, tables.User)}
         assert names.pop(1) == "Source1" and names.pop(2) == "Source2" and names.pop(3) == "Source3"
         assert list(names.values()) == ["importer"]
         shown = await ask.data("{ instanceImports { user { username } } }", admin)

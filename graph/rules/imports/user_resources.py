@@ -1,0 +1,63 @@
+"""Imported secondary addresses and SSH keys of users."""
+
+from sqlalchemy import select
+from sqlmodel import col
+
+from graph.errors import Taken, UserError, UserErrors
+from graph.rules import validation
+from graph.rules.accounts import accounts, ssh_keys
+from graph.rules.imports.batches import Batch
+from graph.rules.imports.item_kinds import TIMES, ImportField, Item, ItemKind, UniqueKey, reference
+from storage import tables
+from storage.tables import ImportKind
+
+EMAILS = ItemKind(
+    kind=ImportKind.EMAIL,
+    table=tables.Email,
+    fields={
+        "user_id": reference(ImportKind.USER),
+        "email": ImportField(validate=accounts.validate_email, is_required=True),
+        **TIMES,
+    },
+    unique=(UniqueKey(("email",), "email"),),
+)
+
+
+async def parse_keys(batch: Batch) -> None:
+    """Set the stored form and the fingerprint of public keys."""
+    for item in batch.open_items:
+        try:
+            item.columns["key"], item.columns["fingerprint"] = await ssh_keys.parse_key(item.columns["key"])
+        except UserError as error:
+            item.skip(error.errors[0] if isinstance(error, UserErrors) else error)
+
+
+async def skip_keys_of(batch: Batch, table: type[tables.SshKey] | type[tables.DeployKey]) -> None:
+    """Skip the items whose keys the table has: a key belongs to a user or to projects."""
+    items: dict[str, list[Item]] = {}
+    for item in batch.open_items:
+        items.setdefault(item.columns["fingerprint"], []).append(item)
+    if items:
+        fingerprint = col(table.fingerprint)
+        for found in await batch.context.all(select(fingerprint).where(fingerprint.in_(items)).distinct()):
+            for item in items[found]:
+                item.skip(Taken("key"))
+
+
+async def _match_keys(batch: Batch) -> None:
+    await skip_keys_of(batch, tables.DeployKey)
+
+
+SSH_KEYS = ItemKind(
+    kind=ImportKind.SSH_KEY,
+    table=tables.SshKey,
+    fields={
+        "user_id": reference(ImportKind.USER),
+        "title": ImportField(validate=validation.validate_title, is_required=True),
+        "key": ImportField(),
+        **TIMES,
+    },
+    unique=(UniqueKey(("fingerprint",), "key"),),
+    prepare=parse_keys,
+    match=_match_keys,
+)
