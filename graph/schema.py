@@ -125,6 +125,9 @@ class Mutation(
     RunnerRegistrationMutations,
     InstanceImportMutations,
     ImportUserMutations,
+    ImportAccountMutations,
+    ImportProjectMutations,
+    ImportProjectSettingMutations,
     ImportBuildMutations,
     ImportCommitCommentMutations,
     ImportCommitStatusMutations,
@@ -133,9 +136,6 @@ class Mutation(
     ImportNoteMutations,
     ImportReleaseMutations,
     ImportSnippetMutations,
-    ImportAccountMutations,
-    ImportProjectMutations,
-    ImportProjectSettingMutations,
 ):
     pass
 

@@ -36,7 +36,7 @@ class BranchClues:
 class ImportedBranch:
     """The commits of a merge request; values as in `MergePreview`.
 
-    `head` is None if it is unknown, and `count` if the repository lacks the head. `merge` is the commit that merged it.
+    `head` and `count` are None if the head is unknown or not in the repository. `merge` is the commit that merged it.
     """
 
     head: str | None = None
@@ -66,7 +66,7 @@ def read_branch(repository: Repository, clues: BranchClues) -> ImportedBranch:
             return _read_closed(repository, clues, head)
     except (GitCommandError, UnknownCommit):
         pass
-    return ImportedBranch(head=head, merge=clues.merge)
+    return ImportedBranch(merge=clues.merge)
 
 
 def _read_open(repository: Repository, clues: BranchClues, head: str) -> ImportedBranch:

@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 IMPORT_MUTATIONS = frozenset((
     "beginImport", "finishImport", "setImportMarks", "importUsers", "importEmails", "importSshKeys", "importGroups", "importGroupMembers",
     "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones", "importHooks", "importDeployKeys",
-    "importVariables", "importTriggers", "importProtectedBranches",
+    "importVariables", "importTriggers", "importProtectedBranches", "importSnippets", "importIssues",
+    "importMergeRequestBatch", "importNotes", "importCommitComments", "importCommitStatuses", "importBuilds", "importReleases",
 ))  # fmt: skip
-IMPORT_MUTATIONS |= frozenset(
-    f"import{name}"
-    for name in ("Snippets", "Issues", "MergeRequestBatch", "Notes", "CommitComments", "CommitStatuses", "Builds", "Releases")
-)
 CREATED_AT = "2014-03-02T10:00:00Z"
 
 _numbers = count(1)

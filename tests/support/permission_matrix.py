@@ -285,14 +285,6 @@ beginImport          401  forbidden forbidden forbidden forbidden forbidden forb
 finishImport         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 setImportMarks       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importUsers          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importSnippets       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importIssues         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importMergeRequestBatch 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importNotes          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importCommitComments 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importCommitStatuses 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importBuilds         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
-importReleases       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importEmails         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importSshKeys        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importGroups         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
@@ -307,6 +299,14 @@ importDeployKeys     401  forbidden forbidden forbidden forbidden forbidden forb
 importVariables      401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importTriggers       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importProtectedBranches 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importSnippets       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importIssues         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importMergeRequestBatch 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importNotes          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importCommitComments 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importCommitStatuses 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importBuilds         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importReleases       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
 """The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and

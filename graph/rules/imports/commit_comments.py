@@ -9,8 +9,8 @@ import orjson
 from graph.errors import Invalid
 from graph.rules import validation
 from graph.rules.imports.batches import Batch
-from graph.rules.imports.issuables import validate_iid
 from graph.rules.imports.item_kinds import AUTHOR, CREATED_AT, ImportField, ItemKind, reference
+from graph.rules.imports.numbers import validate_iid
 from graph.rules.imports.snippets import validate_content
 from storage import tables
 from storage.git.ref_names import FULL_ID

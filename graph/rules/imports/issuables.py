@@ -1,6 +1,5 @@
 """What issues and merge requests of an import have in common: labels, milestones and numbers."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,18 +10,12 @@ from graph.context import Context
 from graph.errors import Invalid, UserError
 from graph.rules import validation
 from graph.rules.imports.batches import Batch
-from graph.rules.imports.item_kinds import AUTHOR, MAX_ID, TIMES, ImportField, Item, UniqueKey, reference
+from graph.rules.imports.item_kinds import AUTHOR, TIMES, ImportField, Item, UniqueKey, reference
+from graph.rules.imports.numbers import raise_counters, validate_iid
 from graph.rules.issues.issues import DEFAULT_LABEL_COLOR, LABEL_FOREIGN_KEYS
 from storage import tables
-from storage.tables import CounterKind, ImportKind, counters
+from storage.tables import CounterKind, ImportKind
 from storage.tables.issues import labels
-
-
-def validate_iid(field: str, value: int) -> int:
-    """The number of a thing in its project. Raises Invalid."""
-    if not 1 <= value <= MAX_ID:
-        raise Invalid(field, f"must be between 1 and {MAX_ID}")
-    return value
 
 
 def validate_text(field: str, value: str) -> str | None:
@@ -85,12 +78,7 @@ async def leave_out_strangers(batch: Batch, name: str, table: Any, *, is_require
 async def follow(batch: Batch, counter: CounterKind) -> None:
     """Write the labels of what was written, and make the next numbers of the projects larger."""
     await _write_labels(batch.context, batch.kind.table, [item for item in batch.written_items if "labels" in item.extras])
-    highest: dict[int, int] = defaultdict(int)
-    for item in batch.written_items:
-        highest[item.columns["project_id"]] = max(highest[item.columns["project_id"]], item.columns["iid"])
-    rows = [{"project_id": key, "kind": counter, "value": highest[key]} for key in sorted(highest)]
-    if rows:
-        await batch.context.session.execute(counters.raise_each(batch.context.services.database.dialect), rows)
+    await raise_counters(batch, counter)
 
 
 async def _write_labels(context: Context, table: Any, items: Sequence[Item]) -> None:

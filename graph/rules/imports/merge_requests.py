@@ -136,7 +136,7 @@ async def _read_project(context: Context, target: int, named: Iterable[tuple[str
             await refs.publish_objects(context.services, target)
         return found
     except NotARepository:
-        return {key: _ReadBranch(clues, ImportedBranch(head=clues.head, merge=clues.merge)) for key, _, clues in named}
+        return {key: _ReadBranch(clues, ImportedBranch(merge=clues.merge)) for key, _, clues in named}
     except OSError as error:
         log.warning("repository cannot be read", project_id=target, error=str(error))
         raise UnreadableRepository from error

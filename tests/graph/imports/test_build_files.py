@@ -19,7 +19,6 @@ from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask
 from tests.support.statements import StatementRecorder
 
-
 KEYS: tuple[Any, ...] = (col(tables.Artifact.key), col(tables.TracePart.key))
 
 

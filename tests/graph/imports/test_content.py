@@ -180,6 +180,27 @@ class TestBatches:
         ) == ["LIMIT_EXCEEDED"]
 
 
+class TestKeptIds:
+    async def test_are_those_of_the_rows_and_new_ones_are_larger(self, ask: Ask, make: DataFactory) -> None:
+        admin = await make.admin()
+        running = await begin(ask, admin, keep_ids=True)
+        project = await empty_copy(make, running)
+        for number, mutation in enumerate(("importIssues", *CHANGED_FIELDS)):
+            found = await running.results_of(mutation, *(item(mutation, 7000 + 10 * number + each) for each in range(3)))
+            assert [each["databaseId"] for each in found] == [7000 + 10 * number + each for each in range(3)]
+        assert await running.write("importSnippets", item("importSnippets", 1), item("importSnippets", 0)) == [
+            ("UPDATED", []),
+            ("SKIPPED", ["sourceId INVALID"]),
+        ]
+        await make.snippet(project)
+        assert await running.write("importSnippets", item("importSnippets", (await make.snippet(project)).id)) == [
+            ("SKIPPED", ["sourceId TAKEN"])
+        ]
+        assert await running.write("importCommitComments", item("importCommitComments", 7)) == [("CREATED", [])]
+        assert (await rows_of(make, tables.CommitComment, project))[-1].id == 7
+        assert (await make.issue(project)).id > 7012 and (await make.note(await make.issue(project))).id > 7032
+
+
 class TestNotes:
     async def test_of_the_system_are_hidden_from_who_may_not_see_what_they_mention(self, ask: Ask, make: DataFactory) -> None:
         running = await begin(ask, await make.admin())
