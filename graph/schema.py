@@ -35,6 +35,7 @@ from graph.types.imports.accounts import ImportAccountMutations
 from graph.types.imports.instance_imports import InstanceImportMutations, InstanceImportQueries
 from graph.types.imports.project_settings import ImportProjectSettingMutations
 from graph.types.imports.projects import ImportProjectMutations
+from graph.types.imports.settings import ImportSettingsMutations
 from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
@@ -116,6 +117,7 @@ class Mutation(
     SettingsMutations,
     RunnerRegistrationMutations,
     InstanceImportMutations,
+    ImportSettingsMutations,
     ImportUserMutations,
     ImportAccountMutations,
     ImportProjectMutations,

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tests.support.scenario import Scenario
 
 IMPORT_MUTATIONS = frozenset((
-    "beginImport", "finishImport", "setImportMarks", "importUsers", "importEmails", "importSshKeys", "importGroups", "importGroupMembers",
-    "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones", "importHooks", "importDeployKeys",
-    "importVariables", "importTriggers", "importProtectedBranches",
+    "beginImport", "finishImport", "setImportMarks", "importSettings", "importUsers", "importEmails", "importSshKeys", "importGroups",
+    "importGroupMembers", "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones",
+    "importHooks", "importDeployKeys", "importVariables", "importTriggers", "importProtectedBranches",
 ))  # fmt: skip
 CREATED_AT = "2014-03-02T10:00:00Z"
 
@@ -38,6 +38,8 @@ async def valid_import_input(world: "Scenario", name: str, role: str) -> dict[st
     )
     if name == "finishImport":
         return {"importId": running.id}
+    if name == "importSettings":
+        return {"importId": running.id, "signInText": "Hello"}
     return {"importId": running.id, "items": [_item(name, number, project, world.somebody)]}
 
 
