@@ -42,6 +42,7 @@ from graph.types.imports.notes import ImportNoteMutations
 from graph.types.imports.project_settings import ImportProjectSettingMutations
 from graph.types.imports.projects import ImportProjectMutations
 from graph.types.imports.releases import ImportReleaseMutations
+from graph.types.imports.settings import ImportSettingsMutations
 from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
@@ -124,6 +125,7 @@ class Mutation(
     SettingsMutations,
     RunnerRegistrationMutations,
     InstanceImportMutations,
+    ImportSettingsMutations,
     ImportUserMutations,
     ImportAccountMutations,
     ImportProjectMutations,
