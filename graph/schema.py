@@ -42,6 +42,7 @@ from graph.types.imports.notes import ImportNoteMutations
 from graph.types.imports.project_settings import ImportProjectSettingMutations
 from graph.types.imports.projects import ImportProjectMutations
 from graph.types.imports.releases import ImportReleaseMutations
+from graph.types.imports.runners import ImportRunnerMutations
 from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
@@ -135,6 +136,7 @@ class Mutation(
     ImportMergeRequestMutations,
     ImportNoteMutations,
     ImportReleaseMutations,
+    ImportRunnerMutations,
     ImportSnippetMutations,
 ):
     pass
