@@ -143,6 +143,7 @@ class TestBatches:
         wrong: dict[str, list[tuple[dict[str, Any], str]]] = {
             "importIssues": [
                 ({"iid": 1}, "iid TAKEN"), ({"iid": 0}, "iid INVALID"), ({"title": " "}, "title REQUIRED"),
+                ({"confidential": True}, "confidential NOT_ALLOWED"),
                 ({"projectId": 9}, "projectId NOT_FOUND"),
                 ({"authorId": 9}, "authorId NOT_FOUND"), ({"title": "x" * 256}, "title INVALID"), ({"sourceId": ""}, "sourceId INVALID"),
             ],
@@ -151,7 +152,9 @@ class TestBatches:
             "importNotes": [
                 ({"issueId": 9}, "issueId NOT_FOUND"), ({"snippetId": 1}, "issueId INVALID"), ({"issueId": None}, "issueId INVALID"),
                 ({"projectId": 2}, "issueId INVALID"), ({"body": ""}, "body REQUIRED"),
+                ({"confidential": True}, "confidential NOT_ALLOWED"),
                 ({"body": "mentioned in issue no/where#1"}, "body NOT_FOUND"),
+                ({"body": f"closed via commit a/b/c@{OID}"}, "body NOT_FOUND"),
             ],
             "importSnippets": [({"content": ""}, "content REQUIRED")],
             "importCommitComments": [({"sha": "master"}, "sha INVALID")],
