@@ -42,6 +42,7 @@ from graph.types.imports.notes import ImportNoteMutations
 from graph.types.imports.project_settings import ImportProjectSettingMutations
 from graph.types.imports.projects import ImportProjectMutations
 from graph.types.imports.releases import ImportReleaseMutations
+from graph.types.imports.runners import ImportRunnerMutations
 from graph.types.imports.settings import ImportSettingsMutations
 from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
@@ -137,6 +138,7 @@ class Mutation(
     ImportMergeRequestMutations,
     ImportNoteMutations,
     ImportReleaseMutations,
+    ImportRunnerMutations,
     ImportSnippetMutations,
 ):
     pass

@@ -133,6 +133,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "TRACE": "Traces, with the IDs of their builds.",
         "ARTIFACT": "Artifacts, with the IDs of their builds.",
         "RELEASE": "Releases, identified by `PROJECT/TAG`.",
+        "UPLOAD": "Uploads, identified by `PROJECT/SECRET`.",
     },
     "ImportOutcome": {
         "CREATED": "A row was created.",

@@ -45,6 +45,7 @@ class ImportKind(StrEnum):
     TRACE = "trace"
     ARTIFACT = "artifact"
     RELEASE = "release"
+    UPLOAD = "upload"
 
 
 class ImportIdentity(SQLModel, table=True):

@@ -16,6 +16,7 @@ IMPORT_MUTATIONS = frozenset((
     "importGroupMembers", "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones",
     "importHooks", "importDeployKeys", "importVariables", "importTriggers", "importProtectedBranches", "importSnippets", "importIssues",
     "importMergeRequestBatch", "importNotes", "importCommitComments", "importCommitStatuses", "importBuilds", "importReleases",
+    "importRunners",
 ))  # fmt: skip
 CREATED_AT = "2014-03-02T10:00:00Z"
 
@@ -101,6 +102,8 @@ def _item(name: str, number: int, project: tables.Project, user: tables.User) ->
         case "importBuilds":
             build = {"sha": "a" * 40, "ref": "master", "name": "N", "stage": "S", "status": "SUCCESS", "createdAt": CREATED_AT}
             return {"sourceId": number, "projectId": project.id, **build}
+        case "importRunners":
+            return {"sourceId": number, "description": "R", "projectIds": [project.id]}
         case "importReleases":
             return {"projectId": project.id, "tagName": "v1", "description": "D"}
         case "importNotes":

@@ -308,6 +308,7 @@ importCommitComments 401  forbidden forbidden forbidden forbidden forbidden forb
 importCommitStatuses 401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importBuilds         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importReleases       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importRunners        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 signIn               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 """
 """The users of `updateUser` … `deleteEmail` are other users. `401` is UNAUTHENTICATED. Anybody who knows a password may sign in, and

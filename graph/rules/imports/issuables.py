@@ -7,7 +7,7 @@ from sqlalchemy import insert, select
 from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import Invalid, UserError
+from graph.errors import Invalid, NotAllowed, UserError
 from graph.rules import validation
 from graph.rules.imports.batches import Batch
 from graph.rules.imports.item_kinds import AUTHOR, TIMES, ImportField, Item, UniqueKey, reference
@@ -21,6 +21,13 @@ from storage.tables.issues import labels
 def validate_text(field: str, value: str) -> str | None:
     """A long string; an empty one is stored as None. Raises Invalid."""
     return validation.validate_string(field, value) or None
+
+
+def skip_confidential(items: Iterable[Item]) -> None:
+    """Skip what only some people may see in the source: here everybody could who may see the rest."""
+    for item in items:
+        if item.values.get("confidential"):
+            item.skip(NotAllowed("confidential", "Confidential issues and notes are not supported."))
 
 
 ISSUABLE_FIELDS = {
@@ -40,6 +47,7 @@ UNIQUE_IID = UniqueKey(("project_id", "iid"), "iid")
 
 async def prepare(batch: Batch, closed_state: Any) -> None:
     """Validate the labels, leave out milestones of other projects, and find when closed ones were closed."""
+    skip_confidential(batch.open_items)
     await leave_out_strangers(batch, "milestone_id", tables.Milestone)
     for item in batch.open_items:
         is_closed = item.columns["state"] is closed_state

@@ -72,12 +72,16 @@ async def _read_branches(context: Context, import_id: int, items: Sequence[Mappi
         found = [(values, *_project_ids(values, project_ids)) for values in items]
         keys = {(source, _branch(values, "source_branch")) for values, _, source in found if source}
         keys |= {(target, _branch(values, "target_branch")) for values, target, _ in found if target}
-        heads = await refs.current_of_projects(reader, {(key or 0, name) for key, name in keys})
+        keys |= {(target, refs.merge_request_head(values["iid"])) for values, target, _ in found if target}
+        heads = await refs.current_of_projects(reader, keys)
     grouped: dict[int, list[tuple[str, int | None, BranchClues]]] = defaultdict(list)
     for values, target, source in found:
         if target is not None:
             source_head = heads.get((source or 0, _branch(values, "source_branch")))
             clues = _clues(values, source_head, heads.get((target, _branch(values, "target_branch"))))
+            if clues.head is None and not clues.oids:
+                # The mirror may have brought the ref by which the source keeps it.
+                clues = replace(clues, head=heads.get((target, refs.merge_request_head(values["iid"]))))
             grouped[target].append((str(values["source_id"]), source if source != target else None, clues))
     branches: dict[str, _ReadBranch] = {}
     for target, named in grouped.items():

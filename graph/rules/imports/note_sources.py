@@ -13,10 +13,11 @@ from graph.rules.notes.mentions import MENTIONABLE_KINDS, PATH_SEGMENT
 from storage.tables.projects import projects
 
 _REFERENCE = re.compile(
-    rf"\*?_?(?:(?P<mentioned>mentioned in )|Status changed to \w+ by )(?P<noun>issue|merge request|commit) "
-    rf"(?:(?P<namespace>{PATH_SEGMENT})/(?P<path>{PATH_SEGMENT})(?=[#!@]))?"
-    r"(?:[#!](?P<iid>[1-9][0-9]{0,9})|@?(?P<oid>[0-9a-f]{40}|[0-9a-f]{64}))_?\*?\.?\Z"
+    r"[*_]?(?:(?P<mentioned>mentioned in)|Status changed to \w+ by|(?:closed|merged) via) (?P<noun>issue|merge request|commit) "
+    rf"(?:(?P<namespace>{PATH_SEGMENT}(?:/{PATH_SEGMENT}){{0,20}})/(?P<path>{PATH_SEGMENT})(?=[#!@]))?"
+    r"(?:[#!](?P<iid>[1-9][0-9]{0,9})|@?(?P<oid>[0-9a-f]{40}|[0-9a-f]{64}))[*_]?\.?\Z"
 )
+"""The texts of this service and of later versions of the one that it replaces, whose groups may be nested."""
 
 
 class NoteReference(NamedTuple):

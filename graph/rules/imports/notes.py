@@ -10,7 +10,7 @@ from graph.errors import Invalid
 from graph.rules import validation
 from graph.rules.imports import note_sources
 from graph.rules.imports.batches import Batch, UnknownReference
-from graph.rules.imports.issuables import leave_out_strangers
+from graph.rules.imports.issuables import leave_out_strangers, skip_confidential
 from graph.rules.imports.item_kinds import AUTHOR, TIMES, ImportField, Item, ItemKind, reference
 from graph.rules.imports.note_sources import ResolvedSource
 from graph.rules.notes.notes import NOTEABLES, validate_body
@@ -22,6 +22,7 @@ MAX_SOURCE_LENGTH = 80
 
 
 async def _prepare_notes(batch: Batch) -> None:
+    skip_confidential(batch.open_items)
     for kind in NOTEABLES:
         await leave_out_strangers(batch, kind.foreign_key, kind.table, is_required=True)
     for item in batch.open_items:

@@ -25,6 +25,7 @@ class ImportIssueInput:
     title: str = strawberry.field(description="Title; at most 255 characters.")
     description: str | None = optional("Description.")
     state: IssueState = strawberry.field(description="State.")  # type: ignore[valid-type]
+    confidential: bool | None = optional("Whether only members may see it in the source; it is then skipped.")
     labels: list[str] | None = optional("Names of all its labels; missing ones are created with the default color.")
     created_at: datetime = strawberry.field(description="When it was created.")
     updated_at: datetime = strawberry.field(description="When it was last changed.")

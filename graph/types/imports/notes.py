@@ -26,6 +26,7 @@ class ImportNoteInput:
     system: bool = strawberry.field(
         description="Whether it is a system note. One that mentions another object is shown to those who may see that object."
     )
+    confidential: bool | None = optional("Whether only members may see it in the source; it is then skipped.")
     upvote: bool | None = optional("Whether it is an upvote; default false.")
     downvote: bool | None = optional("Whether it is a downvote; default false.")
     created_at: datetime = strawberry.field(description="When it was created.")

@@ -8,7 +8,9 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from storage import tables
+from storage.secrets import digest_token
 from storage.tables import AccessLevel, ImportKind
+from storage.tables.builds import runners as statements
 from tests.graph.imports.copied_project import copied_project, know
 from tests.graph.imports.support import T0, T1, RunningImport, begin
 from tests.make import DataFactory
@@ -141,6 +143,7 @@ class TestBatches:
         wrong: dict[str, list[tuple[dict[str, Any], str]]] = {
             "importIssues": [
                 ({"iid": 1}, "iid TAKEN"), ({"iid": 0}, "iid INVALID"), ({"title": " "}, "title REQUIRED"),
+                ({"confidential": True}, "confidential NOT_ALLOWED"),
                 ({"projectId": 9}, "projectId NOT_FOUND"),
                 ({"authorId": 9}, "authorId NOT_FOUND"), ({"title": "x" * 256}, "title INVALID"), ({"sourceId": ""}, "sourceId INVALID"),
             ],
@@ -149,7 +152,9 @@ class TestBatches:
             "importNotes": [
                 ({"issueId": 9}, "issueId NOT_FOUND"), ({"snippetId": 1}, "issueId INVALID"), ({"issueId": None}, "issueId INVALID"),
                 ({"projectId": 2}, "issueId INVALID"), ({"body": ""}, "body REQUIRED"),
+                ({"confidential": True}, "confidential NOT_ALLOWED"),
                 ({"body": "mentioned in issue no/where#1"}, "body NOT_FOUND"),
+                ({"body": f"closed via commit a/b/c@{OID}"}, "body NOT_FOUND"),
             ],
             "importSnippets": [({"content": ""}, "content REQUIRED")],
             "importCommitComments": [({"sha": "master"}, "sha INVALID")],
@@ -223,3 +228,31 @@ class TestNotes:
         for viewer, shown in ((await make.fetch(tables.User, project.creator_id or 0), 1), (running.admin, 5)):
             found = await ask.data(text, viewer, path=str(project.id))
             assert len(found["project"]["issue"]["notes"]["nodes"]) == shown
+
+
+class TestRunners:
+    async def test_serve_their_projects_with_their_tokens(self, ask: Ask, make: DataFactory) -> None:
+        running = await begin(ask, await make.admin())
+        project = await empty_copy(make, running)
+        known = await make.runner(project)
+        full = {
+            "sourceId": 5, "token": "an-old-runner-token", "description": "builder", "active": False, "tags": ["b", "a", "b"],
+            "runUntagged": False, "projectIds": [1, 9], "name": "ci", "version": "1.0", "contactedAt": T1, "createdAt": T0,
+        }  # fmt: skip
+        items = [full, {"sourceId": 6, "description": "new", "shared": True}, {"sourceId": 7, "description": "known"}]
+        items[2]["token"] = make.runner_token(known)
+        batch = [("CREATED", ["projectIds NOT_FOUND"]), ("CREATED", []), ("UPDATED", [])]
+        assert await running.write("importRunners", *items) == batch
+        assert await running.write("importRunners", *items) == [("UNCHANGED", errors) for _, errors in batch]
+
+        first, second, third = [await make.fetch(tables.Runner, each["databaseId"]) for each in running.results]
+        assert first is not None and second is not None and third is not None
+        assert (first.tags, first.active, first.run_untagged, first.shared) == (["a", "b"], False, False, False)
+        assert first.token_digest == digest_token("an-old-runner-token") and third.id == known.id
+        assert make.services.cipher.decrypt(first.sealed_token or "") == "an-old-runner-token"
+        assert digest_token(make.services.cipher.decrypt(second.sealed_token or "")) == second.token_digest
+        async with make.services.database.read_session() as session:
+            served = [tuple(row) for row in await session.read(statements.projects_of([first.id, second.id, third.id]))]
+        assert served == [(first.id, project.id)]
+        assert await running.write("importBuilds", item("importBuilds", 1, runnerId=5)) == [("CREATED", [])]
+        assert (await rows_of(make, tables.Build, project))[0].runner_id == first.id

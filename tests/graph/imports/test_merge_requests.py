@@ -97,7 +97,10 @@ class TestMerged:
         assert await forge.write(4, **merged, sourceBranch="fast", commitOids=fast) == [("CREATED", [])]
         assert await forge.write(5, **merged, sourceBranch="gone") == [("CREATED", [])]
         assert await forge.write(6, **merged, sourceBranch="lost", commitOids=[ABSENT]) == [("CREATED", [])]
-        for number, name in enumerate(("one", "two", "three"), 1):
+        # The mirror of a repository may have the ref by which the source keeps the head.
+        await make.save(tables.GitRef(project_id=forge.project.id, name="refs/merge-requests/7/head", oid=oids["three"][0]))
+        assert await forge.write(7, **merged, sourceBranch="three") == [("CREATED", [])]
+        for number, name in ((1, "one"), (2, "two"), (3, "three"), (7, "three")):
             found = await forge.shown(number)
             assert (found["commits"], found["head"], found["merge"]) == (oids[name], oids[name][0], merges[name])
             assert found["changes"] == [f"{name}0.txt", f"{name}1.txt"]
