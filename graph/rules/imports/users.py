@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, or_, select, update
 from sqlmodel import col
 
 from graph.errors import Invalid, Taken, UserError
@@ -226,8 +226,37 @@ def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
         item.errors.append(Taken("privateToken"))
 
 
+async def _move_namespace(batch: Batch, found: _Accounts) -> None:
+    """Give the namespace of the administrator of the import the id that it has in the source, or another one if somebody needs its id.
+
+    Nothing refers to it: with kept ids the instance was empty.
+    """
+    administrator = batch.running.user_id
+    row_id = found.namespace_of.get(administrator)
+    requested: dict[int, int | None] = {}
+    for item in batch.open_items:
+        with suppress(Invalid):
+            requested[parse_row_id("namespaceId", item.extras["namespace"] or "")] = item.row_id
+    new_id = next((namespace_id for namespace_id, owner in requested.items() if owner == administrator), row_id)
+    if row_id is None or (new_id == row_id and requested.get(row_id, administrator) == administrator):
+        return
+    namespace, identity = tables.Namespace, tables.ImportIdentity
+    known = col(identity.import_id) == batch.running.id, col(identity.kind) == ImportKind.NAMESPACE, col(identity.database_id) == row_id
+    if await batch.context.first(select(identity).where(*known).limit(1)) is not None:
+        return
+    if new_id == row_id or await find_taken_ids(batch.context, namespace, [new_id or 0]):
+        highest = await batch.context.value(select(func.max(col(namespace.id)))) or 0
+        new_id = max(highest, *requested) + 1
+    await batch.context.session.execute(update(namespace).where(col(namespace.id) == row_id).values(id=new_id))
+    await bulk_rows.raise_sequence(batch.context.session, namespace, new_id or 0)
+    batch.context.loaders.clear()
+    found.namespace_of[administrator] = new_id or 0
+
+
 async def _check_namespaces(batch: Batch, found: _Accounts) -> None:
     """Find the personal namespaces of accounts that exist, and with kept ids those that the others will have."""
+    if batch.running.keeps_ids:
+        await _move_namespace(batch, found)
     requested: dict[int, Item] = {}
     for item in batch.open_items:
         row_id = found.namespace_of.get(item.row_id)

@@ -174,3 +174,13 @@ class TestKeptIds:
         assert list(names.values()) == ["importer"]
         shown = await ask.data("{ instanceImports { user { username } } }", admin)
         assert shown["instanceImports"] == [{"user": {"username": "importer"}}]
+
+    async def test_the_namespace_of_the_administrator_moves_too(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        admin = await make.user("root", admin=True)
+        (own,) = [each["id"] for each in await rows_of(database, tables.Namespace)]
+        running = await begin(ask, admin, keep_ids=True)
+        first = [user_item(9, namespaceId=own), user_item(8, username="root", namespaceId=own + 70)]
+        assert [outcome for outcome, _ in await running.write("importUsers", *first)] == ["CREATED", "UPDATED"]
+        namespaces = {each["owner_id"]: each["id"] for each in await rows_of(database, tables.Namespace)}
+        assert namespaces == {9: own, 8: own + 70}
+        assert (await running.write("importUsers", user_item(7, namespaceId=own + 70)))[0] == ("SKIPPED", ["namespaceId TAKEN"])
