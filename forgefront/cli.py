@@ -13,6 +13,7 @@ from forgefront.commands import (
     dump,
     explain,
     groups,
+    instance_import,
     members,
     projects,
     restore,
@@ -44,6 +45,7 @@ main.command("runner")(runner.runner)
 main.command("check")(check.check)
 main.command("dump")(dump.dump)
 main.command("restore")(restore.restore)
+main.command("import")(instance_import.import_instance)
 main.command("schema")(schema.schema)
 main.command("client")(client.client)
 main.command("translate")(translate.translate)

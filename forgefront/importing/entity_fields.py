@@ -19,11 +19,16 @@ VISIBILITIES: Mapping[Any, str] = {
 ACCESS_LEVELS = {10: "GUEST", 20: "REPORTER", 30: "DEVELOPER", 40: "MASTER", 50: "OWNER"}
 
 
+def clean_text(value: str) -> str:
+    """Without what cannot be stored: neither database has NUL, nor UTF-8 lone surrogates."""
+    return value.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 class InvalidEntity(Exception):
     """What the source answered cannot be imported; the message says which field is wrong."""
 
 
-class Entity:
+class SourceEntity:
     """One object of an answer. A reader takes the names that a field has in the versions of the interface, and returns the first one's
     value; a value of another type counts as absent."""
 
@@ -55,15 +60,14 @@ class Entity:
 
     def text(self, *names: str) -> str | None:
         value = self._first(names)
-        # Neither database stores NUL, nor does UTF-8 have lone surrogates.
-        return value.replace("\0", "").encode("utf-8", "replace").decode() if isinstance(value, str) else None
+        return clean_text(value) if isinstance(value, str) else None
 
     def texts(self, *names: str) -> list[str]:
         """Of a list of strings, or of objects with a name."""
         value = self._first(names)
         entries = value if isinstance(value, list) else []
         named = [each.get("name", each.get("title")) if isinstance(each, dict) else each for each in entries]
-        return [each for each in named if isinstance(each, str)]
+        return [clean_text(each) for each in named if isinstance(each, str)]
 
     def time(self, *names: str) -> str | None:
         """An RFC 3339 timestamp in UTC."""
@@ -84,9 +88,9 @@ class Entity:
         except ValueError:
             return None
 
-    def entity(self, *names: str) -> "Entity":
+    def entity(self, *names: str) -> "SourceEntity":
         """A nested object; an empty one where there is none."""
-        return Entity(self._first(names))
+        return SourceEntity(self._first(names))
 
     @property
     def id(self) -> int | None:

@@ -6,7 +6,7 @@ The fields have the names of the interface document, of servers of that time (`s
 from collections.abc import Sequence
 from typing import Any
 
-from forgefront.importing.entity_fields import Entity, InvalidEntity, drop_absent
+from forgefront.importing.entity_fields import InvalidEntity, SourceEntity, drop_absent
 
 Item = dict[str, Any]
 
@@ -27,7 +27,7 @@ MAX_DEVELOPER_LEVEL = 30
 LINE_TYPES = {"new": "NEW", "old": "OLD"}
 
 
-def map_settings(settings: Entity) -> Item:
+def map_settings(settings: SourceEntity) -> Item:
     protection = settings.integer("default_branch_protection")
     levels = settings.fields.get("restricted_visibility_levels")
     domains = settings.fields.get("restricted_signup_domains", settings.fields.get("domain_allowlist"))
@@ -52,16 +52,16 @@ def map_settings(settings: Entity) -> Item:
 
 
 def _visibility_of(value: Any) -> str | None:
-    return Entity({"visibility": value}).visibility()
+    return SourceEntity({"visibility": value}).visibility()
 
 
 def _visibilities(values: Any) -> list[str] | None:
     return [level for value in values if (level := _visibility_of(value))] if isinstance(values, list) else None
 
 
-def map_user(user: Entity, *, namespace_id: int | None = None, private_token: str | None = None) -> Item:
+def map_user(user: SourceEntity, *, namespace_id: int | None = None, private_token: str | None = None) -> Item:
     identities = user.fields.get("identities")
-    identity = Entity(identities[0]) if isinstance(identities, list) and identities else user
+    identity = SourceEntity(identities[0]) if isinstance(identities, list) and identities else user
     state = user.text("state") or "active"
     return drop_absent(
         sourceId=user.require_id(),
@@ -73,7 +73,7 @@ def map_user(user: Entity, *, namespace_id: int | None = None, private_token: st
         blockedByDirectory=True if state == "ldap_blocked" else None,
         # v3 does not say whether the address was confirmed.
         confirmed=user.time("confirmed_at") is not None if user.has("confirmed_at") else None,
-        isAdmin=user.boolean("is_admin"),
+        admin=user.boolean("is_admin"),
         bio=user.text("bio"),
         messenger=user.text("messenger", "skype"),
         professionalProfile=user.text("professional_profile", "linkedin"),
@@ -92,11 +92,11 @@ def map_user(user: Entity, *, namespace_id: int | None = None, private_token: st
     )
 
 
-def map_email(user_id: str, email: Entity) -> Item:
+def map_email(user_id: str, email: SourceEntity) -> Item:
     return {"sourceId": email.require_id(), "userId": user_id, "email": email.require_text("email")}
 
 
-def map_ssh_key(user_id: str, key: Entity) -> Item:
+def map_ssh_key(user_id: str, key: SourceEntity) -> Item:
     return {
         "sourceId": key.require_id(),
         "userId": user_id,
@@ -106,7 +106,7 @@ def map_ssh_key(user_id: str, key: Entity) -> Item:
     }
 
 
-def map_group(group: Entity, times: Entity) -> Item:
+def map_group(group: SourceEntity, times: SourceEntity) -> Item:
     """A group; `times` has `created_at` and `updated_at`, which v3 shows only in projects. A nested group becomes one with a flat path."""
     return drop_absent(
         sourceId=group.require_id(),
@@ -123,15 +123,15 @@ def flat_path(path: str) -> str:
     return path.strip("/").replace("/", "-")
 
 
-def map_group_member(group_id: str, member: Entity) -> Item:
+def map_group_member(group_id: str, member: SourceEntity) -> Item:
     return {"groupId": group_id, "userId": member.require_id(), "accessLevel": member.access_level()}
 
 
-def map_project_member(project_id: str, member: Entity) -> Item:
+def map_project_member(project_id: str, member: SourceEntity) -> Item:
     return {"projectId": project_id, "userId": member.require_id(), "accessLevel": member.access_level()}
 
 
-def map_project(project: Entity) -> Item:
+def map_project(project: SourceEntity) -> Item:
     namespace = project.entity("namespace")
     visibility = project.visibility()
     if visibility is None:
@@ -165,7 +165,7 @@ def _optional_id(value: int | None) -> str | None:
     return str(value) if value is not None and value > 0 else None
 
 
-def map_label(project_id: str, label: Entity) -> Item:
+def map_label(project_id: str, label: SourceEntity) -> Item:
     return drop_absent(
         projectId=project_id,
         name=label.require_text("name", "title"),
@@ -174,7 +174,7 @@ def map_label(project_id: str, label: Entity) -> Item:
     )
 
 
-def map_milestone(project_id: str, milestone: Entity) -> Item:
+def map_milestone(project_id: str, milestone: SourceEntity) -> Item:
     created_at = milestone.require_time("created_at")
     return drop_absent(
         sourceId=milestone.require_id(),
@@ -189,7 +189,7 @@ def map_milestone(project_id: str, milestone: Entity) -> Item:
     )
 
 
-def map_hook(project_id: str | None, hook: Entity) -> Item:
+def map_hook(project_id: str | None, hook: SourceEntity) -> Item:
     return drop_absent(
         sourceId=hook.require_id(),
         projectId=project_id,
@@ -205,7 +205,7 @@ def map_hook(project_id: str | None, hook: Entity) -> Item:
     )
 
 
-def map_deploy_key(project_id: str, key: Entity) -> Item:
+def map_deploy_key(project_id: str, key: SourceEntity) -> Item:
     return {
         "sourceId": key.require_id(),
         "projectId": project_id,
@@ -215,13 +215,13 @@ def map_deploy_key(project_id: str, key: Entity) -> Item:
     }
 
 
-def map_variable(project_id: str, variable: Entity) -> Item:
+def map_variable(project_id: str, variable: SourceEntity) -> Item:
     if variable.text("value") is None:
         raise InvalidEntity("its value is not shown")
     return {"projectId": project_id, "key": variable.require_text("key"), "value": variable.text("value")}
 
 
-def map_trigger(project_id: str, trigger: Entity) -> Item:
+def map_trigger(project_id: str, trigger: SourceEntity) -> Item:
     if trigger.time("deleted_at") is not None:
         raise InvalidEntity("it was deleted")
     if trigger.text("token") is None:
@@ -235,19 +235,40 @@ def map_trigger(project_id: str, trigger: Entity) -> Item:
     )
 
 
-def map_protected_branch(project_id: str, branch: Entity) -> Item:
+def map_runner(runner: SourceEntity) -> Item:
+    """The details of a runner."""
+    projects = runner.fields.get("projects")
+    return drop_absent(
+        sourceId=runner.require_id(),
+        token=runner.text("token"),
+        description=runner.text("description") or runner.text("name") or f"runner {runner.id}",
+        active=runner.boolean("active"),
+        shared=runner.boolean("is_shared"),
+        tags=runner.texts("tag_list"),
+        runUntagged=runner.boolean("run_untagged"),
+        projectIds=[str(each.id) for each in map(SourceEntity, projects) if each.id is not None] if isinstance(projects, list) else None,
+        name=runner.text("name"),
+        version=runner.text("version"),
+        revision=runner.text("revision"),
+        platform=runner.text("platform"),
+        architecture=runner.text("architecture"),
+        contactedAt=runner.time("contacted_at"),
+    )
+
+
+def map_protected_branch(project_id: str, branch: SourceEntity) -> Item:
     """A branch of v3, or a protected branch of v4."""
     levels = branch.fields.get("push_access_levels")
-    allowed = [Entity(level).integer("access_level") for level in levels] if isinstance(levels, list) else []
+    allowed = [SourceEntity(level).integer("access_level") for level in levels] if isinstance(levels, list) else []
     may_push = branch.boolean("developers_can_push") or any(level is not None and 0 < level <= MAX_DEVELOPER_LEVEL for level in allowed)
     return {"projectId": project_id, "name": branch.require_text("name"), "developersCanPush": may_push}
 
 
-def map_release(project_id: str, tag: Entity) -> Item:
+def map_release(project_id: str, tag: SourceEntity) -> Item:
     return {"projectId": project_id, "tagName": tag.require_text("name"), "description": tag.entity("release").text("description") or ""}
 
 
-def map_snippet(project_id: str, snippet: Entity, content: str) -> Item:
+def map_snippet(project_id: str, snippet: SourceEntity, content: str) -> Item:
     created_at = snippet.require_time("created_at")
     return {
         **drop_absent(authorId=snippet.reference("author"), expiresAt=snippet.time("expires_at")),
@@ -263,7 +284,7 @@ def map_snippet(project_id: str, snippet: Entity, content: str) -> Item:
     }
 
 
-def map_issue(project_id: str, issue: Entity) -> Item:
+def map_issue(project_id: str, issue: SourceEntity) -> Item:
     state = ISSUE_STATES.get(issue.text("state") or "")
     if state is None:
         raise InvalidEntity("its state is unknown")
@@ -283,10 +304,11 @@ def map_issue(project_id: str, issue: Entity) -> Item:
         "createdAt": created_at,
         "updatedAt": updated_at,
         "closedAt": (issue.time("closed_at") or updated_at) if state == "CLOSED" else None,
+        **drop_absent(confidential=issue.boolean("confidential")),
     }
 
 
-def map_merge_request(project_id: str, request: Entity, commit_oids: Sequence[str] = ()) -> Item:
+def map_merge_request(project_id: str, request: SourceEntity, commit_oids: Sequence[str] = ()) -> Item:
     """`commit_oids` are its commits, newest first: v3 has nothing else that shows its head."""
     state = MERGE_REQUEST_STATES.get(request.text("state") or "")
     if state is None:
@@ -323,13 +345,15 @@ def map_merge_request(project_id: str, request: Entity, commit_oids: Sequence[st
     }
 
 
-def map_note(project_id: str, parent_field: str, parent_id: str, note: Entity) -> Item:
+def map_note(project_id: str, parent_field: str, parent_id: str, note: SourceEntity) -> Item:
     """`parent_field` is issueId, mergeRequestId or snippetId."""
     body = note.text("body")
     if body is None:
         raise InvalidEntity("it has no body")
     return {
-        **drop_absent(attachment=note.text("attachment"), updatedAt=note.time("updated_at")),
+        **drop_absent(
+            attachment=note.text("attachment"), updatedAt=note.time("updated_at"), confidential=note.boolean("internal", "confidential")
+        ),
         "sourceId": note.require_id(),
         "projectId": project_id,
         parent_field: parent_id,
@@ -342,7 +366,7 @@ def map_note(project_id: str, parent_field: str, parent_id: str, note: Entity) -
     }
 
 
-def map_commit_comment(project_id: str, sha: str, comment: Entity, committed_at: str) -> Item:
+def map_commit_comment(project_id: str, sha: str, comment: SourceEntity, committed_at: str) -> Item:
     """`committed_at` stands for the time of a comment where the source does not show it."""
     line_type = LINE_TYPES.get(comment.text("line_type") or "")
     return drop_absent(
@@ -357,7 +381,7 @@ def map_commit_comment(project_id: str, sha: str, comment: Entity, committed_at:
     )
 
 
-def map_commit_status(project_id: str, status: Entity) -> Item:
+def map_commit_status(project_id: str, status: SourceEntity) -> Item:
     return {
         **_build_facts(status),
         "sourceId": status.require_id(),
@@ -368,7 +392,7 @@ def map_commit_status(project_id: str, status: Entity) -> Item:
     }
 
 
-def map_build(project_id: str, build: Entity) -> Item:
+def map_build(project_id: str, build: SourceEntity) -> Item:
     if build.entity("commit").text("id") is None:
         raise InvalidEntity("its commit is not in the repository")
     return {
@@ -380,11 +404,11 @@ def map_build(project_id: str, build: Entity) -> Item:
         "tag": build.boolean("tag") or False,
         "stage": build.text("stage") or "test",
         "userId": build.reference("user"),
-        **drop_absent(coverage=build.number("coverage")),
+        **drop_absent(coverage=build.number("coverage"), runnerId=build.reference("runner")),
     }
 
 
-def _build_facts(entity: Entity) -> Item:
+def _build_facts(entity: SourceEntity) -> Item:
     status = BUILD_STATUSES.get(entity.text("status") or "")
     if status is None:
         raise InvalidEntity(f"the status {entity.text('status')} is unknown here")

@@ -7,7 +7,8 @@
         ├── SourceForbidden     403
         ├── SourceMissing       404, 405, 410
         ├── SourceFailed        5xx or 429 after all attempts, and other statuses
-        └── SourceMalformed     not JSON, of another type, too large, or pages that do not end
+        └── SourceMalformed     not JSON, of another type, or pages that do not end
+            └── SourceTooLarge
 
 The token is sent in the header PRIVATE-TOKEN, to the host of the instance alone. It is in no message.
 """
@@ -36,7 +37,7 @@ MAX_ATTEMPTS = 5
 """Attempts of a request that is answered by 5xx."""
 MAX_CONNECTION_ATTEMPTS = 8
 MAX_THROTTLED_ATTEMPTS = 30
-"""Attempts of a request that is answered by 429, or by 503 with Retry-After."""
+"""Attempts of a request that is answered by 429, or by 503 with Retry-After while no other is answered."""
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
 MAX_RETRY_AFTER_SECONDS = 600.0
@@ -82,6 +83,10 @@ class SourceMalformed(SourceSkipped):
     """The answer is not what the interface promises."""
 
 
+class SourceTooLarge(SourceMalformed):
+    """The answer is larger than allowed."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePage:
     """A page of a collection; `total` is the number of entries that the instance reports, if it does."""
@@ -110,6 +115,7 @@ class SourceClient:
         self._origin = _origin_of(httpx.URL(self.url))
         self._slots = asyncio.Semaphore(self.parallel)
         self._next_start = 0.0
+        self._answered = 0
         self._http = httpx.AsyncClient(
             transport=self.transport,
             timeout=TIMEOUT,
@@ -147,7 +153,7 @@ class SourceClient:
             async for block in response.aiter_bytes():
                 size += len(block)
                 if size > max_bytes:
-                    raise SourceMalformed(path, f"the file is larger than {max_bytes:,} bytes")
+                    raise SourceTooLarge(path, f"the file is larger than {max_bytes:,} bytes")
                 yield block
 
     async def pages(self, path: str, params: Params | None = None, *, first_page: int = 1) -> AsyncGenerator[SourcePage, None]:
@@ -183,6 +189,35 @@ class SourceClient:
                 number += 1
         raise SourceMalformed(path, f"there are more than {MAX_PAGES:,} pages")
 
+    async def entries_oldest_first(
+        self, path: str, is_known: Callable[[dict[str, Any]], bool] | None = None
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """The entries of a collection that is listed newest first, oldest first, but for the first known one and those that are older.
+
+        Where the instance reports the total, pages are read from the last to the first, so that not all entries are in memory. An entry
+        that is added meanwhile moves others to a later page, so that they occur twice. Raises SourceError.
+        """
+        last, total, collected, is_read = 0, None, list[dict[str, Any]](), False
+        async for page in self.pages(path):
+            last, total, is_read = last + 1, page.total, True
+            known = next((index for index, entry in enumerate(page.entries) if is_known(entry)), None) if is_known else None
+            collected = [*(collected if total is None else []), *page.entries[:known]]
+            if known is not None:
+                break
+            if is_known is None and total is not None and total > PAGE_SIZE:
+                last, is_read = -(-total // PAGE_SIZE), False
+                break
+        for number in range(last, 0, -1) if total is not None else ():
+            if not is_read:
+                async with self._request(path, {"page": number, "per_page": PAGE_SIZE}) as response:
+                    body = await _read_bounded(path, response, MAX_JSON_BYTES)
+                    collected = _parse_page(path, body, response.headers).entries
+            for entry in reversed(collected):
+                yield entry
+            collected, is_read = [], False
+        for entry in reversed(collected):
+            yield entry
+
     async def read_all(self, path: str, params: Params | None = None) -> AsyncGenerator[dict[str, Any], None]:
         """The entries of a collection, one by one. Raises SourceError."""
         async for page in self.pages(path, params):
@@ -217,6 +252,7 @@ class SourceClient:
 
     async def _send(self, address: str, shown: str, params: Params | None) -> httpx.Response:
         failures = connection_failures = throttled = 0
+        others = self._answered
         while True:
             await self._wait_for_start()
             self.requests += 1
@@ -230,20 +266,24 @@ class SourceClient:
                 continue
             status = response.status_code
             if response.is_success:
+                self._answered += 1
                 return response
             retry_after = _retry_after(response.headers)
             await response.aclose()
-            if status == 429 or (status == 503 and retry_after is not None):
+            if status == 429:
                 throttled += 1
                 if throttled >= MAX_THROTTLED_ATTEMPTS:
                     raise SourceFailed(shown, f"status {status} after {throttled} attempts")
                 await self._pause(retry_after, throttled)
             elif status >= 500:
                 failures += 1
-                if failures >= MAX_ATTEMPTS:
+                # While nothing is answered the instance may restart, and has said for how long; otherwise this request alone fails.
+                is_down = status == 503 and retry_after is not None and self._answered == others
+                if failures >= (MAX_THROTTLED_ATTEMPTS if is_down else MAX_ATTEMPTS):
                     raise SourceFailed(shown, f"status {status} after {failures} attempts")
-                await self._back_off(failures)
+                await self._back_off(failures, retry_after if status == 503 else None)
             else:
+                self._answered += 1
                 raise _error_of(status, shown, response.headers)
 
     async def _wait_for_start(self) -> None:
@@ -262,9 +302,9 @@ class SourceClient:
             return
         self._next_start = max(self._next_start, self.clock() + min(retry_after, MAX_RETRY_AFTER_SECONDS))
 
-    async def _back_off(self, attempt: int) -> None:
+    async def _back_off(self, attempt: int, retry_after: float | None = None) -> None:
         self.retries += 1
-        await self.sleep(_backoff_seconds(attempt))
+        await self.sleep(_backoff_seconds(attempt) if retry_after is None else min(retry_after, MAX_RETRY_AFTER_SECONDS))
 
     async def _read_json(self, path: str, response: httpx.Response) -> Any:
         return _parse_json(path, await _read_bounded(path, response, MAX_JSON_BYTES))
@@ -280,7 +320,7 @@ def _error_of(status: int, path: str, headers: httpx.Headers) -> SourceError:
     if status == 401:
         return SourceUnauthorized(path, "status 401: the token is not valid")
     if status == 403:
-        return SourceForbidden(path, "status 403: the token lacks the right")
+        return SourceForbidden(path, "status 403: the token lacks the right, or the feature is switched off")
     if status in (404, 405, 410):
         return SourceMissing(path, f"status {status}")
     if status in (301, 302, 303, 307, 308):
@@ -293,7 +333,7 @@ async def _read_bounded(path: str, response: httpx.Response, max_bytes: int) -> 
     async for block in response.aiter_bytes():
         size += len(block)
         if size > max_bytes:
-            raise SourceMalformed(path, f"the answer is larger than {max_bytes:,} bytes")
+            raise SourceTooLarge(path, f"the answer is larger than {max_bytes:,} bytes")
         blocks.append(block)
     return b"".join(blocks)
 

@@ -56,6 +56,8 @@ ROUTES: dict[str, str | tuple[str, str]] = {
     "variables": f"{_PROJECT}/variables",
     "triggers": f"{_PROJECT}/triggers",
     "system_hooks": "/hooks",
+    "runners": "/runners/all",
+    "runner": "/runners/{runner}",
 }
 
 

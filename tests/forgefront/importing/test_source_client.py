@@ -99,6 +99,22 @@ class TestRetries:
             with pytest.raises(SourceFailed, match="429"):
                 await client.get("/x")
 
+    async def test_one_request_that_is_unavailable_does_not_delay_the_others(self) -> None:
+        def handler(request: httpx.Request) -> httpx.Response:
+            return httpx.Response(503, headers={"Retry-After": "9"}) if request.url.path == "/bad" else httpx.Response(200, json={})
+
+        async with open_client(handler) as (client, time):
+            await client.get("/good")
+            failing = asyncio.create_task(client.get("/bad"))
+            await asyncio.sleep(0)
+            await client.get("/good")
+            with pytest.raises(SourceFailed, match="503 after 5 attempts"):
+                await failing
+            assert time.now <= 4 * 9 + 1
+        async with open_client(handler) as (client, _):
+            with pytest.raises(SourceFailed, match=f"503 after {source_client.MAX_THROTTLED_ATTEMPTS} attempts"):
+                await client.get("/bad")
+
     async def test_statuses_have_errors_of_their_own(self) -> None:
         for status, error in (
             (401, SourceUnauthorized),
@@ -162,6 +178,26 @@ class TestPages:
             async with open_client(handler) as (client, _):
                 assert await read_ids(client) == list(range(250)), handler.__name__
                 assert client.requests <= 3
+
+    async def test_are_read_from_the_oldest_entry(self) -> None:
+        """Without what is known, and without a page that was not needed; also from a server that reports no total."""
+        for number in (0, 1, 100, 101, 250):
+            things = [{"id": each} for each in range(number, 0, -1)]
+            for has_total in (True, False):
+
+                def handler(request: httpx.Request, things: list[dict[str, int]] = things, has_total: bool = has_total) -> httpx.Response:
+                    page, size = int(request.url.params["page"]), int(request.url.params["per_page"])
+                    following = str(page + 1) if page * size < len(things) else ""
+                    headers = {"X-Next-Page": following, **({"X-Total": str(len(things))} if has_total else {})}
+                    return httpx.Response(200, json=things[(page - 1) * size : page * size], headers=headers)
+
+                for mark in (0, 1, 150, 249, 250):
+                    async with open_client(handler) as (client, _):
+                        is_known = (lambda entry, mark=mark: entry["id"] <= mark) if mark else None
+                        found = [entry["id"] async for entry in client.entries_oldest_first("/x", is_known)]
+                        assert found == list(range(mark + 1, number + 1)), (number, has_total, mark)
+                        if mark >= number:
+                            assert client.requests == 1
 
     async def test_that_do_not_end_are_malformed(self) -> None:
         def same(request: httpx.Request) -> httpx.Response:
