@@ -43,6 +43,7 @@ from graph.types.imports.project_settings import ImportProjectSettingMutations
 from graph.types.imports.projects import ImportProjectMutations
 from graph.types.imports.releases import ImportReleaseMutations
 from graph.types.imports.runners import ImportRunnerMutations
+from graph.types.imports.settings import ImportSettingsMutations
 from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
@@ -125,6 +126,7 @@ class Mutation(
     SettingsMutations,
     RunnerRegistrationMutations,
     InstanceImportMutations,
+    ImportSettingsMutations,
     ImportUserMutations,
     ImportAccountMutations,
     ImportProjectMutations,

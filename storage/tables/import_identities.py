@@ -72,12 +72,22 @@ def of_source_ids(import_id: int, source_ids: Mapping[ImportKind, Collection[str
     return select(*columns).where(col(row.import_id) == import_id, wanted)
 
 
-def existing_for_key_share(import_id: int, kind: ImportKind, table: type[Row], source_ids: Collection[str]) -> Select[str, int]:
-    """(source id, id) of those of these things whose rows exist, with a shared lock: they are not deleted until the transaction ends."""
+def existing(import_id: int, kind: ImportKind, table: type[Row], source_ids: Collection[str]) -> Select[str, int]:
+    """(source id, id) of those of these things whose rows exist."""
     row = ImportIdentity
     statement = select(col(row.source_id), col(table.id)).join(table, col(table.id) == col(row.database_id))
     among = col(row.import_id) == import_id, col(row.kind) == kind, col(row.source_id).in_(sorted(source_ids))
-    return statement.where(*among).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=table)
+    return statement.where(*among).order_by(col(table.id))
+
+
+def existing_for_key_share(import_id: int, kind: ImportKind, table: type[Row], source_ids: Collection[str]) -> Select[str, int]:
+    """As `existing`, with a shared lock: the rows are not deleted until the transaction ends."""
+    return existing(import_id, kind, table, source_ids).with_for_update(read=True, key_share=True, of=table)
+
+
+def ids_of(import_id: int, kind: ImportKind) -> Select[int]:
+    """The ids of the rows of all things of a kind, some of which may have been deleted."""
+    return select(col(ImportIdentity.database_id)).where(col(ImportIdentity.import_id) == import_id, col(ImportIdentity.kind) == kind)
 
 
 def upsert(dialect: str) -> Any:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tests.support.scenario import Scenario
 
 IMPORT_MUTATIONS = frozenset((
-    "beginImport", "finishImport", "setImportMarks", "importUsers", "importEmails", "importSshKeys", "importGroups", "importGroupMembers",
-    "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones", "importHooks", "importDeployKeys",
-    "importVariables", "importTriggers", "importProtectedBranches", "importSnippets", "importIssues",
-    "importMergeRequestBatch", "importNotes", "importCommitComments", "importCommitStatuses", "importBuilds", "importReleases",
-    "importRunners",
+    "beginImport", "finishImport", "setImportMarks", "importSettings", "importUsers", "importEmails", "importSshKeys", "importGroups",
+    "importGroupMembers", "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones",
+    "importHooks", "importDeployKeys", "importVariables", "importTriggers", "importProtectedBranches",
+    "importSnippets", "importIssues", "importMergeRequestBatch", "importNotes", "importCommitComments", "importCommitStatuses",
+    "importBuilds", "importReleases", "importRunners",
 ))  # fmt: skip
 CREATED_AT = "2014-03-02T10:00:00Z"
 
@@ -44,6 +44,8 @@ async def valid_import_input(world: "Scenario", name: str, role: str) -> dict[st
         await make.save(tables.ImportIdentity(**identity, digest=""))
     if name == "finishImport":
         return {"importId": running.id}
+    if name == "importSettings":
+        return {"importId": running.id, "signInText": "Hello"}
     return {"importId": running.id, "items": [_item(name, number, project, world.somebody)]}
 
 

@@ -284,6 +284,7 @@ unstarProject        401  not_found ok        ok        ok        ok        ok  
 beginImport          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 finishImport         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 setImportMarks       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+importSettings       401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importUsers          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importEmails         401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 importSshKeys        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

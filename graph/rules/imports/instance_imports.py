@@ -18,6 +18,7 @@ from graph.rules.policy import Action, require
 from storage import tables
 from storage.tables import ImportKind, InstanceImportState, NamespaceKind, import_identities, import_marks, instance_imports
 from storage.tables.import_marks import MAX_MARK_LENGTH, MAX_MARK_NAME_LENGTH
+from storage.tables.merge_requests import merge_request_branches
 
 MAX_PAGE_SIZE = 1_000
 
@@ -64,9 +65,15 @@ async def _require_empty_instance(context: Context) -> None:
 
 
 async def finish_import(context: Context, import_id: int) -> tables.InstanceImport:
-    """Finish a running import. Raises Invalid, NotAllowed."""
+    """Finish a running import. Raises Invalid, NotAllowed.
+
+    Whether open merge requests can be merged is then checked in the background, because branches may have moved after they were imported.
+    """
     row = await lock_running(context, import_id)
     row.state, row.finished_at = InstanceImportState.FINISHED, context.now()
+    imported = import_identities.ids_of(row.id, ImportKind.PROJECT)
+    await context.session.execute(merge_request_branches.mark_all_unchecked(imported))
+    context.after_commit.append(context.services.maintenance_wakeup.notify)
     return await context.add(row)
 
 

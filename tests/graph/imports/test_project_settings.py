@@ -6,7 +6,7 @@ from storage import tables
 from storage.database.engine import Database
 from storage.secrets import digest_token
 from storage.tables import MilestoneState
-from tests.graph.imports.support import T0, T1, RunningImport, begin, rows_of, user_item
+from tests.graph.imports.support import FINISH, T0, T1, RunningImport, begin, rows_of, user_item
 from tests.graph.imports.test_projects import group_item, project_item
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask
@@ -153,3 +153,19 @@ class TestProjectSettings:
         assert await running.write("importVariables", *variables[:4]) == [("UNCHANGED", [])] * 4
         branches = [{"projectId": 1, "name": name} for name in ("..", "a" * 256, "fine")]
         assert [outcome for outcome, _ in await running.write("importProtectedBranches", *branches)] == ["SKIPPED", "SKIPPED", "CREATED"]
+
+
+class TestInstanceSettings:
+    async def test_are_written_but_for_invalid_ones(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        running = await begin(ask, await make.admin())
+        query = """mutation ($input: ImportSettingsInput!) {
+            importSettings(input: $input) { result { outcome errors { field code } } userErrors { field code } }
+        }"""
+        values = {"importId": running.id, "signupEnabled": False, "defaultProjectVisibility": "PUBLIC", "homePageUrl": "javascript:1"}
+        answers = [(await ask.data(query, running.admin, input=values))["importSettings"] for _ in range(2)]
+        errors = [{"field": "homePageUrl", "code": "INVALID"}]
+        assert [answer["result"] for answer in answers] == [{"outcome": each, "errors": errors} for each in ("UPDATED", "UNCHANGED")]
+        (row,) = await rows_of(database, tables.Settings)
+        assert (row["signup_enabled"], row["default_project_visibility"], row["home_page_url"]) == (False, 2, None)
+        await ask.data(FINISH, running.admin, input={"importId": running.id})
+        assert await ask.codes(query, running.admin, input=values) == ["NOT_ALLOWED"]
