@@ -17,16 +17,20 @@ def _table(kind: type[Row]) -> Any:
     return kind.__table__  # type: ignore[attr-defined]
 
 
-async def allocate_ids(session: DatabaseSession, kind: type[Row], count: int) -> list[int]:
-    """New ids of a table. The transaction has to hold the write lock on SQLite, where nothing reserves them before the insert."""
+async def allocate_ids(session: DatabaseSession, kind: type[Row], count: int, *, above: int = 0) -> list[int]:
+    """New ids of a table, larger than `above`. The transaction has to hold the write lock on SQLite, where nothing reserves them before
+    the insert.
+    """
     name = _table(kind).name
     if not count:
         return []
     if session.get_bind().dialect.name == "sqlite":
         # Tables that a migration has copied have no sequence.
         highest = select(func.coalesce(func.max(_table(kind).c.id), 0)).scalar_subquery()
-        last = int(await session.scalar(select(func.max(_LAST_OF_SEQUENCE, highest)), {"name": name}))
+        last = max(int(await session.scalar(select(func.max(_LAST_OF_SEQUENCE, highest)), {"name": name})), above)
         return list(range(last + 1, last + 1 + count))
+    if above:
+        await raise_sequence(session, kind, above)
     numbers = func.generate_series(1, count).table_valued("number")
     found = await session.execute(select(func.nextval(func.pg_get_serial_sequence(name, "id"))).select_from(numbers))
     return [int(value) for value in found.scalars()]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy import Select, Update, and_, func, or_, select, update
 from sqlmodel import Field, SQLModel, col
 
 from storage.database.dialects import insert_into
@@ -88,6 +88,12 @@ def existing_for_key_share(import_id: int, kind: ImportKind, table: type[Row], s
 def ids_of(import_id: int, kind: ImportKind) -> Select[int]:
     """The ids of the rows of all things of a kind, some of which may have been deleted."""
     return select(col(ImportIdentity.database_id)).where(col(ImportIdentity.import_id) == import_id, col(ImportIdentity.kind) == kind)
+
+
+def reassign(kind: ImportKind, old_id: int, new_id: int) -> Update:
+    """The statement that makes what was imported as one row another row."""
+    row = ImportIdentity
+    return update(row).where(col(row.kind) == kind, col(row.database_id) == old_id).values(database_id=new_id)
 
 
 def upsert(dialect: str) -> Any:

@@ -8,7 +8,7 @@ from sqlmodel import col
 from graph.context import Context
 from storage import tables
 from storage.database import bulk_rows
-from storage.tables import metadata
+from storage.tables import ImportKind, import_identities, metadata
 from storage.tables.accounts import users
 
 
@@ -26,6 +26,7 @@ async def move_user(context: Context, old_id: int, new_id: int) -> None:
     await session.execute(insert(table).values({**columns, "id": new_id}))
     for statement in users.reassign_everything(old_id, new_id):
         await session.execute(statement)
+    await session.execute(import_identities.reassign(ImportKind.USER, old_id, new_id))
     await session.execute(delete(table).where(table.c.id == old_id))
     await bulk_rows.raise_sequence(session, tables.User, new_id)
     context.loaders.clear()

@@ -1,5 +1,7 @@
 """Imported secondary addresses and SSH keys of users."""
 
+from contextlib import suppress
+
 from sqlalchemy import select
 from sqlmodel import col
 
@@ -9,7 +11,25 @@ from graph.rules.accounts import accounts, ssh_keys
 from graph.rules.imports.batches import Batch
 from graph.rules.imports.item_kinds import TIMES, ImportField, Item, ItemKind, UniqueKey, reference
 from storage import tables
+from storage.database import bulk_rows
 from storage.tables import ImportKind
+
+
+async def _move_primary_addresses(batch: Batch) -> None:
+    """Give other ids to the rows of primary addresses, which nobody sees, whose ids are kept for secondary ones."""
+    if not batch.running.keeps_ids:
+        return
+    requested = set[int]()
+    for item in batch.open_items:
+        if item.is_new:
+            with suppress(UserError):
+                requested.add(item.requested_id() or 0)
+    row = tables.Email
+    taken = await batch.context.all(select(col(row.id)).where(col(row.id).in_(requested), col(row.is_primary))) if requested else []
+    session = batch.context.session
+    new_ids = await bulk_rows.allocate_ids(session, row, len(taken), above=max(requested, default=0))
+    await bulk_rows.update_rows(session, row, {old: {"id": new} for old, new in zip(taken, new_ids, strict=True)})
+
 
 EMAILS = ItemKind(
     kind=ImportKind.EMAIL,
@@ -20,6 +40,7 @@ EMAILS = ItemKind(
         **TIMES,
     },
     unique=(UniqueKey(("email",), "email"),),
+    match=_move_primary_addresses,
 )
 
 

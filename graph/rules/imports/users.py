@@ -122,6 +122,7 @@ class _Accounts:
 async def _load_accounts(batch: Batch, items: Iterable[Item]) -> _Accounts:
     items = list(items)
     names = {str(name).lower() for item in items for name in (item.columns["username"], item.values.get("merge_into")) if name}
+    names.add(GHOST_USERNAME)
     ids = {item.row_id for item in items if item.row_id is not None} | {batch.running.user_id or 0}
     uids = {item.columns["extern_uid"] for item in items if item.columns["extern_uid"] is not None}
     addresses = {item.columns["email"] for item in items if item.columns["email"] is not None}
@@ -145,7 +146,7 @@ async def _match(batch: Batch) -> None:
     if not items:
         return
     found = await _load_accounts(batch, items)
-    if batch.running.keeps_ids and await _move_administrator(batch, found, items):
+    if batch.running.keeps_ids and await _move_accounts(batch, found, items):
         found = await _load_accounts(batch, items)
     for item in items:
         if item.is_new:
@@ -155,32 +156,31 @@ async def _match(batch: Batch) -> None:
     await _check_namespaces(batch, found)
 
 
-async def _move_administrator(batch: Batch, found: _Accounts, items: Iterable[Item]) -> bool:
-    """Give the administrator of the import the id of the user of the same name, or another one if a user of another name needs it.
+async def _move_accounts(batch: Batch, found: _Accounts, items: Iterable[Item]) -> bool:
+    """Give the administrator of the import and the ghost user the ids of the users of the same names, or others if these are needed.
 
     Returns whether an id was changed.
     """
-    running = batch.running
-    administrator = found.by_id.get(running.user_id or 0)
-    if administrator is None:
-        return False
     requested: dict[int, Item] = {}
     for item in items:
-        with suppress(Invalid):
-            requested[parse_row_id("sourceId", item.key)] = item
-    new_id = administrator.id
-    for row_id, item in requested.items():
-        is_same = item.columns["username"].lower() == administrator.username.lower()
-        if is_same and item.is_new:
-            new_id = row_id
-            break
-        if row_id == administrator.id and item.is_new:
+        if item.is_new:
+            with suppress(Invalid):
+                requested[parse_row_id("sourceId", item.key)] = item
+    ids = {item.columns["username"].lower(): row_id for row_id, item in requested.items()}
+    has_moved = False
+    for account in (found.by_username.get(GHOST_USERNAME), found.by_id.get(batch.running.user_id or 0)):
+        if account is None:
+            continue
+        new_id = ids.get(account.username.lower())
+        if new_id is None and account.id in requested:
             new_id = max(await user_moves.highest_id(batch.context), *requested) + 1
-    if new_id in (administrator.id, MAX_ID + 1) or await find_taken_ids(batch.context, tables.User, [new_id]):
-        return False
-    await user_moves.move_user(batch.context, administrator.id, new_id)
-    running.user_id = new_id
-    return True
+        if new_id in (None, account.id, MAX_ID + 1) or await find_taken_ids(batch.context, tables.User, [new_id]):
+            continue
+        await user_moves.move_user(batch.context, account.id, new_id)
+        if account.id == batch.running.user_id:
+            batch.running.user_id = new_id
+        has_moved = True
+    return has_moved
 
 
 def _match_account(batch: Batch, found: _Accounts, item: Item) -> None:

@@ -1,5 +1,7 @@
 """Imported users."""
 
+from graph.context import Context
+from graph.rules.accounts.accounts import get_or_create_ghost
 from storage import tables
 from storage.database.engine import Database
 from storage.secrets import digest_token
@@ -162,6 +164,24 @@ class TestKeptIds:
         ]  # fmt: skip
         taken = created.json()["id"]
         assert await running.write("importUsers", user_item(60, sourceId=taken)) == [("SKIPPED", ["sourceId TAKEN"])]
+
+    async def test_of_secondary_addresses_and_later_users_are_free(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        admin = await make.user("root", admin=True)
+        running = await begin(ask, admin, keep_ids=True)
+        await running.ids("importUsers", user_item(7, username="root"), user_item(8))
+        emails = [{"sourceId": number, "userId": 8, "email": f"more{number}@old.example"} for number in (1, 2, 3)]
+        assert await running.ids("importEmails", *emails) == [1, 2, 3]
+        rows = await rows_of(database, tables.Email)
+        assert [(row["id"], row["is_primary"]) for row in rows[:3]] == [(1, False), (2, False), (3, False)]
+        assert {row["user_id"] for row in rows[3:] if row["is_primary"]} == {7, 8} and len(rows) == 5
+        async with database.write_session() as session:
+            context = Context(make.services, session, admin, "test")
+            ghost = (await get_or_create_ghost(context)).id
+            await session.commit()
+        assert ghost == 9
+        assert await running.ids("importUsers", user_item(9), user_item(10)) == [9, 10]
+        names = {row["username"]: row["id"] for row in await rows_of(database, tables.User)}
+        assert names["ghost"] > 10 and names["Source9"] == 9
 
     async def test_of_another_user_are_left_by_the_administrator(self, ask: Ask, make: DataFactory, database: Database) -> None:
         admin = await make.user("importer", admin=True)
