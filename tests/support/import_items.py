@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 IMPORT_MUTATIONS = frozenset((
     "beginImport", "finishImport", "setImportMarks", "importSettings", "importUsers", "importEmails", "importSshKeys", "importGroups",
     "importGroupMembers", "importProjects", "importProjectMembers", "importProjectStars", "importLabels", "importMilestones",
-    "importHooks", "importDeployKeys", "importVariables", "importTriggers", "importProtectedBranches", "importSnippets", "importIssues",
-    "importMergeRequestBatch", "importNotes", "importCommitComments", "importCommitStatuses", "importBuilds", "importReleases",
-    "importRunners",
+    "importHooks", "importDeployKeys", "importVariables", "importTriggers", "importProtectedBranches",
+    "importSnippets", "importIssues", "importMergeRequestBatch", "importNotes", "importCommitComments", "importCommitStatuses",
+    "importBuilds", "importReleases", "importRunners",
 ))  # fmt: skip
 CREATED_AT = "2014-03-02T10:00:00Z"
 

@@ -3,6 +3,7 @@
 Git reads them before the transaction: what it finds is compared with what was written last, like the fields of the items.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -39,6 +40,8 @@ UNKNOWN_PROJECT_ID = 0
 """`source_project_id` of a merge request from a project that was deleted or not imported."""
 MAX_READ_SECONDS = 600.0
 """How long git may read the merge requests of a batch."""
+MAX_CONCURRENT_READS = 3
+"""Threads that read merge requests of one project; git's programs take most of the time."""
 
 log = structlog.get_logger("graph")
 
@@ -135,10 +138,11 @@ async def _read_project(context: Context, target: int, named: Iterable[tuple[str
             for fork in sorted({fork for _, fork, _ in named if fork is not None}):
                 forks[fork] = await stack.enter_async_context(repositories.use(fork))
             wanted = {key: replace(clues, source=forks.get(fork) if fork is not None else None) for key, fork, clues in named}
-            found = await repositories.read(target, partial(_read_all, wanted))
+            parts = [dict(part) for start in range(MAX_CONCURRENT_READS) if (part := list(wanted.items())[start::MAX_CONCURRENT_READS])]
+            found = await asyncio.gather(*(repositories.read(target, partial(_read_all, part)) for part in parts))
         if forks:
             await refs.publish_objects(context.services, target)
-        return found
+        return {key: read for part in found for key, read in part.items()}
     except NotARepository:
         return {key: _ReadBranch(clues, ImportedBranch(merge=clues.merge)) for key, _, clues in named}
     except OSError as error:

@@ -51,7 +51,8 @@ def parse_reference(body: str) -> NoteReference | None:
     found = _REFERENCE.match(body.strip())
     if found is None:
         return None
-    project = (found["namespace"].lower(), found["path"].lower()) if found["path"] else None
+    # Groups here do not nest: the group `a/b` is imported as `a-b`.
+    project = (found["namespace"].replace("/", "-").lower(), found["path"].lower()) if found["path"] else None
     iid = int(found["iid"]) if found["iid"] else None
     if (iid is None) != (found["noun"] == "commit"):
         return None

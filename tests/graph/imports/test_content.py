@@ -210,10 +210,11 @@ class TestNotes:
     async def test_of_the_system_are_hidden_from_who_may_not_see_what_they_mention(self, ask: Ask, make: DataFactory) -> None:
         running = await begin(ask, await make.admin())
         project = await empty_copy(make, running)
-        secret = await make.project(owner=await make.user("eve"), path="plans")
+        secret = await make.project(group=await make.group(owner=await make.user("eve"), path="eve-top"), path="plans")
         issue = await make.issue(secret)
         await know(make, running, ImportKind.ISSUE, {2: issue.id})
-        bodies = [f"mentioned in issue eve/plans#{issue.iid}", "mentioned in issue eve/plans#77", f"mentioned in commit eve/plans@{OID}"]
+        bodies = [f"mentioned in issue eve-top/plans#{issue.iid}", "mentioned in issue eve/top/plans#77"]
+        bodies.append(f"mentioned in commit eve/top/plans@{OID}")
         batch = [item("importNotes", number, body=body) for number, body in enumerate([*bodies, bodies[0], "Status changed to closed"])]
         assert await running.write("importNotes", *batch) == [("CREATED", [])] * 5
         notes = await rows_of(make, tables.Note, project)
