@@ -25,6 +25,7 @@ from forgefront.importing.source_instance import InvalidSource, SourceInstance, 
 from forgefront.local_client import LocalClient, OperationRejected
 from graph.build_file_imports import BuildFileImports
 from graph.imports import InstanceImports
+from graph.upload_imports import UploadImports
 
 MIRRORS_FOLDER = "import-mirrors"
 EXIT_LEFT_BEHIND = 3
@@ -60,6 +61,16 @@ def import_instance(
             "--continue", metavar="URL", help="The address under which the import was begun, if it is another.", show_default=False
         ),
     ] = None,
+    old_ids: Annotated[
+        Path | None,
+        typer.Option(
+            "--old-ids",
+            metavar="FILE",
+            help="Write the table of old and new ids, for FORGEFRONT_V3_OLD_IDS.",
+            show_default=False,
+            dir_okay=False,
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write the report as a page.", show_default=False, dir_okay=False)
     ] = None,
@@ -86,7 +97,7 @@ def import_instance(
             if dry_run:
                 run_work(_rehearse(client, options, found, progress))
             else:
-                run_work(_import(load_config(data), client, options, found, progress, clones))
+                run_work(_import(load_config(data), client, options, found, progress, clones, old_ids))
     finally:
         found.requests, found.seconds = client.requests, time.monotonic() - started
         if report is not None:
@@ -134,7 +145,13 @@ async def _rehearse(client: SourceClient, options: ImportOptions, report: Import
 
 
 async def _import(
-    config: Config, client: SourceClient, options: ImportOptions, report: ImportReport, progress: ImportProgress, clones: int
+    config: Config,
+    client: SourceClient,
+    options: ImportOptions,
+    report: ImportReport,
+    progress: ImportProgress,
+    clones: int,
+    old_ids: Path | None,
 ) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(client.aclose)
@@ -143,7 +160,10 @@ async def _import(
         stack.push_async_callback(backend.stop)
         await backend.start()
         try:
-            await run_import(backend, source, options, report, progress, clones)
+            target = await run_import(backend, source, options, report, progress, clones)
+            if old_ids is not None:
+                with old_ids.open("w", encoding="utf-8") as file:
+                    await target.write_old_ids(file)
         except (SourceError, OperationRejected) as error:
             fail(f"{error}\nrun the same command again: it goes on where it was")
         except asyncio.CancelledError:
@@ -153,8 +173,8 @@ async def _import(
 
 async def run_import(
     backend: Backend, source: SourceInstance, options: ImportOptions, report: ImportReport, progress: ImportProgress, clones: int
-) -> None:
-    """Imports into a started backend. Raises SourceError, OperationRejected."""
+) -> ImportTarget:
+    """Imports into a started backend; gives the import. Raises SourceError, OperationRejected."""
     username = await _find_administrator(backend, source)
     client = LocalClient(backend.graph, OPERATIONS_FILE, username)
     target = ImportTarget(client, report)
@@ -166,6 +186,7 @@ async def run_import(
         mirrors=RepositoryMirrors(backend.config.data / MIRRORS_FOLDER / str(target.import_id), clones),
         repositories=InstanceImports(backend.graph.services),
         files=BuildFileImports(backend.graph.services),
+        uploads=UploadImports(backend.graph.services),
         progress=progress,
         options=options,
     )
@@ -174,6 +195,7 @@ async def run_import(
     except SourceError:
         await target.flush_marks()
         raise
+    return target
 
 
 async def _find_administrator(backend: Backend, source: SourceInstance) -> str:

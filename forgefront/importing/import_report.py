@@ -12,7 +12,7 @@ NEVER_IMPORTED = (
     ("passwords", "the interface shows none: an administrator sends each person a link to sign in once"),
     ("two-factor secrets", "the interface shows none: people set them up again"),
     ("avatar images", "users and projects keep a link to the image on the old server"),
-    ("LFS objects, wikis and uploaded attachments", "the interface has no route that lists them: copy them from the old server's disk"),
+    ("LFS objects and wikis", "the interface has no route that lists them: copy them from the old server's disk"),
     ("stars, activities, notification settings and OAuth applications", "the interface does not show those of other users"),
 )
 """What no interface shows, so that no run looks for it."""

@@ -20,6 +20,7 @@ from forgefront.importing.source_client import SourceMissing, SourceSkipped
 from forgefront.importing.source_instance import SourceInstance
 from graph.build_file_imports import BuildFileImports
 from graph.imports import InstanceImports
+from graph.upload_imports import UploadImports
 from storage.git.repository_import import ProgressCallback
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class ImportRun:
     mirrors: RepositoryMirrors
     repositories: InstanceImports
     files: BuildFileImports
+    uploads: UploadImports
     progress: ImportProgress
     options: ImportOptions
     known_users: set[str] = field(default_factory=set)

@@ -13,6 +13,7 @@ from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.note_import import NoteImporter
 from forgefront.importing.project_import import ProjectImporter, ProjectWork
 from forgefront.importing.source_client import SourceSkipped
+from forgefront.importing.upload_import import UploadImporter
 
 NAMESPACE_TIMES = ("created_at", "updated_at")
 
@@ -29,8 +30,9 @@ class ImportRunner:
 
     def __post_init__(self) -> None:
         self._accounts = AccountImporter(self.run)
-        self._projects = ProjectImporter(self.run, self._accounts)
-        self._notes = NoteImporter(self.run, self._accounts)
+        uploads = UploadImporter(self.run)
+        self._projects = ProjectImporter(self.run, self._accounts, uploads)
+        self._notes = NoteImporter(self.run, self._accounts, uploads)
         self._builds = BuildImporter(self.run, self._accounts)
 
     async def import_all(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 
@@ -18,6 +18,11 @@ BATCH_SIZE = 100
 MAX_BATCH_BYTES = 700_000
 """Bytes of the items of a batch; the limit of the graph is 1 MiB."""
 CONFLICT_ATTEMPTS = 5
+OLD_ID_KINDS = (
+    "USER", "NAMESPACE", "EMAIL", "SSH_KEY", "PROJECT", "MILESTONE", "HOOK", "DEPLOY_KEY", "RUNNER", "SNIPPET", "ISSUE", "MERGE_REQUEST",
+    "NOTE", "BUILD",
+)  # fmt: skip
+"""Kinds of things whose ids are in paths of v3."""
 PERMANENT_CODES = frozenset({"INVALID", "REQUIRED", "TOO_LARGE", "NOT_ALLOWED"})
 """Errors of an item that a later run does not change unless the source does."""
 
@@ -118,6 +123,16 @@ class ImportTarget:
             self.marks[name] = self._new_marks[name] = value
             if len(self._new_marks) >= BATCH_SIZE:
                 await self.flush_marks()
+
+    async def write_old_ids(self, file: TextIO) -> int:
+        """Writes the table of old and new ids that v3 takes (`rest_v3/old_ids.py`). Returns the number of its lines."""
+        lines = 0
+        for kind in OLD_ID_KINDS:
+            after = ""
+            while page := await self.client.run("ImportIdentities", importId=self.import_id, kind=kind, after=after):
+                file.writelines(f"{kind.lower()}\t{each['sourceId']}\t{each['databaseId']}\n" for each in page)
+                after, lines = page[-1]["sourceId"], lines + len(page)
+        return lines
 
     async def flush_marks(self) -> None:
         marks, self._new_marks = self._new_marks, {}

@@ -9,6 +9,7 @@ from forgefront.importing.import_run import CollectionState, ImportRun, for_each
 from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.project_import import ProjectWork
 from forgefront.importing.source_routes import ApiVersion
+from forgefront.importing.upload_import import UploadImporter
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class NoteImporter:
 
     run: ImportRun
     accounts: AccountImporter
+    uploads: UploadImporter
 
     async def import_notes(self, work: ProjectWork) -> None:
         for parent in PARENTS:
@@ -67,7 +69,6 @@ class NoteImporter:
                 await writer.add(where, entity_mapping.map_note(work.id, parent.field, str(parent_id), note))
             except InvalidEntity as error:
                 self.run.report.skip("notes", where, str(error))
-            if "](/uploads/" in (note.text("body") or ""):
-                self.run.report.leave("notes", where, "a file that is attached to it")
+            await self.uploads.import_links(work.id, work.path, note.text("body"), note)
         # Not `is_short`: notes that the caller may not see are counted, and not listed.
         state.has_failed |= own.has_failed

@@ -15,6 +15,7 @@ from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.repository_mirrors import CloneFailed, MirrorSource
 from forgefront.importing.source_client import SourceSkipped
 from forgefront.importing.source_routes import ApiVersion
+from forgefront.importing.upload_import import UploadImporter
 from graph.errors import ForgeError
 
 MAX_MERGE_REQUEST_COMMITS = 1_000
@@ -53,6 +54,7 @@ class ProjectImporter:
 
     run: ImportRun
     accounts: AccountImporter
+    uploads: UploadImporter
 
     async def import_contents(self, work: ProjectWork) -> None:
         """Everything except notes, builds and what belongs to commits."""
@@ -153,7 +155,7 @@ class ProjectImporter:
                 work.add_changed("issues", issue)
             except InvalidEntity as error:
                 self.run.report.skip("issues", where, str(error))
-            self._check_attachments("issues", where, issue.text("description"))
+            await self.uploads.import_links(work.id, work.path, issue.text("description"), issue)
         await writer.flush()
         if state.is_complete and not writer.retry and newest:
             work.marks[work.mark_name("issues")] = newest
@@ -193,7 +195,7 @@ class ProjectImporter:
             except SourceSkipped as error:
                 self.run.report.skip("merge requests", where, error.reason)
                 state.has_failed = True
-            self._check_attachments("merge requests", where, request.text("description"))
+            await self.uploads.import_links(work.id, work.path, request.text("description"), request)
         await writer.flush()
         if state.is_complete and not writer.retry and newest:
             work.marks[work.mark_name("merge requests")] = newest
@@ -249,10 +251,6 @@ class ProjectImporter:
         await writer.flush()
         if state.is_complete and not writer.retry and newest:
             work.marks[work.mark_name("snippets")] = newest
-
-    def _check_attachments(self, kind: str, where: str, text: str | None) -> None:
-        if text and "](/uploads/" in text:
-            self.run.report.leave(kind, where, "a file that is attached to its description")
 
 
 def _map_tag(project_id: str, tag: SourceEntity) -> Item | None:

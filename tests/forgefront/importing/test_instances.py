@@ -30,6 +30,7 @@ COMPARED_TABLES = (
     tables.User, tables.Email, tables.SshKey, tables.Namespace, tables.GroupMember, tables.Project, tables.ProjectMember, tables.Label,
     tables.Milestone, tables.DeployKey, tables.Variable, tables.Trigger, tables.ProtectedBranch, tables.Issue, tables.MergeRequest,
     tables.Snippet, tables.Note, tables.Build, tables.CommitStatus, tables.CommitComment, tables.Hook, tables.Release, tables.Artifact,
+    tables.Upload,
 )  # fmt: skip
 
 
@@ -81,6 +82,8 @@ async def create_instance(make: DataFactory, folder: Path) -> EdgeCaseData:
     for request in week.merge_requests.values():
         await make.note(request, author=bob, body="Good.", created_at=at("26 10:00"))
     await make.commit_comment(web, week.oids["m3"], author=bob, note="Nice.", created_at=at("26 10:00"))
+    upload = await make.upload(web, b"attached", author=bob, name="a.txt", created_at=at("24 12:00"))
+    await make.issue(web, title="Linked", author=bob, description=f"See [a](/uploads/{upload.secret}/a.txt).", created_at=at("24 12:00"))
     await make.save(tables.Hook(url="https://hooks.invalid/system"))
     for number, person in enumerate((ann, bob, cid)):
         await make.save(
