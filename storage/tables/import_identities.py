@@ -112,7 +112,7 @@ def page(import_id: int, kind: ImportKind, after: str, limit: int) -> Select[Imp
     return statement.order_by(col(row.source_id)).limit(limit)
 
 
-def count(import_id: int) -> Select[ImportKind, int]:
-    """(kind, number of its things) of an import."""
-    kind: Any = col(ImportIdentity.kind)
-    return select(kind, func.count()).where(col(ImportIdentity.import_id) == import_id).group_by(kind)
+def counts(import_ids: Collection[int]) -> Select[int, ImportKind, int]:
+    """(import id, kind, number of its things) of these imports."""
+    keys: tuple[Any, ...] = (col(ImportIdentity.import_id), col(ImportIdentity.kind))
+    return select(*keys, func.count()).where(col(ImportIdentity.import_id).in_(import_ids)).group_by(*keys)

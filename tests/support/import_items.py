@@ -1,6 +1,5 @@
 """Valid calls of the mutations of imports of instances, for tests over whole tables."""
 
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from storage import tables
@@ -20,12 +19,10 @@ IMPORT_MUTATIONS = frozenset((
 ))  # fmt: skip
 CREATED_AT = "2014-03-02T10:00:00Z"
 
-_numbers = count(1)
-
 
 async def valid_import_input(world: "Scenario", name: str, role: str) -> dict[str, Any]:
     """The input of a valid call. The source's ids of the scenario's project, group and user are those here."""
-    number = next(_numbers)
+    number = next(world.numbers)
     if name == "beginImport":
         return {"source": f"https://source{number}.example"}
     make, project = world.make, world.project(role)

@@ -101,8 +101,15 @@ async def lock_for_items(context: Context, import_id: int, items: Sequence[Any])
 
 
 async def count_identities(context: Context, import_id: int) -> dict[ImportKind, int]:
-    """The number of imported things of each kind."""
-    return dict(await context.tuples(import_identities.count(import_id)))
+    """The number of imported things of each kind; one statement for all imports of a level."""
+
+    async def fetch(ids: list[int]) -> dict[int, dict[ImportKind, int]]:
+        found: dict[int, dict[ImportKind, int]] = {key: {} for key in ids}
+        for key, kind, number in await context.tuples(import_identities.counts(ids)):
+            found[key][kind] = number
+        return found
+
+    return await context.loader("import identity counts", fetch).get(import_id) or {}
 
 
 async def load_identities(context: Context, import_id: int, kind: ImportKind, after: str, limit: int) -> list[tables.ImportIdentity]:

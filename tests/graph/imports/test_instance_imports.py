@@ -4,6 +4,7 @@ from graph.operations.execution import LocalAdmin, prepare
 from tests.graph.imports.support import BEGIN, FINISH, SOURCE, begin, user_item
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
+from tests.support.statements import StatementRecorder
 
 IDENTITIES = """query ($id: Int!, $kind: ImportKind!, $after: String!, $first: Int!) {
     importIdentities(importId: $id, kind: $kind, afterSourceId: $after, first: $first) { sourceId databaseId }
@@ -74,6 +75,20 @@ class TestImports:
         assert await ask.codes(MARKS, outsider, id=running.id, after="") == ["FORBIDDEN"]
         long = [{"name": "n" * 201, "value": ""}]
         assert await ask.codes(SET_MARKS, admin, input={"importId": running.id, "items": long}) == ["INVALID"]
+
+    async def test_are_listed_by_as_many_statements_whatever_their_number(
+        self, ask: Ask, make: DataFactory, statements: StatementRecorder
+    ) -> None:
+        admin, query = await make.admin(), "{ instanceImports { user { username } identityCounts { kind count } } }"
+        counts = []
+        for number in (1, 2, 3):
+            running = await begin(ask, admin, f"https://source{number}.example")
+            await running.ids("importUsers", user_item(number))
+            with statements.record() as seen:
+                listed = (await ask.data(query, admin))["instanceImports"]
+            assert [len(each["identityCounts"]) for each in listed] == [2] * number
+            counts.append(len(seen))
+        assert counts[1] == counts[2]
 
     async def test_accept_1_to_100_items(self, ask: Ask, make: DataFactory) -> None:
         running = await begin(ask, await make.admin())
