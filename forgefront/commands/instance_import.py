@@ -1,6 +1,7 @@
 """`forgefront import`."""
 
 import asyncio
+import logging
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ from forgefront.importing.source_client import SourceClient, SourceError
 from forgefront.importing.source_instance import InvalidSource, SourceInstance, open_source
 from forgefront.local_client import LocalClient, OperationRejected
 from graph.build_file_imports import BuildFileImports
+from graph.errors import ForgeError
 from graph.imports import InstanceImports
 from graph.upload_imports import UploadImports
 
@@ -86,6 +88,8 @@ def import_instance(
     report lists things that were left behind, 1 failed, 130 interrupted.
     """
     logs.configure("text", "error")
+    # When the first error or Ctrl-C ends what runs side by side, the pool reports each statement that was cut off.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     _check_arguments(url, project, group)
     options = ImportOptions(project, group, keep_ids, read_all, ssh, enable_hooks)
     found = ImportReport((continued_url or url).rstrip("/"), is_dry_run=dry_run, keeps_ids=keep_ids)
@@ -164,7 +168,7 @@ async def _import(
             if old_ids is not None:
                 with old_ids.open("w", encoding="utf-8") as file:
                     await target.write_old_ids(file)
-        except (SourceError, OperationRejected) as error:
+        except (SourceError, OperationRejected, ForgeError) as error:
             fail(f"{error}\nrun the same command again: it goes on where it was")
         except asyncio.CancelledError:
             typer.echo("forgefront: run the same command again: it goes on where it was", err=True)

@@ -64,7 +64,8 @@ class BuildFileBatch:
         """Writes the traces that were read."""
         traces, self._traces, self._bytes = self._traces, [], 0
         if traces:
-            results = await self.run.files.write_traces(self.run.target.import_id, traces)
+            import_id = self.run.target.import_id
+            results = await self.run.target.call(lambda: self.run.files.write_traces(import_id, traces))
             for (build_id, _), result in zip(traces, results, strict=True):
                 path = self.run.source.path("trace", project=self.work.id, build=build_id)
                 self.run.target.record_result("traces", path, result)

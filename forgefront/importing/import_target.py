@@ -1,23 +1,29 @@
 """Writes to the instance that imports: batches of items through the import mutations of the graph, and marks of what was read."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import orjson
 
 from forgefront.importing.entity_mapping import Item
 from forgefront.importing.import_report import ImportReport
-from forgefront.local_client import LocalClient, OperationRejected
+from forgefront.local_client import LocalClient
 from graph.errors import Code
+from storage.database.engine import is_unavailable
+
+T = TypeVar("T")
 
 OPERATIONS_FILE = Path(__file__).with_name("import_operations.graphql")
 BATCH_SIZE = 100
 MAX_BATCH_BYTES = 700_000
 """Bytes of the items of a batch; the limit of the graph is 1 MiB."""
-CONFLICT_ATTEMPTS = 5
+WRITE_ATTEMPTS = 8
+MAX_RETRY_SECONDS = 10.0
+RETRIED_CODES = (Code.CONFLICT, Code.UNAVAILABLE)
 OLD_ID_KINDS = (
     "USER", "NAMESPACE", "EMAIL", "SSH_KEY", "PROJECT", "MILESTONE", "HOOK", "DEPLOY_KEY", "RUNNER", "SNIPPET", "ISSUE", "MERGE_REQUEST",
     "NOTE", "BUILD",
@@ -63,6 +69,7 @@ class ImportTarget:
     import_id: int = 0
     marks: dict[str, str] = field(default_factory=dict)
     _new_marks: dict[str, str] = field(default_factory=dict)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def begin(self, source: str, *, keeps_ids: bool) -> None:
         """Begins or continues the import of this source. Raises OperationRejected."""
@@ -75,26 +82,35 @@ class ImportTarget:
 
     async def finish(self) -> None:
         await self.flush_marks()
-        await self.client.run("FinishImport", importId=self.import_id)
+        await self.call(lambda: self.client.run("FinishImport", importId=self.import_id))
 
     async def write_settings(self, item: Item) -> None:
-        result = await self.client.run("ImportSettings", input={"importId": self.import_id, **item})
+        result = await self.call(lambda: self.client.run("ImportSettings", input={"importId": self.import_id, **item}))
         self.record("settings", "/application/settings", result)
 
     async def write(self, kind: str, items: list[tuple[str, Item]]) -> list[dict[str, Any]]:
         """Writes the items of a batch, each with where it is in the source, and records the results. Raises OperationRejected."""
         values = [item for _, item in items]
-        for attempt in range(1, CONFLICT_ATTEMPTS + 1):
-            try:
-                results: list[dict[str, Any]] = await self.client.run(OPERATIONS[kind], importId=self.import_id, items=values)
-                break
-            except OperationRejected as error:
-                if error.code is not Code.CONFLICT or attempt == CONFLICT_ATTEMPTS:
-                    raise
-                await asyncio.sleep(0.1 * attempt)
+        results: list[dict[str, Any]] = await self.call(lambda: self.client.run(OPERATIONS[kind], importId=self.import_id, items=values))
         for (where, _), result in zip(items, results, strict=True):
             self.record(kind, where, result)
         return results
+
+    async def call(self, work: Callable[[], Awaitable[T]], *, is_exclusive: bool = True) -> T:
+        """Runs what writes, again while the database is busy; one at a time, because batches of an import wait for each other anyway.
+
+        Raises what `work` raises at the last attempt.
+        """
+        for attempt in range(1, WRITE_ATTEMPTS + 1):
+            try:
+                async with self._lock if is_exclusive else contextlib.nullcontext():
+                    return await work()
+            except Exception as error:
+                is_busy = getattr(error, "code", None) in RETRIED_CODES or is_unavailable(error)
+                if not is_busy or attempt == WRITE_ATTEMPTS:
+                    raise
+            await asyncio.sleep(min(MAX_RETRY_SECONDS, 0.1 * 2**attempt))
+        raise AssertionError("the last attempt returns or raises")
 
     def record(self, kind: str, where: str, result: Mapping[str, Any]) -> None:
         count = self.report.count(kind)
@@ -138,7 +154,7 @@ class ImportTarget:
         marks, self._new_marks = self._new_marks, {}
         if marks:
             items = [{"name": name, "value": value} for name, value in marks.items()]
-            await self.client.run("SetImportMarks", importId=self.import_id, items=items)
+            await self.call(lambda: self.client.run("SetImportMarks", importId=self.import_id, items=items))
 
 
 def is_retriable(result: Mapping[str, Any]) -> bool:

@@ -106,7 +106,8 @@ class ProjectImporter:
                 count.unchanged += 1
                 return
             path = self.run.mirrors.path_of(int(work.id))
-            result = await self.run.repositories.import_repository(self.run.target.import_id, work.id, path)
+            repositories, import_id = self.run.repositories, self.run.target.import_id
+            result = await self.run.target.call(lambda: repositories.import_repository(import_id, work.id, path), is_exclusive=False)
         except (CloneFailed, ForgeError, OSError) as error:
             self.run.report.skip("repositories", where, str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__)
             return
