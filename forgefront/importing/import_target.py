@@ -21,6 +21,8 @@ OPERATIONS_FILE = Path(__file__).with_name("import_operations.graphql")
 BATCH_SIZE = 100
 MAX_BATCH_BYTES = 700_000
 """Bytes of the items of a batch; the limit of the graph is 1 MiB."""
+PARALLEL_WRITES = 2
+"""Batches at once: one is written, the next one is prepared. The database lets batches of an import wait for each other."""
 WRITE_ATTEMPTS = 8
 MAX_RETRY_SECONDS = 10.0
 RETRIED_CODES = (Code.CONFLICT, Code.UNAVAILABLE)
@@ -69,7 +71,7 @@ class ImportTarget:
     import_id: int = 0
     marks: dict[str, str] = field(default_factory=dict)
     _new_marks: dict[str, str] = field(default_factory=dict)
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_WRITES))
 
     async def begin(self, source: str, *, keeps_ids: bool) -> None:
         """Begins or continues the import of this source. Raises OperationRejected."""
@@ -96,14 +98,14 @@ class ImportTarget:
             self.record(kind, where, result)
         return results
 
-    async def call(self, work: Callable[[], Awaitable[T]], *, is_exclusive: bool = True) -> T:
-        """Runs what writes, again while the database is busy; one at a time, because batches of an import wait for each other anyway.
+    async def call(self, work: Callable[[], Awaitable[T]], *, is_bounded: bool = True) -> T:
+        """Runs what writes, a few at a time, and again while the database is busy.
 
         Raises what `work` raises at the last attempt.
         """
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:
-                async with self._lock if is_exclusive else contextlib.nullcontext():
+                async with self._slots if is_bounded else contextlib.nullcontext():
                     return await work()
             except Exception as error:
                 is_busy = getattr(error, "code", None) in RETRIED_CODES or is_unavailable(error)

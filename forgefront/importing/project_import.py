@@ -107,7 +107,7 @@ class ProjectImporter:
                 return
             path = self.run.mirrors.path_of(int(work.id))
             repositories, import_id = self.run.repositories, self.run.target.import_id
-            result = await self.run.target.call(lambda: repositories.import_repository(import_id, work.id, path), is_exclusive=False)
+            result = await self.run.target.call(lambda: repositories.import_repository(import_id, work.id, path), is_bounded=False)
         except (CloneFailed, ForgeError, OSError) as error:
             self.run.report.skip("repositories", where, str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__)
             return
