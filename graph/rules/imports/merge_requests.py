@@ -174,16 +174,13 @@ async def _prepare(batch: Batch, branches: Mapping[str, _ReadBranch]) -> None:
             columns["merge_commit_oid"] = found.merge
             columns["merge_status"] = item.values.get("merge_status") or MergeStatus.CAN_BE_MERGED
         elif is_open:
-            columns["merge_status"] = _MERGE_STATUSES[found.mergeable]
+            columns["merge_status"] = MergeStatus.CAN_BE_MERGED if found.mergeable else MergeStatus.CANNOT_BE_MERGED
         item.extras["commits"] = found.oids
         if item.values.get("merge_when_build_succeeds") and is_open:
             item.errors.append(Invalid("mergeWhenBuildSucceeds", "is not carried over: merge it by hand, or request it again"))
         if not is_merged:
             columns["merge_user_id"] = None
     await _mark_moved(batch, branches)
-
-
-_MERGE_STATUSES = {True: MergeStatus.CAN_BE_MERGED, False: MergeStatus.CANNOT_BE_MERGED, None: MergeStatus.CANNOT_BE_MERGED}
 
 
 async def _find_source_projects(batch: Batch) -> None:

@@ -79,15 +79,16 @@ def item(mutation: str, number: int, **fields: Any) -> dict[str, Any]:
     return found
 
 
-CHANGED_FIELDS = {
+CHANGED_FIELDS: dict[str, str | None] = {
     "importIssues": "title",
     "importMergeRequestBatch": "title",
     "importSnippets": "title",
     "importNotes": "attachment",
     "importCommitStatuses": "description",
     "importBuilds": "description",
+    "importCommitComments": None,
 }
-"""A field of each kind that a later run may change."""
+"""A field of each kind that a later run may change; a comment is another one if it says something else."""
 
 
 class TestCopy:
@@ -126,7 +127,10 @@ class TestBatches:
         for size in (10, 10, 100):
             for mutation, changed in CHANGED_FIELDS.items():
                 batch = [item(mutation, each) for each in range(number, number + size)]
-                for outcome, fields in (("CREATED", {}), ("UPDATED", {changed: "other"}), ("UNCHANGED", {changed: "other"})):
+                other = {changed: "other"} if changed is not None else {}
+                for outcome, fields in (("CREATED", {}), ("UPDATED", other), ("UNCHANGED", other)):
+                    if outcome == "UPDATED" and not other:
+                        continue
                     with statements.record() as seen:
                         assert await running.write(mutation, *({**each, **fields} for each in batch)) == [(outcome, [])] * size
                     counts.setdefault((mutation, outcome), []).append(len(seen))
@@ -201,8 +205,6 @@ class TestKeptIds:
         assert await running.write("importSnippets", item("importSnippets", (await make.snippet(project)).id)) == [
             ("SKIPPED", ["sourceId TAKEN"])
         ]
-        assert await running.write("importCommitComments", item("importCommitComments", 7)) == [("CREATED", [])]
-        assert (await rows_of(make, tables.CommitComment, project))[-1].id == 7
         assert (await make.issue(project)).id > 7012 and (await make.note(await make.issue(project))).id > 7032
 
 
