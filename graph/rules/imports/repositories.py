@@ -10,7 +10,7 @@ Refs of merge requests (`refs/merge-requests/1/head`) are copied too, so that th
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from graph.context import Context, Services
@@ -126,9 +126,7 @@ async def _install(services: Services, import_id: int, source_id: str, project_i
             project = await _lock_project(context, project_id)
             if not await _is_empty(services, project_id):
                 raise Conflict("mirror", "something was pushed while the repository was imported; import it again")
-            activity, updated = project.last_activity_at, project.updated_at
             await projects.install_repository(context, project, staged)
-            project.last_activity_at, project.updated_at = activity, updated
             await _write_identity(context, import_id, source_id, project_id)
             await commit_and_notify(context)
         finally:
@@ -169,8 +167,6 @@ async def _move(
         prepared = await ref_updates.prepare_updates(services, project_id, updates)
     except NotFound as error:
         raise UnknownReference("projectId", "the project was deleted") from error
-    # Builds are imported, not created.
-    prepared = replace(prepared, ref_updates=tuple(replace(each, plan=None) for each in prepared.ref_updates))
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
         await lock_running(context, import_id)

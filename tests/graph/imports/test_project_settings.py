@@ -114,6 +114,11 @@ class TestProjectSettings:
         assert (await rows_of(database, tables.ProtectedBranch))[0]["developers_can_push"] is True
         created = await api.post(f"/projects/{project}/milestones", running.admin, title="Next")
         assert created.json()["iid"] == 8
+        for iid, following in ((20, 21), (3, 22)):
+            later = {"projectId": 1, "sourceId": 100 + iid, "iid": iid, "title": f"M{iid}", "createdAt": T0}
+            await running.ids("importMilestones", later)
+            created = await api.post(f"/projects/{project}/milestones", running.admin, title=f"After {iid}")
+            assert created.json()["iid"] == following
         assert (await api.get(f"/projects/{project}/triggers/tok", running.admin)).json()["token"] == "tok"
 
         assert await running.write("importHooks", {**hook, "enabled": True, "pushEvents": False}) == [("UPDATED", [])]
