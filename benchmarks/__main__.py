@@ -4,7 +4,7 @@ import argparse
 import sys
 from functools import partial
 
-from benchmarks.suites import claims, growth, memory, pages, processes, shadow, table, transfers
+from benchmarks.suites import claims, growth, imports, memory, pages, processes, shadow, table, transfers
 
 COMMANDS = {
     "table": (partial(table.main, "table"), "the service against handwritten SQL and its peers, on both databases"),
@@ -14,6 +14,7 @@ COMMANDS = {
     "pages": (pages.main, "a far page of a list against the first one"),
     "growth": (growth.main, "the ratios of the table on two sizes of the data set"),
     "processes": (processes.main, "several server processes against one"),
+    "import": (imports.main, "an import through REST v3, and the second one after a change of one per cent"),
     "shadow": (shadow.main, "what the shadow proxy adds to a request"),
     "memory": (memory.main, "resident memory under load and after many distinct queries"),
 }

@@ -20,6 +20,7 @@ from forgefront.endpoints import artifact_uploads, named_queries, upload_downloa
 from forgefront.endpoints.index import IndexEndpoint
 from forgefront.git_http import endpoint as git_http
 from forgefront.host_registry import HostRefused, HostRegistry
+from forgefront.old_ids import read_old_ids
 from forgefront.pages import FAVICON_PATH, FILES_PATH, PAGE_PATTERN, PagesApp
 from forgefront.pages.graphiql import ROUTE as GRAPHIQL
 from forgefront.pages.graphiql import GraphiqlApp
@@ -100,7 +101,8 @@ class App(Backend):
                 **{f"{name} bucket": create_store_check(store) for name, store in self.stores.items() if store.is_remote},
             }
         )
-        rest = rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile)
+        old_ids = read_old_ids(config)
+        rest = rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile, old_ids=old_ids)
         runner_api = ci_v1.create_app(self.graph, artifact_access, external_url=config.base_url)
         queries = named_queries.NamedQueriesEndpoint(self.graph)
         uploads = upload_downloads.UploadDownloadEndpoint(self.graph, self.uploads)

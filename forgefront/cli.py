@@ -14,6 +14,7 @@ from forgefront.commands import (
     dump,
     explain,
     groups,
+    instance_import,
     members,
     projects,
     restore,
@@ -48,6 +49,7 @@ main.command("check")(check.check)
 main.add_typer(directory.app, name="directory")
 main.command("dump")(dump.dump)
 main.command("restore")(restore.restore)
+main.command("import")(instance_import.import_instance)
 main.command("schema")(schema.schema)
 main.command("client")(client.client)
 main.command("translate")(translate.translate)

@@ -73,6 +73,9 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     v3_profile: Literal["document", "gitlab-8.5"] = Field(
         default="document", description="document: follows the document exactly. gitlab-8.5: serves clients of that version."
     )
+    v3_old_ids: Path | None = Field(
+        default=None, description="File with the old and new ids of an imported instance; /api/v3 takes the old ones in paths."
+    )
     avatar_url_template: str | None = Field(
         default=None, description="Template of users' avatar_url, such as https://…/{email_md5}; without it, avatar_url is null."
     )
@@ -150,9 +153,9 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     def _make_data_absolute(cls, data: Path) -> Path:
         return data.expanduser().absolute()
 
-    @field_validator("documents")
+    @field_validator("documents", "v3_old_ids")
     @classmethod
-    def _make_documents_absolute(cls, path: Path | None) -> Path | None:
+    def _make_file_absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path is not None else None
 
     @field_validator("rate_limit")

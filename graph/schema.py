@@ -34,6 +34,21 @@ from graph.types.git.file_commits import FileCommitMutations
 from graph.types.git.releases import ReleaseMutations
 from graph.types.git.tags import TagMutations
 from graph.types.hooks import HookMutations, HookQueries
+from graph.types.imports.accounts import ImportAccountMutations
+from graph.types.imports.builds import ImportBuildMutations
+from graph.types.imports.commit_comments import ImportCommitCommentMutations
+from graph.types.imports.commit_statuses import ImportCommitStatusMutations
+from graph.types.imports.instance_imports import InstanceImportMutations, InstanceImportQueries
+from graph.types.imports.issues import ImportIssueMutations
+from graph.types.imports.merge_requests import ImportMergeRequestMutations
+from graph.types.imports.notes import ImportNoteMutations
+from graph.types.imports.project_settings import ImportProjectSettingMutations
+from graph.types.imports.projects import ImportProjectMutations
+from graph.types.imports.releases import ImportReleaseMutations
+from graph.types.imports.runners import ImportRunnerMutations
+from graph.types.imports.settings import ImportSettingsMutations
+from graph.types.imports.snippets import ImportSnippetMutations
+from graph.types.imports.users import ImportUserMutations
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
 from graph.types.issues.milestones import MilestoneMutations
@@ -72,6 +87,7 @@ class Query(
     RunnerQueries,
     JobQueries,
     ServerQueries,
+    InstanceImportQueries,
 ):
     pass
 
@@ -116,6 +132,21 @@ class Mutation(
     HookMutations,
     SettingsMutations,
     RunnerRegistrationMutations,
+    InstanceImportMutations,
+    ImportSettingsMutations,
+    ImportUserMutations,
+    ImportAccountMutations,
+    ImportProjectMutations,
+    ImportProjectSettingMutations,
+    ImportBuildMutations,
+    ImportCommitCommentMutations,
+    ImportCommitStatusMutations,
+    ImportIssueMutations,
+    ImportMergeRequestMutations,
+    ImportNoteMutations,
+    ImportReleaseMutations,
+    ImportRunnerMutations,
+    ImportSnippetMutations,
 ):
     pass
 

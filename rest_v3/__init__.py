@@ -9,6 +9,7 @@ from rest_v3.app import RestApp
 from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor
 from rest_v3.endpoints.file_downloads import FileDownloadEndpoint
 from rest_v3.endpoints.file_uploads import FileUploadEndpoint
+from rest_v3.old_ids import OldIds
 from rest_v3.operations import OperationRegistry, Prepare
 from rest_v3.route import Route
 
@@ -22,10 +23,12 @@ def create_app(
     profile: str = profiles.DOCUMENT,
     routes: Iterable[Route] | None = None,
     operations: OperationRegistry | None = None,
+    old_ids: OldIds | None = None,
 ) -> RestApp:
     """The ASGI application for /api/v3.
 
-    `external_url` is the address in links, without /api/v3. Checks every row against its operation, so that a mistake fails the start.
+    `external_url` is the address in links, without /api/v3. `old_ids` are replaced in paths. Checks every row against its operation, so
+    that a mistake fails the start.
     Raises InvalidRouteError, UnknownProfileError, BadOperationError.
     """
     if routes is None:
@@ -37,7 +40,7 @@ def create_app(
     operations = profiles.replace_operations(profile, operations)
     base_url = external_url.rstrip("/") + "/api/v3"
     endpoints = [_create_endpoint(route, operations, graph, base_url) for route in profiles.apply_profile(profile, routes)]
-    return RestApp(endpoints, openapi.create_pages(endpoints, base_url))
+    return RestApp(endpoints, openapi.create_pages(endpoints, base_url), old_ids)
 
 
 def _create_endpoint(route: Route, operations: OperationRegistry, graph: GraphExecutor, base_url: str) -> Endpoint:

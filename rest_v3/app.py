@@ -14,6 +14,7 @@ from rest_v3.endpoints.endpoint import Endpoint
 from rest_v3.endpoints.file_downloads import FileResponse, send_file
 from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import error_response
+from rest_v3.old_ids import OldIds
 from rest_v3.route import Route
 from rest_v3.router import RouteNode, Router, path_segments, split_path
 
@@ -55,7 +56,8 @@ class RestApp:
 
     base = "/api/v3"
 
-    def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, StaticPage]] = ()) -> None:
+    def __init__(self, endpoints: Iterable[Endpoint], pages: Iterable[tuple[str, StaticPage]] = (), old_ids: OldIds | None = None) -> None:
+        self._old_ids = old_ids
         self._router: Router[Target] = Router()
         self._path_cache: LruCache[bytes, RouteMatch] = LruCache(PATH_CACHE_BOUNDS, lambda path, _: 1_000 + 4 * len(path))
         self.endpoints = tuple(endpoints)
@@ -140,6 +142,8 @@ class RestApp:
         state["route"] = self.base + handler.path
         if handler.route.has_secret_path:
             state["secret_path"] = True
+        if self._old_ids is not None:
+            values = self._old_ids.translate(handler.path, values)
         query = scope.get("query_string", b"")
         response = await handler.handle(RestRequest(method, values, segments, query, headers, receive, request_id, state))
         if response is not None and not isinstance(response, FileResponse):

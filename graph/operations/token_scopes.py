@@ -1,4 +1,4 @@
-"""Scopes of access tokens: which of its user's rights a token has (docs/decisions.md 57).
+"""Scopes of access tokens: which of its user's rights a token has (docs/decisions.md 55).
 
 Only this module decides by scopes. Private tokens, keys and the operator have every right; for them `scopes` is None.
 """

@@ -83,6 +83,7 @@ class Action(StrEnum):
     CREATE_PROJECT_FOR_USER = "instance:create_project_for_user"
     LINK_FORK = "instance:link_fork"
     IMPORT_REPOSITORY = "instance:import_repository"
+    IMPORT_INSTANCE = "instance:import"
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ INSTANCE_RULES: dict[Action, str] = {
     Action.CREATE_PROJECT_FOR_USER: "admin",
     Action.LINK_FORK: "admin",
     Action.IMPORT_REPOSITORY: "admin",
+    Action.IMPORT_INSTANCE: "admin",
 }
 """Actions on the instance, mapped to the user attribute that allows them."""
 

@@ -32,8 +32,11 @@ from storage.tables.git.protected_branches import ProtectedBranch
 from storage.tables.git.refs import GitRef
 from storage.tables.git.releases import Release
 from storage.tables.hosts import Host
+from storage.tables.import_identities import ImportIdentity, ImportKind
+from storage.tables.import_marks import ImportMark
 from storage.tables.imports import ImportState
 from storage.tables.instance_identity import InstanceIdentity
+from storage.tables.instance_imports import InstanceImport, InstanceImportState
 from storage.tables.issues.closings import Closing
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
@@ -79,8 +82,13 @@ __all__ = [
     "Hook",
     "Host",
     "Identity",
+    "ImportIdentity",
+    "ImportKind",
+    "ImportMark",
     "ImportState",
     "InstanceIdentity",
+    "InstanceImport",
+    "InstanceImportState",
     "Issue",
     "IssueLabel",
     "IssueState",

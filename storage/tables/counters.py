@@ -44,3 +44,10 @@ def raise_to(dialect: str, project_id: int, kind: CounterKind, value: int) -> An
         .values(project_id=project_id, kind=kind, value=value)
         .on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": raised})
     )
+
+
+def raise_each(dialect: str) -> Any:
+    """The statement that raises counters to numbers that were assigned otherwise, executed with the rows; it never decreases one."""
+    statement = insert_into(dialect, Counter)
+    raised = case((col(Counter.value) < statement.excluded.value, statement.excluded.value), else_=col(Counter.value))
+    return statement.on_conflict_do_update(index_elements=["project_id", "kind"], set_={"value": raised})

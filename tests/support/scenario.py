@@ -16,6 +16,7 @@ from storage.git.trees import ListingPage, ObjectKind, TreeListing
 from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import DataFactory, ssh_key
+from tests.support.import_items import IMPORT_MUTATIONS, valid_import_input
 from tests.support.merge_requests import commit_text_files
 
 LEVELS = {
@@ -326,6 +327,8 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
     number = next(world.numbers)
     make, project, group = world.make, world.project(role), world.group_of(role)
     path, group_path = str(project.id), str(group.id)
+    if name in IMPORT_MUTATIONS:
+        return await valid_import_input(world, name, role)
     fresh = (await make.user(state=UserState.BLOCKED if name == "unblockUser" else UserState.ACTIVE)).id
     match name:
         case "createUser":

@@ -30,6 +30,7 @@ from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.ref_names import BRANCHES, TAGS, TYPED_ID
 from storage.git.repository import is_branch_name, is_ref_name
 from storage.tables.git import protected_branches, releases
+from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
 
@@ -206,19 +207,8 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
     """
     updates = prepared.updates
     locked.last_activity_at = context.now()
-    await refs.write_moves(context, locked, updates)
-    indexed_commits.insert_commits(context.session, context.services, locked.id, prepared.commits)
-    changed = [update for update in updates if update.ref.startswith(BRANCHES)]
-    deleted = [update.ref.removeprefix(BRANCHES) for update in changed if update.new is None]
-    if deleted:
-        await context.session.execute(protected_branches.delete_named(locked.id, deleted))
-        _protection_loader(context).clear(locked.id)
-    deleted_tags = [update.ref.removeprefix(TAGS) for update in updates if update.new is None and update.ref.startswith(TAGS)]
-    if deleted_tags:
-        await context.session.execute(releases.delete_of_tags(locked.id, deleted_tags))
-    created = {update.ref.removeprefix(BRANCHES) for update in changed if update.old is None and update.new is not None}
-    if locked.default_branch is None or locked.default_branch in deleted:
-        locked.default_branch = await _choose_default_branch(context, locked)
+    await _move_refs(context, locked, prepared)
+    created = {update.ref.removeprefix(BRANCHES) for update in updates if update.old is None and update.ref.startswith(BRANCHES)}
     if locked.default_branch in created:
         await protect_default_branch(context, locked)
     await pipelines.create_pipelines(context, locked, prepared.ref_updates)
@@ -226,6 +216,36 @@ async def apply_updates(context: Context, locked: tables.Project, prepared: Prep
     if context.viewer_or_none is not None:
         await _notify(context, locked, prepared.ref_updates)
     await moved_branches.apply(context, locked, updates, prepared.merge_requests)
+
+
+async def apply_imported(context: Context, locked: tables.Project, prepared: PreparedUpdates, head: str | None) -> None:
+    """Move refs as the source of an import has moved them, with what the database derives from commits, but without effects of a push.
+
+    `head` is the branch that HEAD of the source names. As `apply_updates` otherwise.
+    """
+    await _move_refs(context, locked, prepared)
+    names = await refs.current(context, locked.id, [BRANCHES + head]) if head is not None and is_branch_name(head) else {}
+    if names and head != locked.default_branch:
+        locked.default_branch = head
+        locked.refs_version = git_refs.next_version(locked.refs_version, context.now())
+    commit_index.record_moves(context, locked.id, prepared.updates)
+    await moved_branches.store_imported(context, locked, prepared.updates, prepared.merge_requests)
+
+
+async def _move_refs(context: Context, locked: tables.Project, prepared: PreparedUpdates) -> None:
+    """Move refs, delete what belongs to deleted ones, and choose a default branch if there is none."""
+    updates = prepared.updates
+    await refs.write_moves(context, locked, updates)
+    indexed_commits.insert_commits(context.session, context.services, locked.id, prepared.commits)
+    deleted = [update.ref.removeprefix(BRANCHES) for update in updates if update.new is None and update.ref.startswith(BRANCHES)]
+    if deleted:
+        await context.session.execute(protected_branches.delete_named(locked.id, deleted))
+        _protection_loader(context).clear(locked.id)
+    deleted_tags = [update.ref.removeprefix(TAGS) for update in updates if update.new is None and update.ref.startswith(TAGS)]
+    if deleted_tags:
+        await context.session.execute(releases.delete_of_tags(locked.id, deleted_tags))
+    if locked.default_branch is None or locked.default_branch in deleted:
+        locked.default_branch = await _choose_default_branch(context, locked)
 
 
 async def _notify(context: Context, project: tables.Project, ref_updates: Sequence[RefUpdate]) -> None:

@@ -133,7 +133,8 @@ async def compare_branches(
 
     try:
         if source_project_id == target_project_id or head is None:
-            return await services.repositories.read(target_project_id, partial(work, services.repositories.path_of(source_project_id)))
+            # The source may have no repository: its project was deleted, or is not that of an import.
+            return await services.repositories.read(target_project_id, partial(work, services.repositories.path_of(target_project_id)))
         async with services.repositories.use(source_project_id) as source_path:
             found = await services.repositories.read(target_project_id, partial(work, source_path))
         # The target has the commits of the fork now, and a ref of the target will keep them.

@@ -93,6 +93,20 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
         await merge_request_refresh.mark_merged(actor, merged, context.viewer_or_none)
 
 
+async def store_imported(context: Context, project: tables.Project, updates: Iterable[RefCommand], prepared: PreparedMergeRequests) -> None:
+    """Store the comparisons of the merge requests from branches that an import moves: the source says everything else about them.
+
+    No notes are written, and those into the branches stay as they are until the import is finished.
+    """
+    outgoing = await _open_from(context, project.id, _branch_moves(updates))
+    compared = [(row, prepared.comparisons[row.id]) for row in outgoing if row.id in prepared.comparisons]
+    for row, comparison in compared:
+        if comparison.is_complete:
+            # Without an earlier head nobody is notified of new commits.
+            row.head_oid = None
+    await merge_request_refresh.apply_comparisons(context, compared)
+
+
 async def _mark_unchecked(context: Context, project: tables.Project, names: list[str]) -> bool:
     """Mark the open merge requests from and into moved branches as unchecked; returns whether there are any.
 

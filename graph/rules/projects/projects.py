@@ -16,6 +16,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ async def install_repository(context: Context, project: tables.Project, staged: 
     Undone when the transaction is rolled back.
     """
     services, project_id, folder = context.services, project.id, staged.path
-    context.undo.append(lambda: _undo_install(services, project_id))
+    undo_install_after_rollback(context, project_id)
     await services.repositories.insert_packs(context.session, project_id, staged.packs)
     rows, head, project.default_branch = await asyncio.to_thread(_read_staged_refs, folder)
     project.unborn_branch = head if project.default_branch is None else None
@@ -257,6 +258,11 @@ async def set_default_branch(context: Context, project: tables.Project, name: st
         raise Invalid("defaultBranch", "is not a branch of the repository")
     project.default_branch = name
     project.refs_version = next_version(project.refs_version, context.now())
+
+
+def undo_install_after_rollback(context: Context, project_id: int) -> None:
+    """Remove the repository that is about to be promoted if the transaction is not committed."""
+    context.undo.append(partial(_undo_install, context.services, project_id))
 
 
 async def _undo_install(services: Services, project_id: int) -> None:

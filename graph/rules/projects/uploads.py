@@ -119,14 +119,19 @@ async def save_upload(context: Context, project: tables.Project, ticket: str, na
             created_at=context.now(),
         )
     )
-    project_id, secret, services = project.id, upload.secret, context.services
+    await store_received(context, ticket, project.id, upload.secret)
+    return upload
+
+
+async def store_received(context: Context, ticket: str, project_id: int, secret: str) -> None:
+    """Store a received file in the transaction that inserts its row. Raises Unavailable."""
+    services = context.services
     context.undo.append(lambda: _undo_save(services, project_id, secret))
     try:
-        await files.publish(ticket, project_id, secret)
+        await services.uploads.publish(ticket, project_id, secret)
     except ConnectionError as error:
         log.error("upload could not be stored", project_id=project_id, error=str(error))
         raise Unavailable("The object store of the service cannot be reached; nothing was changed. Try again.") from error
-    return upload
 
 
 async def get_upload(context: Context, project: tables.Project, secret: str, name: str) -> tables.Upload:

@@ -196,6 +196,16 @@ def reassign_authored(from_id: int, to_id: int) -> list[Any]:
     ]
 
 
+def reassign_everything(from_id: int, to_id: int) -> list[Any]:
+    """The statements that make every row that refers to one user refer to another."""
+    return [
+        update(table).where(key.parent == from_id).values({key.parent: to_id})
+        for table in metadata.sorted_tables
+        for key in sorted(table.foreign_keys, key=lambda each: each.parent.name)
+        if key.column.table.name == "users"
+    ]
+
+
 def create_if_missing(dialect: str, user: dict[str, Any]) -> Any:
     """The statement that inserts a user unless the username exists."""
     columns = User(**user).model_dump(exclude={"id"})

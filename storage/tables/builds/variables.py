@@ -1,5 +1,6 @@
 """Variables of projects: secret values that their builds receive."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Select, UniqueConstraint, func, select
@@ -39,3 +40,9 @@ def usage(project_id: int, without_id: int | None = None) -> Select[int, int]:
     """(number of variables, bytes of their values) of the project, optionally without one variable."""
     statement = select(func.count(), func.coalesce(func.sum(col(Variable.size)), 0)).where(col(Variable.project_id) == project_id)
     return statement if without_id is None else statement.where(col(Variable.id) != without_id)
+
+
+def sizes(project_ids: Collection[int]) -> Select[int, str, int]:
+    """(project id, key, bytes of the value) of the variables of these projects."""
+    row = Variable
+    return select(col(row.project_id), col(row.key), col(row.size)).where(col(row.project_id).in_(project_ids))

@@ -188,3 +188,10 @@ def for_update(ids: Collection[int]) -> Select[GitRef]:
     """These refs, locked until the transaction ends; refs that another transaction has locked are skipped."""
     statement: Select[GitRef] = select(GitRef).where(col(GitRef.id).in_(ids)).order_by(col(GitRef.id))
     return statement.with_for_update(skip_locked=True, key_share=True)
+
+
+def indexed_for_update(project_ids: Collection[int], names: Collection[str], oids: Collection[str]) -> Select[GitRef]:
+    """The indexed branches of these projects with one of these complete names or heads, locked until the transaction ends."""
+    among = col(GitRef.project_id).in_(project_ids), or_(col(GitRef.name).in_(names), col(GitRef.oid).in_(oids))
+    statement: Select[GitRef] = select(GitRef).where(*among, col(GitRef.is_indexed)).order_by(col(GitRef.id))
+    return statement.with_for_update(key_share=True).execution_options(populate_existing=True)

@@ -1,8 +1,9 @@
 """Labels of a project, and their assignment to issues and merge requests."""
 
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Insert, Select, UniqueConstraint, delete, insert, select
+from sqlalchemy import Delete, Insert, Select, UniqueConstraint, delete, insert, select
 from sqlmodel import Field, SQLModel, col
 
 from storage.database.dialects import insert_into
@@ -62,6 +63,12 @@ def for_key_share(project_id: int, titles: list[str]) -> Select[Label]:
     return statement.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
 
 
+def of_projects_for_key_share(project_ids: Collection[int], titles: Collection[str]) -> Select[Label]:
+    """The labels of these projects with these titles, locked as by `for_key_share`."""
+    statement: Select[Label] = select(Label).where(col(Label.project_id).in_(project_ids), col(Label.title).in_(titles))
+    return statement.order_by(col(Label.id)).with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
+
+
 def insert_missing(dialect: str, rows: list[dict[str, Any]]) -> Any:
     """The statement that inserts the labels that do not exist in their projects."""
     dated = [{"created_at": (moment := now()), "updated_at": moment, "template": False, **row} for row in rows]
@@ -82,6 +89,11 @@ def detach_all(key: Any, subject_id: int) -> Any:
     """The statement that removes all labels of an object and returns their ids; `key` is its column, such as `IssueLabel.issue_id`."""
     link = key.class_
     return delete(link).where(col(key) == subject_id).returning(col(link.label_id))
+
+
+def detach_all_of(key: Any, subject_ids: Collection[int]) -> Delete:
+    """The statement that removes all labels of these objects; `key` as in `detach_all`."""
+    return delete(key.class_).where(col(key).in_(subject_ids))
 
 
 def attach(key: Any, subject_id: int, label_ids: list[int]) -> Insert:

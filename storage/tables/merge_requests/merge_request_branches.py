@@ -1,6 +1,7 @@
 """Merge requests by their branches: the statements for moved branches, and the commits of merge requests."""
 
 from collections.abc import Collection
+from typing import Any
 
 from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, delete, false, insert, null, or_, select, update
 from sqlmodel import col
@@ -43,6 +44,13 @@ def mark_unchecked(project_id: int, names: Collection[str]) -> tuple[Update, Upd
     not_waiting = unchecked.values(merge_when_build_succeeds=False, merge_params=null(), merge_user_id=None)
     first = not_waiting if len(names) <= MAX_NAMES else unchecked
     return first.where(source), unchecked.where(target, col(MergeRequest.merge_status) != MergeStatus.UNCHECKED)
+
+
+def mark_all_unchecked(project_ids: Any) -> Update:
+    """The statement that marks the open ones of these projects (a query of their ids) as unchecked."""
+    row = MergeRequest
+    among = col(row.project_id).in_(project_ids), col(row.state).in_(OPEN), col(row.merge_status) != MergeStatus.UNCHECKED
+    return update(row).where(*among).values(merge_status=MergeStatus.UNCHECKED).execution_options(synchronize_session=False)
 
 
 def open_from(project_id: int, names: Collection[str]) -> Select[MergeRequest]:

@@ -16,6 +16,7 @@ TYPES, RULES = ROOT / "graph" / "types", ROOT / "graph" / "rules"
 MAX_STATEMENTS = 5
 READ_AS_A_WHOLE = {
     "UpdateSettingsInput": "every field is a column",
+    "ImportSettingsInput": "as UpdateSettingsInput",
     "CreateNoteInput": "fields are named `{noun}_{key}` by the noteables",
     "UpdateNoteInput": "as CreateNoteInput",
 }

@@ -1,0 +1,224 @@
+"""Imports what belongs to the instance: settings, users with their keys and addresses, groups with their members, system hooks."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from forgefront.importing import entity_mapping
+from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
+from forgefront.importing.entity_mapping import Item
+from forgefront.importing.import_run import CollectionState, ImportRun, for_each
+from forgefront.importing.import_target import BatchWriter
+from forgefront.importing.source_client import SourceSkipped, SourceUnauthorized
+
+
+@dataclass
+class AccountImporter:
+    """`namespace_ids` are those of personal namespaces, by username."""
+
+    run: ImportRun
+    namespace_ids: dict[str, int] = field(default_factory=dict)
+    can_read_tokens: bool = False
+    owners: list[SourceEntity] = field(default_factory=list)
+    """Owners of the imported personal projects."""
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def import_settings(self) -> None:
+        path = self.run.source.path("settings")
+        try:
+            settings = SourceEntity(await self.run.source.client.get_object(path))
+        except SourceSkipped as error:
+            self.run.report.skip("settings", path, error.reason)
+            return
+        self.run.report.count("settings").read += 1
+        await self.run.target.write_settings(entity_mapping.map_settings(settings))
+
+    async def import_users(self) -> None:
+        """All users, with their addresses and keys."""
+        await self._read_namespaces()
+        self.can_read_tokens = await self._check_sudo()
+        if not self.can_read_tokens:
+            self.run.report.note("the source does not show the private tokens of other users: they get new ones")
+        page: list[SourceEntity] = []
+        state = CollectionState()
+        async for user in self.run.read("users", self.run.source.path("users"), state=state):
+            page.append(user)
+            if len(page) == 100:
+                await self._import_page(page)
+                page = []
+        await self._import_page(page)
+
+    async def ensure_users(self, users: list[SourceEntity]) -> None:
+        """Imports the users of this list who were not imported in this run, as authors of contents are."""
+        if all(user.id is None or str(user.id) in self.run.known_users for user in users):
+            return
+        # Another task that meets the same user waits until the row is there.
+        async with self._lock:
+            unknown = {user.id: user for user in users if user.id is not None and str(user.id) not in self.run.known_users}
+            found = list[SourceEntity]()
+            for user_id, user in unknown.items():
+                path = self.run.source.path("user", user=user_id)
+                self.run.report.count("users").read += 1
+                try:
+                    found.append(SourceEntity({**user.fields, **await self.run.source.client.get_object(path)}))
+                except SourceSkipped as error:
+                    self.run.report.skip("users", path, error.reason)
+            await self._import_page(found)
+            self.run.known_users |= set(map(str, unknown))
+
+    async def _read_namespaces(self) -> None:
+        if not self.run.source.is_admin:
+            return
+        state = CollectionState()
+        async for namespace in self.run.read("namespaces", self.run.source.path("namespaces"), state=state):
+            if namespace.text("kind") == "user" and namespace.id is not None:
+                self.namespace_ids[(namespace.text("path") or "").lower()] = namespace.id
+        self.run.report.counts.pop("namespaces")
+
+    def learn_namespace(self, project: SourceEntity) -> None:
+        """Remembers the personal namespace of a project, for sources that do not list namespaces."""
+        namespace, owner = project.entity("namespace"), project.entity("owner")
+        if namespace.id is not None and owner.text("username") and owner.text("username") == namespace.text("path"):
+            self.namespace_ids.setdefault((owner.text("username") or "").lower(), namespace.id)
+
+    async def _check_sudo(self) -> bool:
+        """Whether the source shows an administrator the private tokens of others: servers of that time do, to `sudo`."""
+        if not self.run.source.is_admin:
+            return False
+        try:
+            async for page in self.run.source.client.pages(self.run.source.path("users")):
+                for user in map(SourceEntity, page.entries):
+                    if user.id is not None and user.id != self.run.source.user["id"] and user.text("state") == "active":
+                        return await self._read_token(user.id) is not None
+        except SourceSkipped:
+            pass
+        return False
+
+    async def _read_token(self, user_id: int) -> str | None:
+        if user_id == self.run.source.user["id"]:
+            return SourceEntity(self.run.source.user).text("private_token")
+        path = self.run.source.path("current_user")
+        try:
+            user = SourceEntity(await self.run.source.client.get_object(path, {"sudo": user_id}))
+        except (SourceSkipped, SourceUnauthorized):
+            # Some servers treat a blocked user as nobody.
+            return None
+        # An instance that does not know `sudo` answers with the caller.
+        return user.text("private_token") if user.id == user_id else None
+
+    async def _import_page(self, users: list[SourceEntity]) -> None:
+        tokens: dict[int, str | None] = {}
+
+        async def read_token(user: SourceEntity) -> None:
+            if user.id is not None and (self.can_read_tokens or user.id == self.run.source.user["id"]):
+                tokens[user.id] = await self._read_token(user.id)
+
+        await for_each(users, read_token, parallel=self.run.parallel)
+        writer = BatchWriter(self.run.target, "users")
+        for user in users:
+            where = self.run.source.path("user", user=user.id)
+            try:
+                await writer.add(where, self._map_user(user, tokens.get(user.id or 0)))
+            except InvalidEntity as error:
+                self.run.report.skip("users", where, str(error))
+        await writer.flush()
+        if self.run.source.is_admin:
+            await self._import_belongings(users)
+        self.run.known_users |= {str(user.id) for user in users}
+
+    def _map_user(self, user: SourceEntity, token: str | None) -> Item:
+        identities = user.fields.get("identities")
+        if isinstance(identities, list) and len(identities) > 1:
+            self.run.report.leave("users", f"/users/{user.id}", f"{len(identities) - 1} further directory identities: a user has one here")
+        if user.boolean("two_factor_enabled"):
+            self.run.report.leave("users", f"/users/{user.id}", "the second factor: it is set up again")
+        return entity_mapping.map_user(
+            user, namespace_id=self.namespace_ids.get((user.text("username") or "").lower()), private_token=token
+        )
+
+    async def _import_belongings(self, users: list[SourceEntity]) -> None:
+        emails, keys = BatchWriter(self.run.target, "emails"), BatchWriter(self.run.target, "SSH keys")
+
+        async def read_belongings(user: SourceEntity) -> None:
+            if user.id is None:
+                return
+            user_id = str(user.id)
+            for kind, route, writer, map_entity in (
+                ("emails", "user_emails", emails, entity_mapping.map_email),
+                ("SSH keys", "user_keys", keys, entity_mapping.map_ssh_key),
+            ):
+                path = self.run.source.path(route, user=user_id)
+
+                def map_one(entity: SourceEntity, mapper: Any = map_entity) -> Item | None:
+                    # v4 lists the primary address too.
+                    if kind == "emails" and entity.text("email") == user.text("email"):  # noqa: B023 - called in this step only
+                        return None
+                    item: Item = mapper(user_id, entity)
+                    return item
+
+                async for where, item in self.run.read_mapped(kind, path, map_one):
+                    await writer.add(where, item)
+
+        await for_each(users, read_belongings, parallel=self.run.parallel)
+        await emails.flush()
+        await keys.flush()
+
+    async def import_groups(self, group_times: dict[int, SourceEntity], only: str | None = None) -> None:
+        """All groups with their members, or one; `group_times` are the namespaces of projects, which show when a group was created."""
+        groups: list[SourceEntity] = []
+        if only is not None:
+            groups.append(SourceEntity(await self.run.source.client.get_object(self.run.source.path("group", group=only))))
+            self.run.report.count("groups").read += 1
+        else:
+            async for group in self.run.read("groups", self.run.source.path("groups"), state=CollectionState()):
+                groups.append(SourceEntity({name: group.fields.get(name) for name in ("id", "name", "path", "full_path", "description")}))
+        writer = BatchWriter(self.run.target, "groups")
+        for group in sorted(groups, key=lambda each: each.id or 0):
+            where = self.run.source.path("group", group=group.id)
+            if "/" in (group.text("full_path") or ""):
+                self.run.report.leave("groups", where, f"its place in {group.text('full_path')}: groups here do not nest")
+            try:
+                await writer.add(where, entity_mapping.map_group(group, group_times.get(group.id or 0, SourceEntity(None))))
+            except InvalidEntity as error:
+                self.run.report.skip("groups", where, str(error))
+        await writer.flush()
+        members = BatchWriter(self.run.target, "group members")
+
+        async def read_members(group: SourceEntity) -> None:
+            path = self.run.source.path("group_members", group=group.id)
+            await self.import_members("group members", path, str(group.id), members)
+
+        await for_each(groups, read_members, parallel=self.run.parallel)
+        await members.flush()
+
+    async def import_members(self, kind: str, path: str, parent_id: str, writer: BatchWriter) -> None:
+        """The members of a group or project."""
+        mapper = entity_mapping.map_group_member if kind == "group members" else entity_mapping.map_project_member
+        state = CollectionState()
+        async for member in self.run.read(kind, path, state=state):
+            where = f"{path}/{member.id}"
+            await self.ensure_users([member])
+            try:
+                await writer.add(where, mapper(parent_id, member))
+            except InvalidEntity as error:
+                self.run.report.skip(kind, where, str(error))
+
+    async def import_system_hooks(self) -> None:
+        path = self.run.source.path("system_hooks")
+        writer = BatchWriter(self.run.target, "hooks")
+
+        def map_hook(hook: SourceEntity) -> Item:
+            return {**entity_mapping.map_hook(None, hook), "enabled": self.run.options.enables_hooks}
+
+        await writer.write_all(self.run.read_mapped("hooks", path, map_hook))
+
+    async def import_runners(self) -> None:
+        """All runners, with their tokens where the source shows them."""
+        writer, state = BatchWriter(self.run.target, "runners"), CollectionState()
+        async for listed in self.run.read("runners", self.run.source.path("runners"), state=state):
+            path = self.run.source.path("runner", runner=listed.id)
+            try:
+                await writer.add(path, entity_mapping.map_runner(SourceEntity(await self.run.source.client.get_object(path))))
+            except (SourceSkipped, InvalidEntity) as error:
+                self.run.report.skip("runners", path, error.reason if isinstance(error, SourceSkipped) else str(error))
+        await writer.flush()

@@ -1,0 +1,172 @@
+"""A run of an import: accounts first, then all projects, then the contents of each project.
+
+Everything that was written before is written again as far as it changed; the graph knows what is equal. Marks, stored in the target,
+say what need not be read again.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
+from forgefront.importing.entity_mapping import Item
+from forgefront.importing.import_report import ImportReport
+from forgefront.importing.import_target import ImportTarget
+from forgefront.importing.repository_mirrors import RepositoryMirrors
+from forgefront.importing.source_client import SourceMissing, SourceSkipped
+from forgefront.importing.source_instance import SourceInstance
+from graph.build_file_imports import BuildFileImports
+from graph.imports import InstanceImports
+from graph.upload_imports import UploadImports
+from storage.git.repository_import import ProgressCallback
+
+T = TypeVar("T")
+REPORT_SECONDS = 0.25
+"""Between two reports of the progress of a kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """`project` or `group` restrict the import to one of them. `reads_all` ignores the marks of earlier runs."""
+
+    project: str | None = None
+    group: str | None = None
+    keeps_ids: bool = False
+    reads_all: bool = False
+    uses_ssh: bool = False
+    enables_hooks: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.project is None and self.group is None
+
+
+@dataclass
+class ImportProgress:
+    """Progress by kind. Kinds that are read side by side are shown on a terminal only, where each has its bar."""
+
+    report: ProgressCallback
+    is_terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
+    _done: dict[str, int] = field(default_factory=dict)
+    _totals: dict[str, int] = field(default_factory=dict)
+    _reported_at: dict[str, float] = field(default_factory=dict)
+
+    def expect(self, kind: str, number: int) -> None:
+        self._totals[kind] = self._totals.get(kind, 0) + number
+
+    def advance(self, kind: str, number: int = 1, *, is_phase: bool = False) -> None:
+        done = self._done[kind] = self._done.get(kind, 0) + number
+        total = max(done, self._totals.get(kind, 0))
+        if not is_phase and not self.is_terminal:
+            return
+        now = time.monotonic()
+        if done >= total or now - self._reported_at.get(kind, 0.0) >= REPORT_SECONDS:
+            self._reported_at[kind] = now
+            self.report(kind, done, total)
+
+
+@dataclass
+class ImportRun:
+    """What the parts of a run share. `project_paths` are the imported projects, by their ids in the source."""
+
+    source: SourceInstance
+    target: ImportTarget
+    report: ImportReport
+    mirrors: RepositoryMirrors
+    repositories: InstanceImports
+    files: BuildFileImports
+    uploads: UploadImports
+    progress: ImportProgress
+    options: ImportOptions
+    known_users: set[str] = field(default_factory=set)
+    """Ids in the source of users that were written in this run, or skipped."""
+
+    @property
+    def parallel(self) -> int:
+        return self.source.client.parallel
+
+    async def read_mapped(
+        self,
+        kind: str,
+        path: str,
+        map_entity: Callable[[SourceEntity], Item | None],
+        *,
+        params: dict[str, Any] | None = None,
+        state: "CollectionState | None" = None,
+    ) -> AsyncIterator[tuple[str, Item]]:
+        """The items of a collection, each with where it is. What cannot be read or mapped is recorded; `map_entity` returns None for what
+        is not wanted."""
+        state = state or CollectionState()
+        async for entity in self.read(kind, path, params=params, state=state):
+            where = f"{path}/{entity.id or entity.text('name', 'key', 'title') or '?'}"
+            try:
+                item = map_entity(entity)
+            except InvalidEntity as error:
+                self.report.skip(kind, where, str(error))
+                continue
+            if item is not None:
+                yield where, item
+
+    async def read(
+        self, kind: str, path: str, *, params: dict[str, Any] | None = None, state: "CollectionState"
+    ) -> AsyncIterator[SourceEntity]:
+        """The entries of a collection. A collection that cannot be read to its end is recorded, and `state` says so."""
+        count, ids, distinct = self.report.count(kind), set[int](), 0
+        try:
+            async for page in self.source.client.pages(path, params):
+                if page.malformed:
+                    self.report.skip(kind, path, f"{page.malformed} entries are no objects")
+                if page.total is not None:
+                    self.progress.expect(kind, page.total - (state.total or 0))
+                    state.total = page.total
+                for fields in page.entries:
+                    entity = SourceEntity(fields)
+                    if entity.id is not None:
+                        if entity.id in ids:
+                            continue
+                        ids.add(entity.id)
+                    count.read += 1
+                    distinct += 1
+                    yield entity
+                self.progress.advance(kind, len(page.entries))
+        except SourceMissing as error:
+            self.report.leave(kind, path, error.reason)
+        except SourceSkipped as error:
+            self.report.skip(kind, path, error.reason)
+            state.has_failed = True
+        # Something was deleted while the pages were read, so that another entry moved to a page that was read before.
+        state.is_short = state.total is not None and distinct < state.total
+
+
+@dataclass(slots=True)
+class CollectionState:
+    """Whether a collection was read to its end, so that its mark may be stored. `is_short`: it has fewer entries than were counted."""
+
+    has_failed: bool = False
+    is_short: bool = False
+    total: int | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.has_failed and not self.is_short
+
+
+async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], *, parallel: int) -> None:
+    """Runs `work` for each item, a few at once. The first exception ends all."""
+    iterator = iter(items)
+
+    async def work_through() -> None:
+        for item in iterator:
+            await work(item)
+
+    tasks = [asyncio.ensure_future(work_through()) for _ in range(parallel)]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

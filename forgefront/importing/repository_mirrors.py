@@ -1,0 +1,177 @@
+"""Local mirrors of the repositories of the imported instance, cloned and fetched by git over HTTP or SSH.
+
+A mirror is a bare repository in the work folder. A later run fetches only what changed. The credentials are a setting in the environment
+of git, since the arguments of a process and the files of a repository are visible to others.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Timer
+from typing import NamedTuple
+
+from storage.git.remote_import import SETTINGS
+from storage.git.subprocesses import git_command
+
+CLONE_SECONDS = 3_600.0
+HEAD_SECONDS = 60.0
+REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/merge-requests/*:refs/merge-requests/*")
+DIGEST_FILE = "refs.digest"
+"""What git listed at the last complete fetch, as a digest; without it the next run fetches."""
+SSH_ENVIRONMENT = ("HOME", "USER", "SSH_AUTH_SOCK")
+_SSH_URL = re.compile(r"(?:ssh://)?[\w.-]+@[\w.-]+(?::\d+)?[:/][^\s]+", re.ASCII)
+_HEAD = re.compile(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
+
+
+class MirrorCommit(NamedTuple):
+    """`committed_at` is in seconds since 1970."""
+
+    oid: str
+    committed_at: int
+
+
+class CloneFailed(Exception):
+    """Git could not read the repository; the message is git's, without credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSource:
+    """`credentials` are "user:password" pairs, which are tried in this order."""
+
+    url: str
+    credentials: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass
+class RepositoryMirrors:
+    """Mirrors in `folder`, at most `parallel` git processes at once."""
+
+    folder: Path
+    parallel: int
+    seconds: float = CLONE_SECONDS
+
+    def __post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.parallel)
+        self._processes: set[subprocess.Popen[bytes]] = set()
+
+    def path_of(self, project_id: int) -> Path:
+        return self.folder / f"{project_id}.git"
+
+    async def update(self, project_id: int, source: MirrorSource) -> str:
+        """Clones or fetches the repository if its refs changed. Returns a digest of the refs. Raises CloneFailed, OSError."""
+        async with self._slots:
+            try:
+                return await asyncio.to_thread(self._update, self.path_of(project_id), source)
+            except asyncio.CancelledError:
+                # The thread would wait for git, and the end of the program for the thread.
+                for process in list(self._processes):
+                    _kill(process)
+                raise
+
+    def remove(self, project_id: int) -> None:
+        shutil.rmtree(self.path_of(project_id), ignore_errors=True)
+
+    def list_commits(self, project_id: int, limit: int) -> list[MirrorCommit]:
+        """The newest commits of all refs, newest first. Raises CloneFailed."""
+        path = self.path_of(project_id)
+        if not (path / "HEAD").is_file():
+            return []
+        listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", "--all", f"--max-count={limit}", "--format=%H %ct")
+        return [MirrorCommit(line.split()[0], int(line.split()[1])) for line in listed.splitlines()]
+
+    def list_heads(self, project_id: int) -> list[MirrorCommit]:
+        """The commits that branches and tags name. Raises CloneFailed."""
+        path = self.path_of(project_id)
+        if not (path / "HEAD").is_file():
+            return []
+        listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", "--branches", "--tags", "--no-walk", "--format=%H %ct")
+        return [MirrorCommit(line.split()[0], int(line.split()[1])) for line in listed.splitlines()]
+
+    def _update(self, path: Path, source: MirrorSource) -> str:
+        if source.url.startswith(("http://", "https://")):
+            protocols = "http:https"
+        elif _SSH_URL.fullmatch(source.url):
+            protocols = "ssh"
+        else:
+            raise CloneFailed("the address of the repository is neither HTTP nor SSH")
+        if not (path / "HEAD").is_file():
+            # A clone that was killed leaves a repository that the next fetch completes.
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            git_command.run(path, "init", "--bare", "--quiet")
+        attempts: tuple[str | None, ...] = source.credentials if protocols != "ssh" and source.credentials else (None,)
+        error: CloneFailed | None = None
+        for credentials in attempts:
+            try:
+                return self._fetch(path, source.url, _environment(protocols, credentials))
+            except CloneFailed as failure:
+                error = failure
+        assert error is not None  # noqa: S101 - there is an attempt
+        raise error
+
+    def _fetch(self, path: Path, url: str, environ: dict[str, str]) -> str:
+        listed = self._run(path, environ, HEAD_SECONDS, "ls-remote", "--symref", "--end-of-options", url)
+        digest = hashlib.sha256(listed.encode()).hexdigest()
+        digest_file = path / DIGEST_FILE
+        if digest_file.is_file() and digest_file.read_text() == digest:
+            return digest
+        digest_file.unlink(missing_ok=True)
+        self._run(path, environ, self.seconds, "fetch", "--prune", *git_command.FETCH_OPTIONS, url, *REFSPECS)
+        if head := _HEAD.search(listed):
+            self._run(path, environ, HEAD_SECONDS, "symbolic-ref", "HEAD", f"refs/heads/{head[1]}")
+        digest_file.write_text(digest)
+        return digest
+
+    def _run(self, path: Path, environ: dict[str, str], seconds: float, *arguments: str) -> str:
+        process = git_command.start_process(
+            git_command.command(path, *arguments, settings=(*SETTINGS, "core.fsync=none")),
+            environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            may_fork=True,
+            new_session=True,
+        )
+        timer = Timer(seconds, _kill, (process,))
+        timer.start()
+        self._processes.add(process)
+        try:
+            output, errors = process.communicate()
+        finally:
+            timer.cancel()
+            self._processes.discard(process)
+            if process.poll() is None:
+                _kill(process)
+                process.wait()
+        if process.returncode:
+            message = errors.decode("utf-8", "replace").strip() or f"git ended with {process.returncode}"
+            raise CloneFailed(message[-500:])
+        return output.decode("utf-8", "replace")
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    # The group, because git has child processes.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _environment(protocols: str, credentials: str | None) -> dict[str, str]:
+    environ = {**git_command.environment(), "GIT_ALLOW_PROTOCOL": protocols}
+    if protocols == "ssh":
+        environ |= {name: os.environ[name] for name in SSH_ENVIRONMENT if name in os.environ}
+        environ["GIT_SSH_COMMAND"] = "ssh -o BatchMode=yes"
+    if credentials is not None:
+        encoded = base64.b64encode(credentials.encode()).decode()
+        environ |= {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "http.extraHeader",
+            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {encoded}",
+        }
+    return environ

@@ -1,0 +1,365 @@
+"""Imported users, with their personal namespaces, primary addresses and private tokens.
+
+Without kept ids an account that exists here is merged by `mergeInto`, or as the administrator of the import: only the identity is written.
+With kept ids that administrator becomes the user of the same name in the source, with the id that the user has there, but keeps the
+password, the tokens and the rights. The ghost user of the source is the ghost user of this instance.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import func, or_, select, update
+from sqlmodel import col
+
+from graph.errors import Invalid, Taken, UserError
+from graph.rules import validation
+from graph.rules.accounts import accounts
+from graph.rules.accounts.accounts import GHOST_USERNAME
+from graph.rules.imports import user_moves
+from graph.rules.imports.batches import Batch, UnknownReference, find_taken_ids
+from graph.rules.imports.item_kinds import CREATED_AT, MAX_ID, MERGED, ImportField, ImportOutcome, Item, ItemKind, parse_row_id
+from storage import tables
+from storage.database import bulk_rows
+from storage.secrets import digest_token, new_token
+from storage.tables import ImportKind, NamespaceKind, UserState
+from storage.tables.accounts.users import PRIVATE_TOKEN
+
+GHOST_EMAIL = f"{GHOST_USERNAME}@invalid"
+UNKNOWN_EMAIL = "{}@import.invalid"
+"""The address of a user whose address the source did not show; nobody can have it."""
+IMPORTED_TOKEN = "imported"  # noqa: S105 - the name of a kind of token
+MAX_TOKEN_LENGTH = 255
+
+
+def _validate_username(name: str, value: str) -> str:
+    return value if value == GHOST_USERNAME else validation.validate_namespace_path(name, value)
+
+
+def _validate_email(name: str, value: str) -> str:
+    return value if value == GHOST_EMAIL else accounts.validate_email(name, value)
+
+
+def _profile_field(name: str, default: Any = "") -> ImportField:
+    return ImportField(default=default, validate=accounts.VALIDATORS[name])
+
+
+FIELDS: dict[str, ImportField] = {
+    "username": ImportField(validate=_validate_username, is_required=True),
+    "name": ImportField(validate=validation.validate_title, is_required=True),
+    "email": ImportField(validate=_validate_email),
+    "state": ImportField(default=UserState.ACTIVE),
+    "blocked_by_directory": ImportField(default=False),
+    "confirmed": ImportField(default=True),
+    "admin": ImportField(default=False),
+    "bio": _profile_field("bio", None),
+    "messenger": _profile_field("messenger"),
+    "professional_profile": _profile_field("professional_profile"),
+    "microblog": _profile_field("microblog"),
+    "website_url": _profile_field("website_url"),
+    "extern_uid": _profile_field("extern_uid", None),
+    "provider": _profile_field("provider", None),
+    "theme_id": ImportField(default=2),
+    "color_scheme_id": ImportField(default=1),
+    "can_create_group": ImportField(default=True),
+    "projects_limit": _profile_field("projects_limit", 10),
+    "two_factor_enabled": ImportField(default=False),
+    "current_sign_in_at": ImportField(),
+    "created_at": CREATED_AT,
+    "updated_at": ImportField(),
+}
+
+
+async def _prepare(batch: Batch) -> None:
+    for item in batch.open_items:
+        if item.columns["username"] == GHOST_USERNAME and item.columns["email"] != GHOST_EMAIL:
+            item.skip(Invalid("username", f"{GHOST_USERNAME} is a reserved name"))
+            continue
+        if not (item.columns["provider"] and item.columns["extern_uid"]):
+            item.columns["provider"] = item.columns["extern_uid"] = None
+        item.extras["namespace"] = item.values.get("namespace_id")
+        _read_token(item)
+
+
+def _read_token(item: Item) -> None:
+    token = item.values.get("private_token")
+    try:
+        item.extras["token"] = validation.validate_string("privateToken", token, max_length=MAX_TOKEN_LENGTH) if token else None
+    except UserError as error:
+        item.errors.append(error)
+        item.extras["token"] = None
+
+
+def _is_ghost(item: Item) -> bool:
+    return bool(item.columns["username"] == GHOST_USERNAME)
+
+
+@dataclass
+class _Accounts:
+    """What exists of the accounts that the items may be or collide with."""
+
+    users: list[tables.User]
+    namespaces: dict[str, tuple[int, NamespaceKind, int | None]]
+    emails: dict[str, int]
+    tokens: dict[str, int]
+    claimed: set[tuple[str, Any]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.by_id = {user.id: user for user in self.users}
+        self.by_username = {user.username.lower(): user for user in self.users}
+        self.by_identity = {(user.provider, user.extern_uid): user.id for user in self.users}
+        personal = [(owner, row_id) for row_id, kind, owner in self.namespaces.values() if kind is NamespaceKind.USER]
+        self.namespace_of: dict[int | None, int] = dict(personal)
+
+    def claim(self, name: str, value: Any, owner: int | None, item: Item) -> bool:
+        """Whether the item may have a unique value, which `owner` has now, and no other item of the batch gets."""
+        is_free = (owner is None or owner == item.row_id) and (name, value) not in self.claimed
+        self.claimed.add((name, value))
+        return is_free
+
+
+async def _load_accounts(batch: Batch, items: Iterable[Item]) -> _Accounts:
+    items = list(items)
+    names = {str(name).lower() for item in items for name in (item.columns["username"], item.values.get("merge_into")) if name}
+    names.add(GHOST_USERNAME)
+    ids = {item.row_id for item in items if item.row_id is not None} | {batch.running.user_id or 0}
+    uids = {item.columns["extern_uid"] for item in items if item.columns["extern_uid"] is not None}
+    addresses = {item.columns["email"] for item in items if item.columns["email"] is not None}
+    addresses |= {UNKNOWN_EMAIL.format(name) for name in names}
+    digests = {digest_token(item.extras["token"]) for item in items if item.extras["token"] is not None}
+    user, namespace, email, token = tables.User, tables.Namespace, tables.Email, tables.Token
+    context = batch.context
+    found = await context.all(
+        select(user).where(or_(func.lower(col(user.username)).in_(names), col(user.id).in_(ids), col(user.extern_uid).in_(uids)))
+    )
+    owners = {each.id for each in found}
+    columns = col(namespace.path_key), col(namespace.id), col(namespace.kind), col(namespace.owner_id)
+    paths = await context.tuples(select(*columns).where(or_(col(namespace.path_key).in_(names), col(namespace.owner_id).in_(owners))))
+    used = await context.tuples(select(col(email.email), col(email.user_id)).where(col(email.email).in_(addresses)))
+    known = await context.tuples(select(col(token.digest), col(token.user_id)).where(col(token.digest).in_(digests))) if digests else []
+    return _Accounts(found, {path: (row_id, kind, owner) for path, row_id, kind, owner in paths}, dict(used), dict(known))
+
+
+async def _match(batch: Batch) -> None:
+    items = batch.open_items
+    if not items:
+        return
+    found = await _load_accounts(batch, items)
+    if batch.running.keeps_ids and await _move_accounts(batch, found, items):
+        found = await _load_accounts(batch, items)
+    for item in items:
+        if item.is_new:
+            _match_account(batch, found, item)
+        if item.outcome is None:
+            _claim_values(batch, found, item)
+    await _check_namespaces(batch, found)
+
+
+async def _move_accounts(batch: Batch, found: _Accounts, items: Iterable[Item]) -> bool:
+    """Give the administrator of the import and the ghost user the ids of the users of the same names, or others if these are needed.
+
+    Returns whether an id was changed.
+    """
+    requested: dict[int, Item] = {}
+    for item in items:
+        if item.is_new:
+            with suppress(Invalid):
+                requested[parse_row_id("sourceId", item.key)] = item
+    ids = {item.columns["username"].lower(): row_id for row_id, item in requested.items()}
+    has_moved = False
+    for account in (found.by_username.get(GHOST_USERNAME), found.by_id.get(batch.running.user_id or 0)):
+        if account is None:
+            continue
+        new_id = ids.get(account.username.lower())
+        if new_id is None and account.id in requested:
+            new_id = max(await user_moves.highest_id(batch.context), *requested) + 1
+        if new_id in (None, account.id, MAX_ID + 1) or await find_taken_ids(batch.context, tables.User, [new_id]):
+            continue
+        await user_moves.move_user(batch.context, account.id, new_id)
+        if account.id == batch.running.user_id:
+            batch.running.user_id = new_id
+        has_moved = True
+    return has_moved
+
+
+def _match_account(batch: Batch, found: _Accounts, item: Item) -> None:
+    """Find the account that an item is, if it exists."""
+    merge_into = item.values.get("merge_into")
+    username = (merge_into or item.columns["username"]).lower()
+    account = found.by_username.get(username)
+    is_administrator = account is not None and account.id == batch.running.user_id
+    if merge_into and (account is None or _is_ghost(item)):
+        item.skip(UnknownReference("mergeInto", f"there is no user {merge_into}"))
+    elif account is not None and (_is_ghost(item) or (is_administrator and batch.running.keeps_ids and not merge_into)):
+        item.row_id, item.is_new = account.id, False
+    elif account is not None and (merge_into or is_administrator):
+        item.merge(account.id)
+        if item.extras["namespace"] is not None and account.id in found.namespace_of:
+            batch.identities.append((ImportKind.NAMESPACE, item.extras["namespace"], found.namespace_of[account.id], MERGED))
+
+
+def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
+    """Skip an item whose username or address another user has; leave out other unique values that are taken."""
+    columns = item.columns
+    current = found.by_id.get(item.row_id or 0)
+    if current is not None and current.id == batch.running.user_id:
+        columns["admin"], columns["state"] = True, UserState.ACTIVE
+    if columns["email"] is None:
+        columns["email"] = current.email if current is not None else UNKNOWN_EMAIL.format(columns["username"].lower())
+        columns["confirmed"] = current.confirmed if current is not None else False
+    key = columns["username"].lower()
+    holder = found.by_username.get(key)
+    _, kind, owner = found.namespaces.get(key, (0, NamespaceKind.USER, None))
+    is_taken = kind is NamespaceKind.GROUP or (key in found.namespaces and owner != item.row_id)
+    if not found.claim("username", key, holder.id if holder is not None else None, item) or is_taken:
+        item.skip(Taken("username"))
+    elif not found.claim("email", columns["email"], found.emails.get(columns["email"]), item):
+        item.skip(Taken("email"))
+    identity = columns["provider"], columns["extern_uid"]
+    if identity[0] is not None and not found.claim("identity", identity, found.by_identity.get(identity), item):
+        columns["provider"] = columns["extern_uid"] = None
+        item.errors.append(Taken("externUid"))
+    token = item.extras["token"]
+    if token is not None and not found.claim("token", digest_token(token), found.tokens.get(digest_token(token)), item):
+        item.extras["token"] = None
+        item.errors.append(Taken("privateToken"))
+
+
+async def _move_namespace(batch: Batch, found: _Accounts) -> None:
+    """Give the namespace of the administrator of the import the id that it has in the source, or another one if somebody needs its id.
+
+    Nothing refers to it: with kept ids the instance was empty.
+    """
+    administrator = batch.running.user_id
+    row_id = found.namespace_of.get(administrator)
+    requested: dict[int, int | None] = {}
+    for item in batch.open_items:
+        with suppress(Invalid):
+            requested[parse_row_id("namespaceId", item.extras["namespace"] or "")] = item.row_id
+    new_id = next((namespace_id for namespace_id, owner in requested.items() if owner == administrator), row_id)
+    if row_id is None or (new_id == row_id and requested.get(row_id, administrator) == administrator):
+        return
+    namespace, identity = tables.Namespace, tables.ImportIdentity
+    known = col(identity.import_id) == batch.running.id, col(identity.kind) == ImportKind.NAMESPACE, col(identity.database_id) == row_id
+    if await batch.context.first(select(identity).where(*known).limit(1)) is not None:
+        return
+    if new_id == row_id or await find_taken_ids(batch.context, namespace, [new_id or 0]):
+        highest = await batch.context.value(select(func.max(col(namespace.id)))) or 0
+        new_id = max(highest, *requested) + 1
+    await batch.context.session.execute(update(namespace).where(col(namespace.id) == row_id).values(id=new_id))
+    await bulk_rows.raise_sequence(batch.context.session, namespace, new_id or 0)
+    batch.context.loaders.clear()
+    found.namespace_of[administrator] = new_id or 0
+
+
+async def _check_namespaces(batch: Batch, found: _Accounts) -> None:
+    """Find the personal namespaces of accounts that exist, and with kept ids those that the others will have."""
+    if batch.running.keeps_ids:
+        await _move_namespace(batch, found)
+    requested: dict[int, Item] = {}
+    for item in batch.open_items:
+        row_id = found.namespace_of.get(item.row_id)
+        if row_id is not None:
+            item.related["namespace"] = row_id
+        elif batch.running.keeps_ids and item.extras["namespace"] is not None and not _is_ghost(item):
+            try:
+                namespace_id = parse_row_id("namespaceId", item.extras["namespace"])
+            except UserError as error:
+                item.skip(error)
+                continue
+            if namespace_id in requested:
+                item.skip(Taken("namespaceId"))
+            else:
+                requested[namespace_id] = item
+    taken = await find_taken_ids(batch.context, tables.Namespace, requested)
+    for namespace_id, item in requested.items():
+        if namespace_id in taken:
+            item.skip(Taken("namespaceId"))
+        else:
+            item.related["namespace"] = namespace_id
+
+
+async def _follow(batch: Batch) -> None:
+    items = [item for item in batch.written_items if item.digest != MERGED and not _is_ghost(item)]
+    created = [item for item in items if item.outcome is ImportOutcome.CREATED]
+    updated = [item for item in items if item.outcome is ImportOutcome.UPDATED]
+    await _write_namespaces(batch, created, updated)
+    await _write_emails(batch, created, updated)
+    await _write_tokens(batch, created, updated)
+
+
+async def _write_namespaces(batch: Batch, created: list[Item], updated: list[Item]) -> None:
+    session = batch.context.session
+    missing = [item for item in (*created, *updated) if "namespace" not in item.related]
+    for item, row_id in zip(missing, await bulk_rows.allocate_ids(session, tables.Namespace, len(missing)), strict=True):
+        item.related["namespace"] = row_id
+    inserted = [*created, *(item for item in updated if item in missing)]
+    await bulk_rows.insert_rows(session, tables.Namespace, [{"id": item.related["namespace"], **_namespace(item)} for item in inserted])
+    renamed = {item.related["namespace"]: _namespace(item) for item in updated if item not in missing}
+    await bulk_rows.update_rows(session, tables.Namespace, renamed)
+    if batch.running.keeps_ids and created:
+        await bulk_rows.raise_sequence(session, tables.Namespace, max(item.related["namespace"] for item in created))
+    batch.identities += [
+        (ImportKind.NAMESPACE, item.extras["namespace"], item.related["namespace"], "")
+        for item in (*created, *updated)
+        if item.extras["namespace"] is not None
+    ]
+
+
+def _namespace(item: Item) -> dict[str, Any]:
+    username = item.columns["username"]
+    return {
+        "kind": NamespaceKind.USER,
+        "name": item.columns["name"],
+        "path": username,
+        "path_key": username.lower(),
+        "owner_id": item.row_id,
+    }
+
+
+async def _write_emails(batch: Batch, created: list[Item], updated: list[Item]) -> None:
+    session, email = batch.context.session, tables.Email
+    rows = [{"user_id": item.row_id, "email": item.columns["email"], "is_primary": True} for item in created]
+    primary: Mapping[int | None, int] = {}
+    if updated:
+        owners = [item.row_id for item in updated]
+        statement = select(col(email.user_id), col(email.id)).where(col(email.user_id).in_(owners), col(email.is_primary))
+        primary = dict(await batch.context.tuples(statement))
+    ids = await bulk_rows.allocate_ids(session, email, len(rows))
+    await bulk_rows.insert_rows(session, email, [{"id": row_id, **row} for row_id, row in zip(ids, rows, strict=True)])
+    changed = {primary[item.row_id]: {"email": item.columns["email"]} for item in updated if item.row_id in primary}
+    await bulk_rows.update_rows(session, email, changed)
+
+
+async def _write_tokens(batch: Batch, created: list[Item], updated: list[Item]) -> None:
+    session, token = batch.context.session, tables.Token
+    known: dict[tuple[int, str], tuple[int, str]] = {}
+    replacing = [item for item in updated if item.extras["token"] is not None]
+    if replacing:
+        columns = col(token.user_id), col(token.name), col(token.id), col(token.digest)
+        rows = await batch.context.tuples(select(*columns).where(col(token.user_id).in_([item.row_id for item in replacing])))
+        known = {(user_id, name): (row_id, digest) for user_id, name, row_id, digest in rows}
+    inserted = [_token(batch, item, PRIVATE_TOKEN) for item in created]
+    replaced: dict[int, dict[str, Any]] = {}
+    for item in replacing:
+        name = IMPORTED_TOKEN if item.row_id == batch.running.user_id else PRIVATE_TOKEN
+        row = _token(batch, item, name)
+        if row["digest"] in {digest for (user_id, _), (_, digest) in known.items() if user_id == item.row_id}:
+            continue
+        if (row["user_id"], name) in known:
+            replaced[known[row["user_id"], name][0]] = row
+        else:
+            inserted.append(row)
+    ids = await bulk_rows.allocate_ids(session, token, len(inserted))
+    await bulk_rows.insert_rows(session, token, [{"id": row_id, **row} for row_id, row in zip(ids, inserted, strict=True)])
+    await bulk_rows.update_rows(session, token, replaced)
+
+
+def _token(batch: Batch, item: Item, name: str) -> dict[str, Any]:
+    token = item.extras["token"] or new_token()
+    sealed = batch.context.services.cipher.encrypt(token)
+    return {"user_id": item.row_id, "name": name, "digest": digest_token(token), "sealed": sealed, "created_at": batch.context.now()}
+
+
+USERS = ItemKind(kind=ImportKind.USER, table=tables.User, fields=FIELDS, prepare=_prepare, match=_match, follow=_follow)

@@ -1,0 +1,1 @@
+"""Imports of other instances: their mutations and what an administrator sees of them."""

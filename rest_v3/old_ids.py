@@ -1,0 +1,98 @@
+"""Old ids: the numbers that the objects of an imported instance had there, which scripts still send in paths (docs/decisions.md 57).
+
+A file has a line for each object: its kind, the old id and the new one, separated by tabs. Empty lines and those that begin with `#` are
+skipped. The kinds are those of the query `importIdentities`, in lower case:
+
+    project	12	4711
+    deploy_key	12/8	93
+
+A deploy key is known by its project, because old instances share one key between projects. Only numbers in path segments are replaced;
+answers have the new ids.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from rest_v3.requests.values import is_id
+
+KINDS_BY_SEGMENT: Mapping[str, str] = {
+    "projects": "project",
+    "fork": "project",
+    "groups": "namespace",
+    "users": "user",
+    "user": "user",
+    "members": "user",
+    "issues": "issue",
+    "merge_requests": "merge_request",
+    "milestones": "milestone",
+    "notes": "note",
+    "snippets": "snippet",
+    "hooks": "hook",
+    "builds": "build",
+    "emails": "email",
+    "keys": "ssh_key",
+    "runners": "runner",
+}
+"""The kind of an object whose id follows a literal segment of a path."""
+DEPLOY_KEY = "deploy_key"
+DEPLOY_KEYS_PATH = "/projects/:id/keys/:key_id"
+KINDS = frozenset((*KINDS_BY_SEGMENT.values(), DEPLOY_KEY))
+
+PathKinds = tuple[str | None, ...]
+"""The kinds of the objects in the parameters of a path; None for one that is no id."""
+
+
+class InvalidOldIds(ValueError):
+    """A file of old ids cannot be used; the message names the line."""
+
+
+class OldIds:
+    """The new ids by kind and old id."""
+
+    def __init__(self, ids: Mapping[str, Mapping[str, str]]) -> None:
+        self._ids = ids
+        self._kinds: dict[str, PathKinds] = {}
+
+    @classmethod
+    def read(cls, path: Path) -> "OldIds":
+        """Reads a file. Lines of kinds that are in no path are ignored. Raises InvalidOldIds, OSError."""
+        ids: dict[str, dict[str, str]] = {}
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip() or line.startswith("#"):
+                    continue
+                fields = line.rstrip("\r\n").split("\t")
+                if len(fields) != 3 or not is_id(fields[2]):
+                    raise InvalidOldIds(f"{path}:{number}: must be a kind, an old ID and a new ID, separated by tabs")
+                kind, old, new = fields
+                if kind in KINDS and ids.setdefault(kind, {}).setdefault(old, new) != new:
+                    raise InvalidOldIds(f"{path}:{number}: {kind} {old} has two new IDs")
+        return cls(ids)
+
+    def translate(self, path: str, values: Sequence[str]) -> list[str]:
+        """The values of a path's parameters with new ids for old ones; a value that is no old id stays."""
+        kinds = self._kinds.get(path)
+        if kinds is None:
+            kinds = self._kinds[path] = kinds_of(path)
+        return [self._translate(kind, value, values) for kind, value in zip(kinds, values, strict=True)]
+
+    def _translate(self, kind: str | None, value: str, values: Sequence[str]) -> str:
+        if kind is None:
+            return value
+        key = f"{values[0]}/{value}" if kind == DEPLOY_KEY else value
+        return self._ids.get(kind, {}).get(key, value)
+
+
+def kinds_of(path: str) -> PathKinds:
+    """The kinds of the parameters of a route's path.
+
+    >>> kinds_of("/projects/:id/issues/:issue_id/notes/:note_id")
+    ('project', 'issue', 'note')
+    >>> kinds_of("/projects/:id/repository/branches/:branch")
+    ('project', None)
+    """
+    if path == DEPLOY_KEYS_PATH:
+        return "project", DEPLOY_KEY
+    segments = path.split("/")
+    return tuple(KINDS_BY_SEGMENT.get(before) for before, segment in pairwise(segments) if segment.startswith(":"))

@@ -1,0 +1,66 @@
+"""Writes many rows whose ids are known before, in one statement for each table and kind of change."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, func, insert, literal, select, text, update
+
+from storage.database.engine import DatabaseSession
+from storage.tables.base import Row
+
+_LAST_OF_SEQUENCE = text("(SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = :name)")
+_KEY = "key_of_row"
+_VALUE = "new_{}"
+
+
+def _table(kind: type[Row]) -> Any:
+    return kind.__table__  # type: ignore[attr-defined]
+
+
+async def allocate_ids(session: DatabaseSession, kind: type[Row], count: int, *, above: int = 0) -> list[int]:
+    """New ids of a table, larger than `above`. The transaction has to hold the write lock on SQLite, where nothing reserves them before
+    the insert.
+    """
+    name = _table(kind).name
+    if not count:
+        return []
+    if session.get_bind().dialect.name == "sqlite":
+        # Tables that a migration has copied have no sequence.
+        highest = select(func.coalesce(func.max(_table(kind).c.id), 0)).scalar_subquery()
+        last = max(int(await session.scalar(select(func.max(_LAST_OF_SEQUENCE, highest)), {"name": name})), above)
+        return list(range(last + 1, last + 1 + count))
+    if above:
+        await raise_sequence(session, kind, above)
+    numbers = func.generate_series(1, count).table_valued("number")
+    found = await session.execute(select(func.nextval(func.pg_get_serial_sequence(name, "id"))).select_from(numbers))
+    return [int(value) for value in found.scalars()]
+
+
+async def raise_sequence(session: DatabaseSession, kind: type[Row], last: int) -> None:
+    """Makes new ids of a table larger than `last`, an id that was inserted. SQLite does that itself."""
+    if session.get_bind().dialect.name != "sqlite":
+        sequence = func.pg_get_serial_sequence(_table(kind).name, "id")
+        current = func.coalesce(func.pg_sequence_last_value(text("pg_get_serial_sequence(:name, 'id')::regclass")), 0)
+        await session.execute(select(func.setval(sequence, literal(last))).where(current < last), {"name": _table(kind).name})
+
+
+async def insert_rows(session: DatabaseSession, kind: type[Row], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Inserts rows that have the same columns; those that they lack get the defaults of the class."""
+    if rows:
+        complete = [_complete(kind, row) for row in rows]
+        await session.execute(insert(_table(kind)), complete)
+
+
+def _complete(kind: type[Row], columns: Mapping[str, Any]) -> dict[str, Any]:
+    row = kind.new(**columns)
+    return {name: getattr(row, name) for name in kind.model_fields}
+
+
+async def update_rows(session: DatabaseSession, kind: type[Row], rows: Mapping[int, Mapping[str, Any]]) -> None:
+    """Sets columns of the rows with these ids; all have the same columns."""
+    if rows:
+        table = _table(kind)
+        names = list(next(iter(rows.values())))
+        values = {name: bindparam(_VALUE.format(name), type_=table.c[name].type) for name in names}
+        statement = update(table).where(table.c.id == bindparam(_KEY)).values(**values)
+        await session.execute(statement, [{_KEY: key, **{_VALUE.format(name): row[name] for name in names}} for key, row in rows.items()])

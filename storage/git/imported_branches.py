@@ -1,0 +1,118 @@
+"""Reads the commits and changes of merge requests of another instance, whose branches may be merged or deleted.
+
+What the other instance names is used where the repository has it; the rest is searched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.git.merge import DiffTotals, count_between, diff_stat, is_ancestor, merge_base
+from storage.git.merge_preview import MAX_COMMITS, fetch_commit, has_commit, ids_between, introducing_commit, preview_merge
+from storage.git.repository import Repository, UnknownCommit
+from storage.git.subprocesses.git_command import GitCommandError
+
+
+@dataclass(frozen=True, slots=True)
+class BranchClues:
+    """What is known about the branches of a merge request; None where it is not.
+
+    `source_head` and `target_head` are the current heads of its branches, `source` the repository of a fork. `head`, `base`, `merge` and
+    `oids` (newest first) are those that the other instance names.
+    """
+
+    source_head: str | None
+    target_head: str | None
+    source: Path | None = None
+    is_open: bool = False
+    is_merged: bool = False
+    head: str | None = None
+    base: str | None = None
+    merge: str | None = None
+    oids: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedBranch:
+    """The commits of a merge request; values as in `MergePreview`.
+
+    `head` and `count` are None if the head is unknown or not in the repository. `merge` is the commit that merged it.
+    """
+
+    head: str | None = None
+    base: str | None = None
+    merge: str | None = None
+    oids: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    count: int | None = None
+    stat: DiffTotals | None = None
+    mergeable: bool | None = None
+
+
+def read_branch(repository: Repository, clues: BranchClues) -> ImportedBranch:
+    """Reads one merge request in the repository of its target. Raises OSError (ENOSPC)."""
+    head = clues.head or (clues.oids[0] if clues.oids else None)
+    try:
+        if clues.is_open and clues.source_head is not None:
+            return _read_open(repository, clues, clues.source_head)
+        if head is None and not clues.is_merged:
+            head = clues.source_head
+        if head is not None and clues.source is not None:
+            fetch_commit(repository, clues.source, head)
+    except (GitCommandError, UnknownCommit):
+        pass
+    try:
+        if head is not None and has_commit(repository, head):
+            return _read_closed(repository, clues, head)
+    except (GitCommandError, UnknownCommit):
+        pass
+    return ImportedBranch(merge=clues.merge)
+
+
+def _read_open(repository: Repository, clues: BranchClues, head: str) -> ImportedBranch:
+    if clues.source is not None:
+        fetch_commit(repository, clues.source, head)
+    if clues.target_head is None:
+        return _read_closed(repository, clues, head)
+    found = preview_merge(repository, head, clues.target_head)
+    return ImportedBranch(head, found.base, None, found.oids, found.messages, found.count, found.stat, bool(found.mergeable))
+
+
+def _read_closed(repository: Repository, clues: BranchClues, head: str) -> ImportedBranch:
+    merge = clues.merge if clues.merge is not None and has_commit(repository, clues.merge) else None
+    if merge is None and clues.is_merged and clues.target_head is not None and is_ancestor(repository, head, clues.target_head):
+        merge = introducing_commit(repository, head, clues.target_head)
+    listed = tuple(oid for oid in clues.oids if has_commit(repository, oid))
+    start = _find_start(repository, clues, head, merge, listed)
+    base = clues.base if clues.base is not None and has_commit(repository, clues.base) else None
+    if base is None and start is not None:
+        base = merge_base(repository, start, head)
+    oids = listed or ids_between(repository, start, head)
+    count = len(oids) if listed or len(oids) < MAX_COMMITS else count_between(repository, start, head)
+    try:
+        stat = diff_stat(repository, base, head) if base is not None else None
+    except GitCommandError:
+        stat = None
+    messages = tuple(message for commit in repository.commits(oids) if "#" in (message := commit.message) or "/issues/" in message)
+    return ImportedBranch(head, base, merge or clues.merge, oids, messages, count, stat)
+
+
+def _find_start(repository: Repository, clues: BranchClues, head: str, merge: str | None, listed: Sequence[str]) -> str | None:
+    """The commit from which the commits of the head begin; None for a head without parents."""
+    if merge is not None and merge != head and (parents := repository.commit(merge).parents):
+        return parents[0]
+    if listed:
+        return _parent_outside(repository, listed)
+    if clues.base is not None and has_commit(repository, clues.base):
+        return clues.base
+    if clues.is_merged or clues.target_head is None:
+        # It was merged without a merge commit, or its target is deleted: only the newest commit is certain.
+        return next(iter(repository.commit(head).parents), None)
+    return clues.target_head
+
+
+def _parent_outside(repository: Repository, oids: Sequence[str]) -> str | None:
+    """The commit from which these began: their only parent that is none of them, or the one of the oldest."""
+    own = set(oids)
+    outside = dict.fromkeys(parent for commit in repository.commits(oids) for parent in commit.parents if parent not in own)
+    return next(iter(outside)) if len(outside) == 1 else next(iter(repository.commit(oids[-1]).parents), None)
