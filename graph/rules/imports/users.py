@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlmodel import col
 
 from graph.errors import Invalid, Taken, UserError
@@ -24,6 +24,7 @@ from storage import tables
 from storage.database import bulk_rows
 from storage.secrets import digest_token, new_token
 from storage.tables import ImportKind, NamespaceKind, UserState
+from storage.tables.accounts import identities
 from storage.tables.accounts.users import PRIVATE_TOKEN
 
 GHOST_EMAIL = f"{GHOST_USERNAME}@invalid"
@@ -91,6 +92,12 @@ def _read_token(item: Item) -> None:
         item.extras["token"] = None
 
 
+def _identity(item: Item) -> tuple[str | None, str | None]:
+    """The provider and the normalized uid with which the user signs in; None if there is none."""
+    provider, extern_uid = item.columns["provider"], item.columns["extern_uid"]
+    return (provider, identities.normalize_uid(provider, extern_uid)) if provider and extern_uid else (None, None)
+
+
 def _is_ghost(item: Item) -> bool:
     return bool(item.columns["username"] == GHOST_USERNAME)
 
@@ -100,6 +107,7 @@ class _Accounts:
     """What exists of the accounts that the items may be or collide with."""
 
     users: list[tables.User]
+    identities: dict[tuple[str, str], int]
     namespaces: dict[str, tuple[int, NamespaceKind, int | None]]
     emails: dict[str, int]
     tokens: dict[str, int]
@@ -108,7 +116,6 @@ class _Accounts:
     def __post_init__(self) -> None:
         self.by_id = {user.id: user for user in self.users}
         self.by_username = {user.username.lower(): user for user in self.users}
-        self.by_identity = {(user.provider, user.extern_uid): user.id for user in self.users}
         personal = [(owner, row_id) for row_id, kind, owner in self.namespaces.values() if kind is NamespaceKind.USER]
         self.namespace_of: dict[int | None, int] = dict(personal)
 
@@ -124,21 +131,21 @@ async def _load_accounts(batch: Batch, items: Iterable[Item]) -> _Accounts:
     names = {str(name).lower() for item in items for name in (item.columns["username"], item.values.get("merge_into")) if name}
     names.add(GHOST_USERNAME)
     ids = {item.row_id for item in items if item.row_id is not None} | {batch.running.user_id or 0}
-    uids = {item.columns["extern_uid"] for item in items if item.columns["extern_uid"] is not None}
+    uids = {uid for item in items if (uid := _identity(item)[1]) is not None}
     addresses = {item.columns["email"] for item in items if item.columns["email"] is not None}
     addresses |= {UNKNOWN_EMAIL.format(name) for name in names}
     digests = {digest_token(item.extras["token"]) for item in items if item.extras["token"] is not None}
     user, namespace, email, token = tables.User, tables.Namespace, tables.Email, tables.Token
     context = batch.context
-    found = await context.all(
-        select(user).where(or_(func.lower(col(user.username)).in_(names), col(user.id).in_(ids), col(user.extern_uid).in_(uids)))
-    )
+    found = await context.all(select(user).where(or_(func.lower(col(user.username)).in_(names), col(user.id).in_(ids))))
+    signing_in = await context.tuples(identities.owners_of_uids(uids)) if uids else []
     owners = {each.id for each in found}
     columns = col(namespace.path_key), col(namespace.id), col(namespace.kind), col(namespace.owner_id)
     paths = await context.tuples(select(*columns).where(or_(col(namespace.path_key).in_(names), col(namespace.owner_id).in_(owners))))
     used = await context.tuples(select(col(email.email), col(email.user_id)).where(col(email.email).in_(addresses)))
     known = await context.tuples(select(col(token.digest), col(token.user_id)).where(col(token.digest).in_(digests))) if digests else []
-    return _Accounts(found, {path: (row_id, kind, owner) for path, row_id, kind, owner in paths}, dict(used), dict(known))
+    by_path = {path: (row_id, kind, owner) for path, row_id, kind, owner in paths}
+    return _Accounts(found, {(provider, uid): owner for provider, uid, owner in signing_in}, by_path, dict(used), dict(known))
 
 
 async def _match(batch: Batch) -> None:
@@ -203,6 +210,7 @@ def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
     """Skip an item whose username or address another user has; leave out other unique values that are taken."""
     columns = item.columns
     current = found.by_id.get(item.row_id or 0)
+    item.extras["old_provider"] = current.provider if current is not None else None
     if current is not None and current.id == batch.running.user_id:
         columns["admin"], columns["state"] = True, UserState.ACTIVE
     if columns["email"] is None:
@@ -216,8 +224,12 @@ def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
         item.skip(Taken("username"))
     elif not found.claim("email", columns["email"], found.emails.get(columns["email"]), item):
         item.skip(Taken("email"))
-    identity = columns["provider"], columns["extern_uid"]
-    if identity[0] is not None and not found.claim("identity", identity, found.by_identity.get(identity), item):
+    provider, uid = _identity(item)
+    if (
+        provider is not None
+        and uid is not None
+        and not found.claim("identity", (provider, uid), found.identities.get((provider, uid)), item)
+    ):
         columns["provider"] = columns["extern_uid"] = None
         item.errors.append(Taken("externUid"))
     token = item.extras["token"]
@@ -286,6 +298,7 @@ async def _follow(batch: Batch) -> None:
     updated = [item for item in items if item.outcome is ImportOutcome.UPDATED]
     await _write_namespaces(batch, created, updated)
     await _write_emails(batch, created, updated)
+    await _write_identities(batch, created, updated)
     await _write_tokens(batch, created, updated)
 
 
@@ -330,6 +343,25 @@ async def _write_emails(batch: Batch, created: list[Item], updated: list[Item]) 
     await bulk_rows.insert_rows(session, email, [{"id": row_id, **row} for row_id, row in zip(ids, rows, strict=True)])
     changed = {primary[item.row_id]: {"email": item.columns["email"]} for item in updated if item.row_id in primary}
     await bulk_rows.update_rows(session, email, changed)
+
+
+async def _write_identities(batch: Batch, created: list[Item], updated: list[Item]) -> None:
+    """Make the identities that v3 shows those with which the users sign in."""
+    session, identity = batch.context.session, tables.Identity
+    if updated:
+        replaced = {(item.row_id, provider) for item in updated for provider in (item.extras["old_provider"], item.columns["provider"])}
+        stored = await batch.context.all(select(identity).where(col(identity.user_id).in_([item.row_id for item in updated])))
+        old_ids = [row.id for row in stored if (row.user_id, row.provider) in replaced]
+        await session.execute(delete(identity).where(col(identity.id).in_(old_ids)))
+    moment = batch.context.now()
+    rows = [
+        {"user_id": item.row_id, "provider": provider, "uid": uid, "created_at": moment, "updated_at": moment}
+        for item in (*created, *updated)
+        for provider, uid in [_identity(item)]
+        if provider is not None
+    ]
+    ids = await bulk_rows.allocate_ids(session, identity, len(rows))
+    await bulk_rows.insert_rows(session, identity, [{"id": row_id, **row} for row_id, row in zip(ids, rows, strict=True)])
 
 
 async def _write_tokens(batch: Batch, created: list[Item], updated: list[Item]) -> None:

@@ -1,6 +1,7 @@
 """Identities of users at directories and OpenID providers."""
 
 import re
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sqlalchemy import Delete, Select, UniqueConstraint, delete, exists, select
@@ -43,6 +44,11 @@ def user_of(provider: str, extern_uid: str) -> Select[User]:
     uid = normalize_uid(provider, extern_uid)
     statement: Select[User] = select(User).join(Identity, col(Identity.user_id) == col(User.id))
     return statement.where(col(Identity.provider) == provider, col(Identity.uid) == uid)
+
+
+def owners_of_uids(uids: Collection[str]) -> Select[str, str, int]:
+    """(provider, uid, user) of the identities with these uids, at any provider."""
+    return select(col(Identity.provider), col(Identity.uid), col(Identity.user_id)).where(col(Identity.uid).in_(uids))
 
 
 def of_user(user_id: int, provider: str) -> Select[Identity]:

@@ -46,10 +46,24 @@ class TestUsers:
         (token,) = await rows_of(database, tables.Token, user_id=full)
         assert token["digest"] == digest_token("an-old-token-of-theirs")
         assert make.services.cipher.decrypt(token["sealed"]) == "an-old-token-of-theirs"
+        (identity,) = await rows_of(database, tables.Identity)
+        assert (identity["user_id"], identity["provider"], identity["uid"]) == (full, "ldap", "cn=1")
         assert len(await rows_of(database, tables.Token, user_id=plain)) == 1
         assert await make.count(tables.Event) == 0
         shown = (await api.get(f"/users/{plain}", running.admin)).json()
         assert (shown["username"], shown["created_at"]) == ("Source7", "2014-03-02T10:00:00.000Z")
+
+    async def test_sign_in_with_the_identity_that_the_source_shows(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        """An identity that a user has linked here stays, unless it is the one that the source replaces."""
+        running = await begin(ask, await make.admin())
+        given = {"externUid": "CN=Ada", "provider": "ldapmain"}
+        first, second = await running.ids("importUsers", user_item(1, **given), user_item(2, externUid="2", provider="openid"))
+        await make.save(tables.Identity(user_id=first, provider="openid", uid="linked here"))
+        changed = {"externUid": "CN=Ada, OU=x", "provider": "ldapother"}
+        assert await running.write("importUsers", user_item(1, **changed), user_item(2)) == [("UPDATED", []), ("UPDATED", [])]
+
+        found = {(row["user_id"], row["provider"], row["uid"]) for row in await rows_of(database, tables.Identity)}
+        assert found == {(first, "ldapother", "cn=ada,ou=x"), (first, "openid", "linked here")}
 
     async def test_are_unchanged_until_the_source_says_something_else(self, ask: Ask, make: DataFactory, database: Database) -> None:
         running = await begin(ask, await make.admin())
