@@ -66,9 +66,10 @@ class EditableRepositories(Repositories):
         self._has_committed = True
         """Whether the database has changed since `project`."""
         self._versions: dict[tuple[Path, int, int], int | None] = {}
-        event.listen(database.engine.sync_engine, "commit", self._note_commit)
+        event.listen(database.engine.sync_engine, "commit", self.note_commit)
 
-    def _note_commit(self, connection: object) -> None:
+    def note_commit(self, connection: object = None) -> None:
+        """The database has changed; a write that bypasses the engine is no event."""
         self._has_committed = True
 
     async def read(self, project_id: int, work: Callable[[Any], T], *, refs: RefTargets | None = None, cancellable: bool = False) -> T:
