@@ -1,5 +1,6 @@
 """Loads the fixtures of the suite, which are defined in modules of their own."""
 
+import asyncio
 import functools
 import gc
 import os
@@ -13,6 +14,7 @@ import structlog
 
 pytest_plugins = [
     "tests.support.reliability_promises",
+    "tests.support.postgres_connections",
     "tests.support.databases",
     "tests.support.database_selection",
     "tests.support.statements",
@@ -125,6 +127,22 @@ def pytest_collection_finish() -> None:
 def freeze_earlier_modules() -> None:
     """A test that collects garbage looks through what its own module left."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+async def loop_of_tests() -> asyncio.AbstractEventLoop:
+    """The event loop that the tests of a process share, so that they can share connections (tests/support/postgres_connections.py)."""
+    return asyncio.get_running_loop()
+
+
+@pytest.fixture(autouse=True)
+def cancel_tasks(loop_of_tests: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """What a test leaves running ends with the test."""
+    yield
+    if tasks := asyncio.all_tasks(loop_of_tests):
+        for task in tasks:
+            task.cancel()
+        loop_of_tests.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 @pytest.fixture(autouse=True)

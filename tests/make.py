@@ -3,7 +3,7 @@
 import base64
 import shutil
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 import pytest
 from argon2 import PasswordHasher
+from sqlalchemy import inspect
+from sqlalchemy.orm import make_transient_to_detached
 
 from graph.context import Services
 from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
-from storage.database.engine import Database, now
+from storage.database.engine import Database, metadata, now
 from storage.git.repository import Repository
 from storage.git.repository_import import import_repository
 from storage.objects.folder_store import FolderStore
@@ -39,6 +41,11 @@ FAST_PASSWORD_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 HISTORY_BRANCH = "master"
 """The default branch of what `make_history` makes."""
+
+MAX_SINGLE_INSERTS = 3
+"""Of more rows at once the ORM makes fewer statements."""
+TABLE_ORDER = {table.name: place for place, table in enumerate(metadata.sorted_tables)}
+"""Tables after those that they refer to."""
 
 EXTERNAL_URL = "http://forge.example"
 
@@ -78,15 +85,32 @@ class DataFactory:
         """The ids of the personal namespaces of its users."""
 
     async def save(self, *rows: Any, then: Callable[[], Iterable[Any]] = tuple) -> None:
-        """Writes the rows, and those that `then` makes of them when they have their ids."""
+        """Writes the rows, and then those that `then` makes of them when they have their ids."""
+        database = self.services.database
         if not rows:
             return
+        is_new = all(inspect(row).key is None and getattr(row, "id", 0) is None for row in rows)
+        if is_new and (database.dialect == "sqlite" or len(rows) <= MAX_SINGLE_INSERTS):
+            # Each is inserted without the ORM, which takes a fifth of the time; PostgreSQL then has one statement in a transaction.
+            rows = tuple(sorted(rows, key=lambda row: TABLE_ORDER[row.__tablename__]))
+            for batch in [rows] if database.dialect == "sqlite" else [[row] for row in rows]:
+                await self._insert(batch)
+        else:
+            async with database.write_session() as session:
+                session.add_all(rows)
+                await session.commit()
+        await self.save(*then())
+
+    async def _insert(self, rows: Sequence[Any]) -> None:
         async with self.services.database.write_session() as session:
-            session.add_all(rows)
-            if then is not tuple:
-                await session.flush()
-                session.add_all(then())
+            for row in rows:
+                session.add_deferred(row)
             await session.commit()
+        for row in rows:
+            if inspect(row).key is None:
+                make_transient_to_detached(row)
+        if isinstance(self.services.repositories, EditableRepositories):
+            self.services.repositories.note_commit()
 
     async def fetch(self, table: type[R], id: int) -> R | None:
         """The row as it is in the database now."""

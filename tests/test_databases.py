@@ -30,7 +30,7 @@ class TestDatabase:
         async with database.engine.connect() as left_open:
             await left_open.execute(text("LOCK TABLE namespaces"))
 
-            await asyncio.to_thread(postgres.reset_database, migrated_postgresql)
+            await asyncio.to_thread(postgres.reset_database, migrated_postgresql, [])
 
             await left_open.invalidate()
         await database.close()

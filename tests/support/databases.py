@@ -15,7 +15,7 @@ import sqlite3
 import subprocess
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -29,6 +29,7 @@ from sqlalchemy import URL, make_url
 from forgefront import backend, data_folder_check, stored_data
 from storage.database.engine import Database
 from storage.migrations import upgrade
+from tests.support.postgres_connections import SEPARATE_CONNECTIONS, ConnectionStock
 
 EXTERNAL_URL_VARIABLE = "FORGEFRONT_TEST_DATABASE_URL"
 SERVER_SETTINGS = """
@@ -54,7 +55,6 @@ class PostgresServer:
         self._connections: dict[str, asyncpg.Connection[Any]] = {}
         self._numbers = count(1)
         self._created: set[str] = set()
-        self._reset_statements = ""
         self._maintenance = self._url.database or "postgres"
         self.version: str = self._fetch(self._maintenance, "SHOW server_version").split()[0]
 
@@ -73,16 +73,17 @@ class PostgresServer:
         self._execute(self._maintenance, f"DROP DATABASE {name} WITH (FORCE)")
         self._created.remove(name)
 
-    def reset_database(self, url: str) -> None:
-        """Deletes every row, restarts the ids, and closes connections that an earlier test left open; restores the settings."""
-        name = make_url(url).database or ""
-        if not self._reset_statements:
-            self._reset_statements = self._fetch(name, BUILD_RESET_STATEMENTS)
-        self._execute(name, self._reset_statements)
+    def reset_database(self, url: str, idle: Sequence[int]) -> None:
+        """Deletes every row, restarts the ids, and closes connections that an earlier test left open; restores the settings.
 
-    def save_settings(self, url: str) -> None:
-        """Stores what `empty` restores: the settings that a migration inserted."""
-        self._execute(make_url(url).database or "", SAVE_SETTINGS)
+        `idle` are the server processes of connections that the next test uses.
+        """
+        self._fetch(make_url(url).database or "", "SELECT kept.reset($1)", idle)
+
+    def prepare_reset(self, url: str) -> None:
+        """Stores what `reset_database` restores: the settings that a migration inserted."""
+        for statements in (SAVE_SETTINGS, CREATE_RESET):
+            self._execute(make_url(url).database or "", statements)
 
     def close(self) -> None:
         for name in list(self._created):
@@ -108,20 +109,23 @@ class PostgresServer:
     def _execute(self, name: str, statements: str) -> None:
         self._run(self._connection(name).execute(statements))
 
-    def _fetch(self, name: str, query: str) -> Any:
-        return self._run(self._connection(name).fetchval(query))
+    def _fetch(self, name: str, query: str, *values: Any) -> Any:
+        return self._run(self._connection(name).fetchval(query, *values))
 
 
-BUILD_RESET_STATEMENTS = """
-SELECT 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-         WHERE datname = current_database() AND backend_type = ''client backend'' AND pid <> pg_backend_pid();
-        SET session_replication_role = replica;'
-    || (SELECT string_agg(format('DELETE FROM %I.%I;', schemaname, tablename), '')
+CREATE_RESET = """
+DO $create$ BEGIN EXECUTE
+    'CREATE FUNCTION kept.reset(idle integer[]) RETURNS void LANGUAGE plpgsql SET session_replication_role = replica AS $reset$ BEGIN
+        PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+          WHERE datname = current_database() AND backend_type = ''client backend'' AND pid <> pg_backend_pid() AND pid <> ALL (idle);'
+    || (SELECT string_agg(format('IF EXISTS (SELECT FROM %1$I.%2$I) THEN DELETE FROM %1$I.%2$I; END IF;', schemaname, tablename), '')
           FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version')
-    || (SELECT coalesce(string_agg(format('SELECT setval(%L, %s, false);', format('%I.%I', schemaname, sequencename),
-          start_value), ''), '') FROM pg_sequences WHERE schemaname = 'public')
-    || 'INSERT INTO settings SELECT * FROM kept.settings'
+    || (SELECT coalesce(string_agg(format('IF (SELECT is_called FROM %1$I.%2$I) THEN PERFORM setval(''%1$I.%2$I'', %3$s, false); END IF;',
+          schemaname, sequencename, start_value), ''), '') FROM pg_sequences WHERE schemaname = 'public')
+    || 'INSERT INTO settings SELECT * FROM kept.settings; END $reset$';
+END $create$
 """
+"""A function, whose plans the server keeps. Most tables are empty after a test, and looking is cheaper than deleting."""
 SAVE_SETTINGS = "CREATE SCHEMA kept; CREATE TABLE kept.settings AS TABLE settings"
 """Stores the one row of a new instance."""
 
@@ -267,7 +271,7 @@ def migrated_postgresql(postgres: PostgresServer) -> str:
     """The URL of the migrated PostgreSQL database that tests use one after another."""
     url = postgres.create_database()
     upgrade(url)
-    postgres.save_settings(url)
+    postgres.prepare_reset(url)
     return url
 
 
@@ -290,7 +294,9 @@ def database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -
         shutil.copyfile(request.getfixturevalue("migrated_sqlite"), path)
         return f"sqlite+aiosqlite:///{path}"
     url: str = request.getfixturevalue("migrated_postgresql")
-    request.getfixturevalue("postgres").reset_database(url)
+    stock: ConnectionStock = request.getfixturevalue("connection_stock")
+    stock.is_used = not request.node.nodeid.startswith(SEPARATE_CONNECTIONS)
+    request.getfixturevalue("postgres").reset_database(url, stock.server_pids())
     return url
 
 

@@ -5,7 +5,9 @@ Before each operation the refs of files that a test has changed become rows; aft
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +19,7 @@ from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for, write_transaction
 from graph.rules.git import ref_updates, refs
 from storage import tables
-from storage.database.engine import Database, DatabaseSession, now
+from storage.database.engine import WAIT_SECONDS, Database, DatabaseSession
 from storage.git import projection
 from storage.git.projection import RefProjection
 from storage.git.protocol.push import RefCommand
@@ -27,11 +29,18 @@ from storage.git.repository import RefTargets, Repository
 from storage.tables.git import commits
 from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects
-from tests.support.git_history import git
 
 T = TypeVar("T")
 
 Stored = list[tuple[str, str, str | None]]
+Change = tuple[str, tuple[Any, ...]]
+"""A statement and its values."""
+PUT_REF = """
+INSERT INTO refs (project_id, name, oid, peeled_oid, is_indexed) VALUES ($1, $2, $3, $4,
+    CAST($2 AS VARCHAR) LIKE 'refs/heads/%' AND EXISTS (SELECT 1 FROM commits WHERE project_id = $1 AND oid = CAST($3 AS VARCHAR)))
+ON CONFLICT (project_id, name) DO UPDATE SET oid = excluded.oid, peeled_oid = excluded.peeled_oid, is_indexed = excluded.is_indexed
+"""
+"""Writes a ref whatever its value was. A branch counts as indexed if the index has its head."""
 
 
 class EditableRepository(Repository):
@@ -39,8 +48,12 @@ class EditableRepository(Repository):
 
     def move_ref(self, name: str, new: str | None, old: str | None) -> None:
         """Moves a ref of the files from `old`; None is a ref that does not exist."""
-        change = f"update {name}\0{new or '0' * 40}\0{old or '0' * 40}\0"
-        git(self.path, "update-ref", "--stdin", "-z", stdin=change.encode())
+        refs = self.handle.references
+        assert self.find_ref(name) == old, f"{name} is not at {old}"
+        if new is not None:
+            refs.create(name, new, force=old is not None)
+        elif old is not None:
+            refs.delete(name)
 
 
 class EditableRepositories(Repositories):
@@ -52,9 +65,11 @@ class EditableRepositories(Repositories):
         self._sync_lock = asyncio.Lock()
         self._has_committed = True
         """Whether the database has changed since `project`."""
-        event.listen(database.engine.sync_engine, "commit", self._note_commit)
+        self._versions: dict[tuple[Path, int, int], int | None] = {}
+        event.listen(database.engine.sync_engine, "commit", self.note_commit)
 
-    def _note_commit(self, connection: object) -> None:
+    def note_commit(self, connection: object = None) -> None:
+        """The database has changed; a write that bypasses the engine is no event."""
         self._has_committed = True
 
     async def read(self, project_id: int, work: Callable[[Any], T], *, refs: RefTargets | None = None, cancellable: bool = False) -> T:
@@ -73,7 +88,7 @@ class EditableRepositories(Repositories):
         async with self._sync_lock:
             for project_id, path in self._paths().items():
                 loose = _loose_refs(path)
-                is_rewritten = projection.read_version(path) is None
+                is_rewritten = self._version(path) is None
                 if not loose and not is_rewritten:
                     continue
                 stored = [row for row in Repository.open(path).stored_refs() if is_rewritten or row[0] in loose]
@@ -94,15 +109,30 @@ class EditableRepositories(Repositories):
             found = {key: rest for key, *rest in await self._fetch("SELECT id, refs_version, default_branch, unborn_branch FROM projects")}
             for project_id, path in self._paths().items():
                 version, default, unborn = found.get(project_id, (0, None, None))
-                if version and projection.read_version(path) != version:
+                if version and self._version(path) != version:
                     async with projection.lock(path):
                         rows = await self._rows(project_id)
                         projection.write(path, RefProjection(version, default or unborn or DEFAULT_HEAD, rows))
 
     def _paths(self) -> dict[int, Path]:
-        if not self.root.is_dir():
+        try:
+            with os.scandir(self.root) as entries:
+                names = [entry.name for entry in entries if entry.name.endswith(".git")]
+        except FileNotFoundError:
             return {}
-        return {int(path.stem): path for path in self.root.iterdir() if path.suffix == ".git" and (path / "HEAD").is_file()}
+        paths = {int(name.removesuffix(".git")): _join(self.root, name) for name in names}
+        return {project_id: path for project_id, path in paths.items() if _join(path, "HEAD").exists()}
+
+    def _version(self, path: Path) -> int | None:
+        """As `projection.read_version`, but reads the file only when it was replaced."""
+        try:
+            found = _join(path, "packed-refs").stat()
+        except FileNotFoundError:
+            return None
+        file = path, found.st_ino, found.st_mtime_ns
+        if file not in self._versions:
+            self._versions[file] = projection.read_version(path)
+        return self._versions[file]
 
     async def _rows(self, project_id: int) -> Stored:
         rows = await self._fetch(f"SELECT name, oid, peeled_oid FROM refs WHERE project_id = {project_id:d}")
@@ -117,19 +147,44 @@ class EditableRepositories(Repositories):
             self.database.reader_pool.release(reader)
 
     async def _store(self, project_id: int, rows: Stored, old: Stored) -> None:
-        twin = Database(self.database.url.render_as_string(hide_password=False))
-        try:
-            async with write_transaction(twin) as session:
-                for name, oid, _ in old:
-                    if name not in {row[0] for row in rows}:
-                        await session.execute(git_refs.remove(project_id, name, oid))
-                for name, oid, peeled in rows:
-                    if (name, oid, peeled) not in old:
-                        await put(session, twin.dialect, project_id, name, oid, peeled)
-                await session.execute(git_refs.advance_version([project_id], now()))
-        finally:
-            await twin.close()
+        """Writes the rows beside the sessions of the test, which counts their statements and commits."""
+        names = {name for name, _, _ in rows}
+        removed = [name for name, _, _ in old if name not in names]
+        changes: list[Change] = [("DELETE FROM refs WHERE project_id = $1 AND name = $2", (project_id, name)) for name in removed]
+        changes += [(PUT_REF, (project_id, name, oid, peeled)) for name, oid, peeled in rows if (name, oid, peeled) not in old]
+        changes += [("UPDATE projects SET refs_version = refs_version + 1 WHERE id = $1", (project_id,))]
+        if self.database.dialect == "sqlite":
+            await asyncio.to_thread(_write_to_sqlite, str(self.database.url.database), changes)
+        else:
+            reader = await self.database.reader_pool.acquire()
+            try:
+                await _write_to_postgresql(reader, changes)
+            finally:
+                self.database.reader_pool.release(reader)
         self._has_committed = True
+
+
+def _write_to_sqlite(path: str, changes: Sequence[Change]) -> None:
+    connection = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for sql, values in changes:
+            connection.execute(sql.replace("$", "?"), values)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+async def _write_to_postgresql(reader: Any, changes: Sequence[Change]) -> None:
+    connection = reader._connection
+    await connection.execute("BEGIN READ WRITE")
+    try:
+        for sql, values in changes:
+            await connection.execute(sql, *values)
+        await connection.execute("COMMIT")
+    finally:
+        if connection.is_in_transaction():
+            await connection.execute("ROLLBACK")
 
 
 async def put(session: DatabaseSession, dialect: str, project_id: int, name: str, oid: str, peeled: str | None = None) -> None:
@@ -139,10 +194,25 @@ async def put(session: DatabaseSession, dialect: str, project_id: int, name: str
     await session.execute(git_refs.put(dialect), [row])
 
 
+@lru_cache(10_000)
+def _join(folder: Path, name: str) -> Path:
+    """`folder / name`, which takes longer than asking for the file."""
+    return folder / name
+
+
 def _loose_refs(repository: Path) -> set[str]:
     """The complete names of the refs that are files of their own."""
-    start = len(str(repository)) + 1
-    return {f"{folder[start:]}/{name}" for folder, _, names in os.walk(repository / "refs") for name in names}
+    found: set[str] = set()
+    folders = ["refs"]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(f"{repository}/{folder}") as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(f"{folder}/{entry.name}")
+                else:
+                    found.add(f"{folder}/{entry.name}")
+    return found
 
 
 def keep_refs_in_step(graph: Graph) -> Graph:

@@ -234,10 +234,10 @@ class TestDownload:
 
     async def test_many_ranges_are_answered_with_the_whole_file(self) -> None:
         """docs/promises.md (b), range bombs."""
-        began = time.perf_counter()
+        began = time.thread_time()
         assert parse_range(b"bytes=" + b",".join(b"0-1" for _ in range(20_000)), 10) is None
         assert parse_range(b"bytes=" + b"9" * 60_000 + b"-", 10) is None
-        assert time.perf_counter() - began < 0.05
+        assert time.thread_time() - began < 0.05
 
     async def test_head_returns_only_the_length(self, api: Api, make: DataFactory) -> None:
         owner, build = await create_build(make)

@@ -123,9 +123,9 @@ class TestRedaction:
 
     @pytest.mark.parametrize("part", ["token", "token=", "://", "a-", "bearer ", "password  ", "[parameters: ", "\nDETAIL: ", "'token' , "])
     def test_long_hostile_text_is_quick(self, part: str) -> None:
-        started = time.perf_counter()
+        started = time.thread_time()
         logs.redact_text(part * 20_000 + " token")
-        assert time.perf_counter() - started < 0.5
+        assert time.thread_time() - started < 0.5
 
 
 class FlushCountingStream(io.StringIO):

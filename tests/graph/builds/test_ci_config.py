@@ -1,7 +1,7 @@
 """`.gitlab-ci.yml`: what is read, the errors of an invalid file, and the bounds of its cost (docs/wire-facts.md 13.1)."""
 
 from dataclasses import replace
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -305,22 +305,22 @@ class TestHostileFiles:
     @pytest.mark.parametrize("name", HOSTILE)
     def test_is_rejected_in_time(self, name: str) -> None:
         text, output = HOSTILE[name]
-        begun = monotonic()
+        begun = thread_time()
         assert output in config_problems(text)[0]
-        assert monotonic() - begun < SECONDS
+        assert thread_time() - begun < SECONDS
 
     def test_an_expression_that_backtracks_elsewhere_takes_no_time(self) -> None:
         text = "a: {script: x, only: [/^(a+)+$/, '/^(a|a)*b$/', /(.*)(.*)(.*)(.*)x$/]}"
-        begun = monotonic()
+        begun = thread_time()
         assert run_for(text, "a" * 254 + "!") == []
-        assert monotonic() - begun < SECONDS
+        assert thread_time() - begun < SECONDS
 
     def test_the_largest_valid_file_is_read_in_time(self) -> None:
         patterns = ", ".join(f"'/{'(a?){30}' * 20}{n}$/'" for n in range(100))
         text = f".refs: &refs [{patterns}]\n" + "\n".join(f"job{n}: {{script: x, only: *refs}}" for n in range(25))
-        begun = monotonic()
+        begun = thread_time()
         assert run_for(text, "a" * 255) == []
-        assert monotonic() - begun < SECONDS
+        assert thread_time() - begun < SECONDS
 
     @settings(deadline=None, max_examples=200)
     @given(st.text(alphabet="ab:-[]{}&*<>|!%@`'\"#?,~ \n\t0.é\x00\ud800", max_size=60))
@@ -426,6 +426,6 @@ class TestCoverage:
 
     @pytest.mark.parametrize("expression", ["a(.*b)?", "(a?){900}b", "(.*)(.*)(.*)c", "a|(a.*)+b"])
     def test_is_limited_to_a_second(self, expression: str) -> None:
-        begun = monotonic()
+        begun = thread_time()
         parse_coverage({"coverage": expression}, ("a" * 1_999 + "\n") * 40)
-        assert monotonic() - begun < SECONDS
+        assert thread_time() - begun < SECONDS

@@ -57,7 +57,7 @@ class TestUsers:
         """An identity that a user has linked here stays, unless it is the one that the source replaces."""
         running = await begin(ask, await make.admin())
         given = {"externUid": "CN=Ada", "provider": "ldapmain"}
-        first, second = await running.ids("importUsers", user_item(1, **given), user_item(2, externUid="2", provider="openid"))
+        first, _ = await running.ids("importUsers", user_item(1, **given), user_item(2, externUid="2", provider="openid"))
         await make.save(tables.Identity(user_id=first, provider="openid", uid="linked here"))
         changed = {"externUid": "CN=Ada, OU=x", "provider": "ldapother"}
         assert await running.write("importUsers", user_item(1, **changed), user_item(2)) == [("UPDATED", []), ("UPDATED", [])]

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ def kinds_of(kind: Any) -> list[Any]:
     return list(graphql_schema.get_possible_types(kind)) if isinstance(kind, GraphQLInterfaceType) else [kind]
 
 
+@cache
 def leaves(kind: Any) -> str:
     found = [
         name
