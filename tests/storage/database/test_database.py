@@ -3,12 +3,13 @@
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from storage.database.engine import Database, describe_error
+from storage.database.engine import Database, describe_error, now
 
 
 async def test_errors_do_not_contain_parameters(database: Database) -> None:
@@ -61,14 +62,14 @@ async def write(database: Database) -> None:
 Use = Callable[[Database], Awaitable[None]]
 
 
-async def open_connections(url: str) -> int:
-    """How many connections of the service the database has, once the server has noticed those that are gone."""
+async def connections_since(url: str, moment: datetime) -> int:
+    """How many connections were opened after this time and are open, once the server has noticed those that are gone."""
     database = Database(url)
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     count = -1
     async with database.read_session() as session:
         for _ in range(50):
-            ((count,),) = await session.fetch(f"{others} AND application_name = 'forgefront'", ())
+            ((count,),) = await session.fetch(f"{others} AND application_name = 'forgefront' AND backend_start > $1", (moment,))
             if not count:
                 break
             await asyncio.sleep(0.02)
@@ -83,7 +84,7 @@ class TestNoConnectionIsLeft:
 
     async def test_by_a_caller_who_is_cancelled(self, database_url: str, use: Use) -> None:
         """At every step between the call and its end."""
-        is_done, steps = False, 0
+        began, is_done, steps = now(), False, 0
         while not is_done:
             database = Database(database_url, pool_size=2)
             task = asyncio.ensure_future(use(database))
@@ -96,10 +97,10 @@ class TestNoConnectionIsLeft:
             steps = steps * 9 // 8 + 1
         del database, task
         gc.collect()
-        assert await open_connections(database_url) == 0
+        assert await connections_since(database_url, began) == 0
 
     async def test_by_a_caller_who_ends_after_the_database_was_closed(self, database_url: str, use: Use) -> None:
-        is_done, steps = False, 0
+        began, is_done, steps = now(), False, 0
         while not is_done:
             database = Database(database_url, pool_size=2)
             task = asyncio.ensure_future(use(database))
@@ -111,4 +112,4 @@ class TestNoConnectionIsLeft:
             steps = steps * 9 // 8 + 1
         del database, task
         gc.collect()
-        assert await open_connections(database_url) == 0
+        assert await connections_since(database_url, began) == 0
