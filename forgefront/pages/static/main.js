@@ -55,6 +55,7 @@ const VIEWS = [
   [`${PROJECT}/settings/hooks/(?<number>\\d+)`, "hook"],
   [`${PROJECT}/settings/deploy_keys`, "deploy_keys"],
   [`${PROJECT}/settings/variables`, "variables"],
+  [`${PROJECT}/settings/runners`, "runners"],
   [`${PROJECT}/settings/triggers`, "triggers"],
 ].map(([pattern, view]) => [new RegExp(`^${pattern}/?$`), view]);
 

@@ -6,6 +6,7 @@ export const SECTIONS = [
   ["hooks", "Hooks", (can) => can.adminHooks],
   ["deploy_keys", "Deploy keys", (can) => can.adminDeployKeys],
   ["variables", "Variables", (can) => can.adminBuilds],
+  ["runners", "Runners", (can) => can.adminRunners],
   ["triggers", "Triggers", (can) => can.adminBuilds],
 ];
 
