@@ -5,7 +5,8 @@ import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { field, form } from "../forms.js";
 import { ago, section, symbol } from "../parts.js";
-import { entry, listOf, showSection } from "../settings/page.js";
+import { entry, listOf } from "../project/lists.js";
+import { showSection } from "../settings/page.js";
 
 const ONLINE = 5 * 60_000;
 /** Milliseconds after its last call during which a runner counts as online, as for the graph. */
