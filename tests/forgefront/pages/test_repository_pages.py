@@ -1,4 +1,4 @@
-"""The tags, the branches and the snippets of a project in a real browser, as those who may change them and those who may not."""
+"""Projects and their tags, branches and snippets in a real browser, as those who may change them and those who may not."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -27,7 +27,7 @@ SAID = "document.getElementById('said').textContent"
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SettingsSite]:
     folder = tmp_path_factory.mktemp("repository")
-    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS, hooks_allow_local=True) as forge, open_chromium(folder / "profile") as page:
         guest = {"projectPath": PATH, "username": "guest", "accessLevel": "REPORTER"}
         await forge.run_as("ada", "AddProjectMember", **guest)
         yield SettingsSite(forge, page)
@@ -195,3 +195,79 @@ async def test_a_snippet_is_created_changed_and_deleted(site: SettingsSite) -> N
     await page.wait_for("location.pathname.endsWith('/snippets')")
     await page.wait_for_text("No snippets yet.")
     assert await snippets() == []
+
+
+async def test_a_project_is_created_by_an_import_changed_and_archived(site: SettingsSite) -> None:
+    page, forge = site.page, site.forge
+    text = "query ($path: String!) { project(path: $path) { name description visibility archived issuesEnabled snippetsEnabled } }"
+    await site.visit("/", "mei")
+    await page.click(".page-head a.button")
+    await page.wait_for("document.querySelector('#field-namespacePath')?.value === 'mei'")
+    await page.evaluate("document.querySelector('[name=name]').focus()")
+    await page.type("Copy")
+    await page.press("Tab")
+    await page.type("a b")
+    await site.submit("New project")
+    await site.wait_for_refusal("path", "can contain only")
+    await page.evaluate("document.activeElement.select()")
+    await page.type("copy")
+    await page.evaluate("document.querySelector('[name=importUrl]').focus()")
+    await page.type("ftp://example.org/x")
+    await site.submit("New project")
+    await site.wait_for_refusal("importUrl", "http")
+    await page.evaluate("document.activeElement.select()")
+    await page.type(f"{forge.address}/web/nothing.git")
+    await site.submit("New project")
+    await page.wait_for("location.pathname === '/mei/copy' && document.querySelector('.import .wrong')?.innerText")
+    assert "import failed" in await page.evaluate("document.querySelector('.import').innerText")
+    await page.evaluate("document.querySelector('[name=importUrl]').select()")
+    await page.type(forge.address.replace("//", f"//mei:{forge.tokens['mei']}@") + f"/{PATH}.git")
+    await site.submit("Import again")
+    await page.wait_for("!document.querySelector('.import') && document.querySelectorAll('.row.long').length === 2")
+    assert forge.tokens["mei"] not in await page.evaluate("document.documentElement.innerHTML")
+
+    await site.visit("/mei/copy/settings/general", "mei")
+    await site.fill(name=f"-{HOSTILE}")
+    await site.submit("General settings")
+    await site.wait_for_refusal("name", "can contain only letters")
+    await site.fill(name="Copied", description=HOSTILE)
+    await page.evaluate("document.querySelector('[name=visibility]').value = 'INTERNAL'")
+    await page.click("[name=issuesEnabled]")
+    await site.submit("General settings")
+    await page.wait_for(f"{SAID} === 'The settings are saved.' && document.querySelector('#crumbs').innerText.includes('Copied')")
+    changed = {"name": "Copied", "description": HOSTILE, "visibility": "INTERNAL", "issuesEnabled": False, "snippetsEnabled": True}
+    assert (await site.ask(text, path="mei/copy"))["project"] == {**changed, "archived": False}
+    await site.confirm("Archive the project", "Archive")
+    await page.wait_for_text("Unarchive")
+    assert (await site.ask(text, path="mei/copy"))["project"] == {**changed, "archived": True}
+    await press(site, ".settings", "Unarchive")
+    await page.wait_for("document.querySelector('[aria-label=\"Archive the project\"]')")
+
+    # Neither a reporter nor a developer changes them.
+    for username in ("guest", "tomas"):
+        await site.visit(f"/{PATH}/settings/general", username)
+        await page.wait_for("document.querySelector('h1').innerText === 'Not allowed'")
+
+
+async def test_a_reporter_forks_a_project(site: SettingsSite) -> None:
+    page = site.page
+    await site.visit(f"/{PATH}", "guest")
+    await page.click(".head-side a.button")
+    await page.wait_for("document.querySelector('h1').innerText === 'Fork web/storefront'")
+    options = "(name => [...document.querySelectorAll(`#field-${name} option`)].map(each => each.value))"
+    assert await page.evaluate(f"{options}('groupPath')") == ["guest"]
+    assert await page.evaluate(f"{options}('visibility')") == ["PRIVATE"]
+    await site.submit("Fork")
+    await page.wait_for("location.pathname === '/guest/storefront' && document.querySelectorAll('.row.long').length === 2")
+    assert "fork of web/storefront" in await page.evaluate("document.querySelector('.head-line').textContent")
+    await site.visit(f"/{PATH}/fork", "guest")
+    await site.submit("Fork")
+    await site.wait_for_refusal("path", "has already been taken")
+    await page.set_viewport(360, 640, mobile=True)
+    for path in (f"/{PATH}/fork", "/-/new_project", "/guest/storefront/settings/general", "/guest/storefront"):
+        await site.visit(path, "guest")
+        assert await page.evaluate("document.documentElement.scrollWidth") == 360, path
+    await page.set_viewport(1280, 800)
+    for path in ("/web/nothing/fork", "/guest/storefront/fork"):
+        await site.visit(path, "jonas")
+        await page.wait_for("document.querySelector('h1').innerText === 'Not found'")

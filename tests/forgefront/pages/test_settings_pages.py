@@ -28,7 +28,7 @@ PROJECTS = (
     DemoProject("web/other", "", (DemoCommit("First", "mei", 18),)),
 )
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJjBNlMcmVxUlHDOIFS8T8E0nXTDhNOMgjHmTBqw6KbO"
-SECTIONS = ("members", "hooks", "deploy_keys", "variables", "runners", "triggers")
+SECTIONS = ("members", "general", "hooks", "deploy_keys", "variables", "runners", "triggers")
 ACTIVE = "(e => (e.labels?.[0] ?? e).innerText.trim() || e.ariaLabel)(document.activeElement)"
 """The label of the control that has the focus, or its text."""
 MAX_TABS = 80

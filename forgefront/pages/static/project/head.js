@@ -24,7 +24,8 @@ function head(page, project) {
       project.archived ? h("span.tag", null, "archived") : null,
       project.forkedFrom ? h("span.tag", null, "fork of ", h("a", { href: address(project.forkedFrom.fullPath) }, project.forkedFrom.fullPath)) : null),
     project.description ? h("p.quiet", null, project.description) : null),
-    h("div.head-side", null, star(page, project), project.viewerCan.readCode ? clone(project) : null));
+    h("div.head-side", null, star(page, project),
+      project.viewerCan.fork ? h("a.button", { href: address(project.fullPath, "fork") }, "Fork") : null, project.viewerCan.readCode ? clone(project) : null));
 }
 
 /** The button that stars the project for the viewer, and the number of stars, which leads to those who starred it. */

@@ -1,8 +1,7 @@
 // The form of a snippet, for a new one and for changes.
 
 import { field, form } from "../forms.js";
-
-export const VISIBILITIES = [["PRIVATE", "Private"], ["INTERNAL", "Internal"], ["PUBLIC", "Public"]];
+import { VISIBILITIES } from "./visibilities.js";
 
 /** `snippet` is null for a new one. `act(values)` gets the title, the file name, the visibility and the contents. */
 export const snippetForm = (name, snippet, { word, act }) =>

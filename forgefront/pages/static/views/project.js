@@ -3,7 +3,6 @@
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
-import { downloads } from "../project/downloads.js";
 import { showProject } from "../project/head.js";
 import { keepFocus, renewal } from "../renewing.js";
 import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow } from "../rows.js";
@@ -38,7 +37,9 @@ export async function open(page) {
   const { project, show } = await read();
 
   replace(body, show(project));
-  showProject(page, project, name, body);
+  const { state = "FINISHED" } = project.repositoryImport ?? {};
+  const progress = state === "FINISHED" ? null : await (await import("../project/import_progress.js")).importProgress(page, path);
+  showProject(page, project, name, progress, body);
 
   async function renew() {
     if (body.querySelectorAll(".row").length > LONG) return;
@@ -114,6 +115,7 @@ async function listed(page, list, path) {
     if (!project) throw page.missing("project");
     return project;
   };
+  const { downloads } = list.refs ? await import("../project/downloads.js") : {};
   return {
     project: await read(null),
     show(project) {
