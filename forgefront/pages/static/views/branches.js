@@ -58,8 +58,8 @@ function protection(page, { name, isProtected, developersCanPush, wrong, renew }
   return isProtected
     ? [button("protect", "Unprotect", `Unprotect ${name}`, "Unprotect", {}, `${name} is no longer protected.`),
       developersCanPush
-        ? button("push", "Only masters push", `Let only masters push to ${name}`, "Protect", { developersCanPush: false }, `Only masters push to ${name}.`)
-        : button("push", "Developers push too", `Let developers push to ${name}`, "Protect", { developersCanPush: true }, `Developers may push to ${name}.`)]
+        ? button("push", "Let only masters push", `Let only masters push to ${name}`, "Protect", { developersCanPush: false }, `Only masters push to ${name}.`)
+        : button("push", "Let developers push", `Let developers push to ${name}`, "Protect", { developersCanPush: true }, `Developers may push to ${name}.`)]
     : button("protect", "Protect", `Protect ${name}`, "Protect", { developersCanPush: false }, `${name} is protected.`);
 }
 

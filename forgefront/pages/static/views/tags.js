@@ -4,7 +4,7 @@ import { address } from "../address.js";
 import { removal } from "../dialogs.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
-import { ago, icon, prose, section } from "../parts.js";
+import { ago, prose, section } from "../parts.js";
 import { downloads } from "../project/downloads.js";
 import { showProject } from "../project/head.js";
 import { entry, listOf } from "../project/lists.js";
@@ -23,7 +23,7 @@ export async function open(page) {
 function tagEntry(page, { name, message, target, release }, { may, renew }) {
   const { path } = page.where;
   return entry(
-    [h("a", { href: `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, "data-item": true }, icon("branch"), name),
+    [h("a", { href: `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, "data-item": true }, name),
       release ? h("span.tag", null, "release") : null,
       release ? h("div.release-notes", null, prose(release.description)) : null,
       may ? notesForm(page, path, name, release, renew) : null],
@@ -48,7 +48,7 @@ function notesForm(page, path, name, release, renew) {
       page.say(`The release notes of ${name} are saved.`);
     },
   });
-  return h("details", null, h("summary", { "aria-label": `${release ? "Edit" : "Write"} the release notes of ${name}` }, release ? "Edit the release notes" : "Write release notes"), element);
+  return h("details", null, h("summary", { "aria-label": `${release ? "Edit" : "Write"} the release notes of ${name}` }, release ? "Edit the release notes" : "Write the release notes"), element);
 }
 
 function creation(page, path, branch, renew) {
