@@ -235,6 +235,7 @@ async def test_a_project_is_created_by_an_import_changed_and_archived(site: Sett
     await page.click("[name=issuesEnabled]")
     await site.submit("General settings")
     await page.wait_for(f"{SAID} === 'The settings are saved.' && document.querySelector('#crumbs').innerText.includes('Copied')")
+    await page.wait_for("document.activeElement.tagName === 'H1'")
     changed = {"name": "Copied", "description": HOSTILE, "visibility": "INTERNAL", "issuesEnabled": False, "snippetsEnabled": True}
     assert (await site.ask(text, path="mei/copy"))["project"] == {**changed, "archived": False}
     await site.confirm("Archive the project", "Archive")

@@ -43,7 +43,7 @@ const settings = (page, project, can) =>
       const changed = Object.entries(values).filter(([name, value]) => value !== (project[name] ?? ""));
       await page.change("ChangeProject", { path: page.where.path, ...Object.fromEntries(changed) });
       page.say("The settings are saved.");
-      page.reload();
+      page.go(location.pathname, { replace: true });
     },
   });
 
@@ -54,7 +54,7 @@ function archiving(page, path, { archived, name }) {
       h("div.actions.start", null, doing("button", "Unarchive", wrong, async () => {
         await page.change("Unarchive", { path });
         page.say("The project is unarchived.");
-        page.reload();
+        page.go(location.pathname, { replace: true });
       })), wrong];
   }
   return [h("p.hint", null, "An archived project is read-only: nobody pushes, and no builds run."),
@@ -63,7 +63,7 @@ function archiving(page, path, { archived, name }) {
       async act() {
         await page.change("Archive", { path });
         page.say("The project is archived.");
-        page.reload();
+        page.go(location.pathname, { replace: true });
       },
     }))];
 }

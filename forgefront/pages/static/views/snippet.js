@@ -55,7 +55,7 @@ function controls(page, variables, { title, viewerCan, restPath, fileName, ...sn
       async act(values) {
         await page.change("ChangeSnippet", { ...variables, ...values });
         page.say("The snippet is saved.");
-        page.reload();
+        page.go(location.pathname, { replace: true });
       },
     })) : null);
 }
