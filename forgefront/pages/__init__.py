@@ -30,9 +30,9 @@ CONTENT_SECURITY_POLICY = (
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
-    rf"/|/-/sign_in|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}"
-    rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|tags|builds|merge_requests|issues)(?:/\d+)?|/(?:activity|stars)"
-    r"|/settings(?:/(?:members|hooks(?:/\d+)?|deploy_keys|variables|triggers))?|/commits?/[0-9a-f]{7,64}|/(?:milestones|snippets)/\d+)?/?"
+    rf"/|/-/(?:sign_in|new_project)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}"
+    rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?|/(?:activity|stars|branches|tags|snippets|fork)"
+    r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/(?:milestones|snippets)/\d+)?/?"
 )
 _PAGE_PREFIXES = frozenset({"u", "groups"})
 

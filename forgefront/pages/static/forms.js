@@ -10,6 +10,8 @@ export function field(name, word, { kind = "input", hint = null, options = [], i
   const control = h(kind, {
     id, name, autocapitalize: kind === "select" ? null : "none", spellcheck: kind === "select" ? null : "false", "aria-describedby": hint ? `${id}-hint` : null, ...attributes,
   }, options.map(([value, text]) => h("option", { value, selected: value === attributes.value }, text)));
+  // What a reset restores.
+  if (kind !== "select") control.defaultValue = attributes.value ?? "";
   return h("div.field", { "data-field": name }, h("label", { for: id }, word), control,
     hint ? h("p.hint", { id: `${id}-hint` }, hint) : null,
     h("p.wrong", { id: `${id}-wrong`, hidden: true }));

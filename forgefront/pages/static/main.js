@@ -20,6 +20,7 @@
  *     page.show(...nodes)    the content; its first `h1` gets the focus after a navigation
  *     page.say(text)         announces a change to screen readers
  *     page.missing(noun)     the error to throw for something that does not exist
+ *     page.forbidden(text)   the error to throw for a page that the viewer may not use
  *     page.go(address, {replace})   opens another page
  *     page.reload()          opens the same page again
  *
@@ -42,19 +43,26 @@ const VIEWS = [
   ["/groups/(?<name>[^/]+)", "wall"],
   ["/u/(?<name>[^/]+)", "user"],
   ["/-/sign_in", "sign_in"],
+  ["/-/new_project", "new_project"],
   [PROJECT, "project"],
-  [`${PROJECT}/(?<section>commits|tags|builds|merge_requests|issues|activity|stars)`, "project"],
+  [`${PROJECT}/(?<section>commits|builds|merge_requests|issues|activity|stars)`, "project"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
   [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "commit"],
   [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],
   [`${PROJECT}/snippets/(?<number>\\d+)`, "snippet"],
+  [`${PROJECT}/fork`, "new_project"],
+  [`${PROJECT}/tags`, "tags"],
+  [`${PROJECT}/branches`, "branches"],
+  [`${PROJECT}/snippets`, "snippets"],
   [`${PROJECT}/settings(?:/members)?`, "members"],
+  [`${PROJECT}/settings/general`, "general"],
   [`${PROJECT}/settings/hooks`, "hooks"],
   [`${PROJECT}/settings/hooks/(?<number>\\d+)`, "hook"],
   [`${PROJECT}/settings/deploy_keys`, "deploy_keys"],
   [`${PROJECT}/settings/variables`, "variables"],
+  [`${PROJECT}/settings/runners`, "runners"],
   [`${PROJECT}/settings/triggers`, "triggers"],
 ].map(([pattern, view]) => [new RegExp(`^${pattern}/?$`), view]);
 
@@ -137,6 +145,7 @@ function pageOf(place, signal, moved, scroll) {
     },
     say,
     missing: (noun) => new graph.GraphError("NOT_FOUND", `This ${noun} does not exist, or you may not see it.`),
+    forbidden: (text) => new graph.GraphError("FORBIDDEN", text),
     go,
     reload: () => open(),
     signedIn,

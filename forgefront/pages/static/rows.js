@@ -1,4 +1,4 @@
-// Rows of lists: commits, tags, builds, merge requests, issues, activities, stars, each with links to its page and to related pages.
+// Rows of lists: commits, builds, merge requests, issues, activities, stars, each with links to its page and to related pages.
 
 import { address } from "./address.js";
 import { h } from "./dom.js";
@@ -36,13 +36,6 @@ export const commitRow = (path) => (commit) =>
     [who(commit.author, commit.authorName), ago(commit.committedAt), commit.rollup ? lasted(commit.rollup) : null,
       (commit.mergeRequests?.nodes ?? []).map(proposal),
       commit.rollup?.failing.length ? failing(commit.rollup.failing, 0, 2) : null],
-    {}, "li.row.long");
-
-/** A tag with its release notes or the message of an annotated tag, linked to its history. */
-export const tagRow = (path) => ({ name, message, target, release }) =>
-  row(null, `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, name,
-    target ? h("a", { href: address(path, "commit", target.oid) }, h("code", null, target.shortOid)) : null,
-    [release ? h("span", null, "release") : null, h("span", null, release?.description ?? message ?? target?.title ?? ""), target ? ago(target.committedAt) : null],
     {}, "li.row.long");
 
 /** `brief`: for a narrow column, without the commit. */

@@ -134,8 +134,14 @@ async def lock_administered_runner(context: Context, runner_id: int) -> tables.R
     runner = await context.first(runners.for_update(runner_id))
     if runner is None:
         raise NotFound("Runner")
+    await _require_administration(context, runner)
+    return runner
+
+
+async def _require_administration(context: Context, runner: tables.Runner) -> None:
+    """Raises Forbidden unless the viewer may change the runner."""
     if context.viewer.admin:
-        return runner
+        return
     if runner.shared:
         raise Forbidden("Runner is shared")
     served = await load_served_projects(context, runner)
@@ -144,7 +150,22 @@ async def lock_administered_runner(context: Context, runner_id: int) -> tables.R
         raise Forbidden(NO_ACCESS)
     if len(administered) < len(served):
         raise Forbidden("The runner also serves projects that you do not administer.")
-    return runner
+
+
+async def load_abilities(context: Context, runner: tables.Runner) -> dict[str, bool]:
+    """Whether the viewer may `update`, `delete` and `unassign` a runner, as the rules of these mutations decide it."""
+    try:
+        await _require_administration(context, runner)
+    except Forbidden:
+        may_update = False
+    else:
+        may_update = True
+    served = await load_served_projects(context, runner)
+    return {
+        "update": may_update,
+        "delete": may_update and (context.viewer.admin or len(served) == 1),
+        "unassign": len(served) > 1 and any([await can(context, Action.ADMIN_RUNNER, project) for project in served]),
+    }
 
 
 async def get_runner(context: Context, runner_id: int) -> tables.Runner:

@@ -25,6 +25,15 @@ RunnerScope = strawberry.enum(runner_administration.RunnerScope, name="RunnerSco
 SCOPE_ARGUMENT = (Annotated[RunnerScope | None, strawberry.argument(description="Only runners of this kind.")], None)
 
 
+@strawberry.type(description="Actions the viewer is allowed to perform on a runner.")
+class RunnerAbilities:
+    update: bool = strawberry.field(description="Pause it and change its description, tags and projects.")
+    delete: bool = strawberry.field(description="Delete it.")
+    unassign: bool = strawberry.field(
+        description="Take it away from those of its projects in which the viewer is a master; false for the only project of a runner."
+    )
+
+
 @entity(
     tables.Runner,
     description="A program that runs builds. As a node, available to administrators and to masters of a project of the runner; to others,"
@@ -55,6 +64,10 @@ class Runner(Node):
         visible_ids = await filter_visible_projects(context, ids)
         rows = await context.rows_by_id(tables.Project).get_many(ids)
         return [rows[key] for key in ids if key in visible_ids]  # type: ignore[misc]
+
+    @strawberry.field(description="Actions the viewer is allowed to perform.")
+    async def viewer_can(self, info: Info) -> RunnerAbilities:
+        return RunnerAbilities(**await runner_administration.load_abilities(info.context, self))  # type: ignore[arg-type]
 
     @computed(tables.Runner.id, description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:

@@ -291,21 +291,6 @@ class TestProjects:
         await page.wait_for_text("Prices are off")
         assert await page.evaluate("location.pathname") == "/web/storefront/issues/1"
 
-    async def test_tags_show_their_release_notes(self, site: PagesSite) -> None:
-        page = site.page
-        create = "mutation ($input: CreateTagInput!) { createTag(input: $input) { userErrors { message } } }"
-        for more in ({"name": "v1"}, {"name": "v2", "message": "Second"}, {"name": "v3", "releaseDescription": f"Notes {HOSTILE}"}):
-            made = await site.run(create, input={"projectPath": "web/storefront", "ref": "main", **more})
-            assert made == {"createTag": {"userErrors": []}}
-        await site.visit("/web/storefront")
-        await page.click(".tabs a[href$=tags]")
-        await page.wait_for("location.pathname.endsWith('/tags') && document.querySelectorAll('.row').length === 3")
-        assert await page.evaluate("[...document.querySelectorAll('.row-title')].map(t => t.innerText)") == ["v3", "v2", "v1"]
-        shown = await page.evaluate("document.querySelector('.rows').innerText")
-        assert f"Notes {HOSTILE}" in shown and "Second" in shown
-        await page.click(".row a[href$='ref=v2']")
-        await page.wait_for("location.pathname.endsWith('/commits') && document.querySelectorAll('.row').length > 0")
-
     async def test_an_issue_is_answered_and_closed(self, site: PagesSite) -> None:
         page = site.page
         await site.visit("/web/storefront/issues/1", "mei")

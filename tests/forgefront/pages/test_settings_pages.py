@@ -28,7 +28,7 @@ PROJECTS = (
     DemoProject("web/other", "", (DemoCommit("First", "mei", 18),)),
 )
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJjBNlMcmVxUlHDOIFS8T8E0nXTDhNOMgjHmTBqw6KbO"
-SECTIONS = ("members", "hooks", "deploy_keys", "variables", "triggers")
+SECTIONS = ("members", "general", "hooks", "deploy_keys", "variables", "runners", "triggers")
 ACTIVE = "(e => (e.labels?.[0] ?? e).innerText.trim() || e.ariaLabel)(document.activeElement)"
 """The label of the control that has the focus, or its text."""
 MAX_TABS = 80
@@ -267,6 +267,48 @@ async def test_a_master_adds_and_removes_deploy_keys_and_triggers(site: Settings
     await site.confirm("Remove the trigger", "Remove")
     await page.wait_for_text("No trigger yet.")
     assert (await site.ask(tokens, path=PATH))["project"]["triggers"]["nodes"] == []
+
+
+async def test_a_master_pauses_assigns_and_removes_runners(site: SettingsSite) -> None:
+    page = site.page
+    create = """mutation ($input: CreateRunnerInput!) { createRunner(input: $input) { runner { databaseId } userErrors { message } } }"""
+    served = """query ($path: String!) { project(path: $path) { runnersToken
+        runners(includeShared: true) { nodes { description active } } } }"""
+
+    async def runners() -> list[tuple[str, bool]]:
+        nodes = (await site.ask(served, path=PATH))["project"]["runners"]["nodes"]
+        return [(each["description"], each["active"]) for each in nodes]
+
+    await site.ask(create, input={"description": HOSTILE, "projectPath": PATH, "tags": ["linux"]})
+    await site.ask(create, input={"description": "borrowed", "projectPath": "web/other"})
+    await site.visit(f"/{PATH}/settings/runners")
+    assert await page.evaluate("document.querySelector('.entry').innerText.replace(/\\s+/g, ' ').includes('never seen linux')")
+    await page.click(f"[aria-label={json.dumps(f'Pause {HOSTILE}')}]")
+    await page.wait_for(f"document.activeElement.ariaLabel === {f'Resume {HOSTILE}'!r}")
+    assert await runners() == [(HOSTILE, False)]
+
+    names = "[...document.querySelectorAll('#field-runnerId option')].map(each => each.innerText.split(' (')[0])"
+    assert await page.evaluate(names) == ["borrowed"]
+    await site.submit("Assign a runner")
+    await page.wait_for("document.querySelectorAll('.entry').length === 2")
+    await page.wait_for_text("Your other projects have no further runner.")
+    assert await runners() == [(HOSTILE, False), ("borrowed", True)]
+    await site.confirm("Unassign borrowed", "Unassign")
+    await page.wait_for("document.querySelectorAll('.entry').length === 1 && document.querySelector('#field-runnerId')")
+
+    token = (await site.ask(served, path=PATH))["project"]["runnersToken"]
+    assert token not in await page.evaluate("document.documentElement.innerHTML")
+    await page.evaluate("[...document.querySelectorAll('button')].find(each => each.innerText === 'Show the token').click()")
+    await page.wait_for(f"document.activeElement.innerText === {token!r}")
+    await site.confirm("Replace the token", "Replace the token")
+    await page.wait_for(
+        f"document.querySelector('.token').innerText.length > 8 && document.querySelector('.token').innerText !== {token!r}"
+    )
+
+    await site.confirm(f"Remove {HOSTILE}", "Cancel")
+    await site.confirm(f"Remove {HOSTILE}", "Remove")
+    await page.wait_for_text("No runner yet.")
+    assert await runners() == []
 
 
 async def test_more_variables_than_a_page_has_are_shown(site: SettingsSite) -> None:

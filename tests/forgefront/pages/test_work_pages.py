@@ -226,6 +226,6 @@ async def test_a_snippet_opens_at_its_web_url_and_is_commented(site: WorkPagesSi
     await site.visit(urlsplit(url).path)
     await site.page.wait_for("document.querySelector('h1')?.innerText === 'Taxes'")
     assert await site.page.evaluate("document.querySelector('pre').innerText") == "rate = <b>24</b>"
-    await site.page.evaluate("document.querySelector('textarea').value = 'As of May.'")
-    await site.page.evaluate("document.querySelector('form button.primary').click()")
+    await site.page.evaluate("document.querySelector('#comment').value = 'As of May.'")
+    await site.page.evaluate("document.querySelector('#comment').form.querySelector('.primary').click()")
     await site.page.wait_for("document.querySelector('.notes')?.innerText.includes('As of May.')")

@@ -23,6 +23,8 @@ mutation ($input: UpdateRunnerInput!) {
 """
 DELETE = "mutation ($input: RunnerInput!) { deleteRunner(input: $input) { runner { databaseId } userErrors { code } } }"
 OF_PROJECT = "query ($path: String!) { project(path: $path) { runners { totalCount nodes { databaseId projects { databaseId } } } } }"
+ABILITIES = """query ($path: String!) { project(path: $path) { runners(includeShared: true) {
+    nodes { databaseId viewerCan { update delete unassign } } } } }"""
 ALL = "query ($shared: Boolean) { runners(shared: $shared) { nodes { databaseId } } }"
 
 
@@ -154,9 +156,42 @@ class TestRunnerLists:
                 await make.runner(project)
             with statements.record() as seen:
                 await ask.data(OF_PROJECT, owner, path=str(project.id))
+                await ask.data(ABILITIES, owner, path=str(project.id))
             counts.append(len(seen))
 
         assert counts[0] == counts[1]
+
+    async def test_abilities_are_what_the_mutations_allow(self, ask: Ask, make: DataFactory) -> None:
+        master = await make.user()
+        owner, admin = await make.user(), await make.admin()
+        project = await make.project(owner=owner, members=[(master, AccessLevel.MASTER)])
+        second, foreign = await make.project(owner=owner), await make.project()
+        runners = {
+            "only": await make.runner(project),
+            "both": await make.runner(project, second),
+            "foreign": await make.runner(project, foreign),
+            "shared": await make.runner(),
+        }
+        unassign = "mutation ($input: RunnerProjectInput!) { unassignRunner(input: $input) { userErrors { code } } }"
+        expected: list[tuple[tables.User, dict[str, str]]] = [
+            (master, {"only": "ud", "both": "n", "foreign": "n", "shared": ""}),
+            (owner, {"only": "ud", "both": "un", "foreign": "n", "shared": ""}),
+            (admin, {"only": "ud", "both": "udn", "foreign": "udn", "shared": "ud"}),
+        ]
+        for viewer, allowed in expected:
+            nodes = (await ask.data(ABILITIES, viewer, path=str(project.id)))["project"]["runners"]["nodes"]
+            found = {node["databaseId"]: node["viewerCan"] for node in nodes}
+            assert {
+                name: "".join(sign for sign, ability in zip("udn", ("update", "delete", "unassign"), strict=True) if found[row.id][ability])
+                for name, row in runners.items()
+            } == allowed
+        for viewer, allowed in expected:
+            for name in runners:
+                may = {"u": UPDATE, "n": unassign, "d": DELETE}
+                for sign, text in may.items():
+                    fresh = await make.runner(*{"only": [project], "both": [project, second], "foreign": [project, foreign]}.get(name, []))
+                    names = {"projectPath": str(project.id), "runnerId": fresh.id} if sign == "n" else {"databaseId": fresh.id}
+                    assert ((await ask.codes(text, viewer, input=names)) == []) == (sign in allowed[name]), (name, sign)
 
 
 CLAIM = "mutation ($input: ClaimBuildInput!) { claimBuild(input: $input) { build { databaseId } job { token } userErrors { code } } }"

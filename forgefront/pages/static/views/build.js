@@ -6,9 +6,9 @@ import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, badge, duration, icon, person, section, since, symbol, wordOf } from "../parts.js";
 import { coloured, output } from "../output.js";
+import { save } from "../project/downloads.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, proposal, rows } from "../rows.js";
-import * as session from "../session.js";
 
 const FEW = 200;
 const MANY = 1000;
@@ -132,17 +132,8 @@ const attempt = ({ attempt: number, status, createdAt, finishedAt, durationSecon
     h("summary", null, symbol(status), ` Attempt ${number} `, h("span.quiet", null, ago(finishedAt ?? createdAt), durationSeconds === null ? null : `, ${duration(durationSeconds)}`)),
     trace?.lines.length ? h("pre.output", { tabindex: 0 }, h("code", null, trace.lines.map((line) => [coloured(line), "\n"]))) : h("p.quiet", null, "The output was erased.")));
 
-/** A link cannot send the token, so the file is fetched and then saved. */
 function download(page, { filename, size: bytes, downloadUrl }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const button = doing("button", `Download ${filename} (${size(bytes)})`, wrong, async () => {
-    const response = await fetch(new URL(downloadUrl).pathname, { headers: { "PRIVATE-TOKEN": session.token() }, signal: page.signal, credentials: "omit" });
-    if (!response.ok) throw new Error(`The file cannot be downloaded (${response.status}).`);
-    const url = URL.createObjectURL(await response.blob());
-    const link = h("a", { download: filename });
-    link.href = url;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
-  });
+  const button = doing("button", `Download ${filename} (${size(bytes)})`, wrong, () => save(page, downloadUrl, filename));
   return h("div.stack", null, h("div.actions.start", null, button), wrong);
 }

@@ -2,10 +2,10 @@
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
-import { ago, avatar, badge, copyButton, empty, icon, lasted, more, section, wordOf } from "../parts.js";
+import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
+import { showProject } from "../project/head.js";
 import { keepFocus, renewal } from "../renewing.js";
-import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow, tagRow } from "../rows.js";
-import { hasSettings } from "../settings/sections.js";
+import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow } from "../rows.js";
 
 const LONG = 60;
 /** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */
@@ -13,7 +13,6 @@ const LONG = 60;
 const OPEN = ["OPENED", "REOPENED"];
 const LISTS = {
   commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit.", refs: true },
-  tags: { operation: "Tags", row: tagRow, connection: "tags", none: "No tags yet." },
   builds: {
     operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
     filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"] },
@@ -37,13 +36,10 @@ export async function open(page) {
   await followed(page, path, name, renewal(page, renew));
   const { project, show } = await read();
 
-  const { namespace } = project;
-  page.title(`${namespace.name} / ${project.name}`, [
-    [namespace.name, namespace.kind === "GROUP" ? address("groups", namespace.path) : address("u", namespace.path)],
-    [project.name, address(project.fullPath)],
-  ]);
   replace(body, show(project));
-  page.show(head(page, project), tabs(project, name), body);
+  const { state = "FINISHED" } = project.repositoryImport ?? {};
+  const progress = state === "FINISHED" ? null : await (await import("../project/import_progress.js")).importProgress(page, path);
+  showProject(page, project, name, progress, body);
 
   async function renew() {
     if (body.querySelectorAll(".row").length > LONG) return;
@@ -56,78 +52,10 @@ export async function open(page) {
 async function followed(page, path, name, soon) {
   const announce = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
   const streams = [];
-  if (!["issues", "tags", "activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (!["issues", "activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
   if (!name || name === "commits" || name === "activity") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
   if (!name || name === "merge_requests" || name === "activity") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
   await Promise.all(streams);
-}
-
-// Header
-
-function head(page, project) {
-  return h("header.head", null,
-    h("div", null, h("div.head-line", null,
-      h("h1", null, h("span.namespace", null, `${project.namespace.name} / `), project.name),
-      h("span.tag", null, project.visibility.toLowerCase()),
-      project.archived ? h("span.tag", null, "archived") : null,
-      project.forkedFrom ? h("span.tag", null, "fork of ", h("a", { href: address(project.forkedFrom.fullPath) }, project.forkedFrom.fullPath)) : null),
-    project.description ? h("p.quiet", null, project.description) : null),
-    h("div.head-side", null, star(page, project), project.viewerCan.readCode ? clone(project) : null));
-}
-
-/** The button that stars the project for the viewer, and the number of stars, which leads to those who starred it. */
-function star(page, { fullPath: path, starCount, viewerHasStarred }) {
-  const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const button = h("button", { type: "button", onclick: change }, icon("star"), h("span", null, "Star"));
-  const count = h("a", { href: address(path, "stars") });
-  const show = () => {
-    button.setAttribute("aria-pressed", String(viewerHasStarred));
-    button.title = viewerHasStarred ? "Remove your star" : "Find this project again among the starred ones";
-    replace(count, starCount, h("span.unseen", null, starCount === 1 ? " star" : " stars"));
-  };
-  async function change() {
-    wrong.hidden = true;
-    try {
-      const { project } = await page.change(viewerHasStarred ? "Unstar" : "Star", { path });
-      ({ starCount, viewerHasStarred } = project);
-      show();
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      wrong.textContent = error.message;
-      wrong.hidden = false;
-    }
-  }
-  show();
-  return [h("div.clone.star", { role: "group", "aria-label": "Stars" }, button, count), wrong];
-}
-
-/** The clone URLs, one at a time. */
-function clone(project) {
-  const shown = h("code", { tabindex: 0 });
-  const ways = [["HTTP", project.httpUrlToRepo], ["SSH", project.sshUrlToRepo]].map(([name, url]) =>
-    h("button", { type: "button", "data-url": url, onclick: (event) => choose(event.target) }, name));
-  const choose = (way) => {
-    for (const each of ways) each.setAttribute("aria-pressed", String(each === way));
-    shown.textContent = shown.title = way.dataset.url;
-  };
-  choose(ways[0]);
-  return h("div.clone", { role: "group", "aria-label": "Clone" }, ways, shown, copyButton(shown, "Copy the address"));
-}
-
-function tabs(project, current) {
-  const all = [
-    [undefined, "Overview", true],
-    ["commits", "Commits", project.viewerCan.readCode],
-    ["tags", "Tags", project.viewerCan.readCode],
-    ["builds", "Builds", project.viewerCan.readBuilds],
-    ["merge_requests", "Merge requests", project.mergeRequestsEnabled],
-    ["issues", "Issues", project.issuesEnabled],
-    ["activity", "Activity", true],
-    ["settings", hasSettings(project) ? "Settings" : "Members", true],
-  ];
-  return h("nav.tabs", { "aria-label": "Parts of the project" },
-    all.filter(([, , there]) => there).map(([name, word]) =>
-      h("a", { href: address(project.fullPath, ...(name ? [name] : [])), "aria-current": name === current ? "page" : null }, word)));
 }
 
 // Sections
@@ -187,6 +115,7 @@ async function listed(page, list, path) {
     if (!project) throw page.missing("project");
     return project;
   };
+  const { downloads } = list.refs ? await import("../project/downloads.js") : {};
   return {
     project: await read(null),
     show(project) {
@@ -195,7 +124,7 @@ async function listed(page, list, path) {
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
         list.filter ? chips(list, chosen) : null,
-        list.refs ? branches(page, project) : null,
+        list.refs ? h("div.actions.start.spread", null, branches(page, project), downloads(page, path, page.query.get("ref") ?? project.defaultBranch)) : null,
         shown,
         more(first.pageInfo, async (after) => {
           const next = (await read(after))[list.connection];

@@ -1,8 +1,12 @@
-// A snippet: its content and its comments.
+// A snippet: its content and its comments, and the form that changes it.
 
-import { address } from "../address.js";
+import { address, base } from "../address.js";
+import { removal } from "../dialogs.js";
+import { doing } from "../discussion.js";
 import { h } from "../dom.js";
 import { ago, more, person } from "../parts.js";
+import { save } from "../project/downloads.js";
+import { snippetForm } from "../project/snippet_form.js";
 import { note } from "./issue.js";
 
 export async function open(page) {
@@ -16,12 +20,13 @@ export async function open(page) {
   const snippet = await read();
   const notes = h("div.notes", null, snippet.notes.nodes.map(note));
 
-  page.title(snippet.title, [[path, address(path)]]);
+  page.title(snippet.title, [[path, address(path)], ["Snippets", address(path, "snippets")]]);
   page.show(
     h("article.reading", null,
       h("h1", null, snippet.title),
-      h("div.facts", null, h("span.quiet", null, snippet.fileName), person(snippet.author), ago(snippet.createdAt)),
-      h("pre.output", null, snippet.content),
+      h("div.facts", null, h("span.quiet", null, snippet.fileName), person(snippet.author), ago(snippet.createdAt), h("span.tag", null, snippet.visibility.toLowerCase())),
+      h("pre.output", { tabindex: 0 }, snippet.content),
+      controls(page, { path, id }, snippet),
       notes,
       more(snippet.notes.pageInfo, async (after) => {
         const next = (await read(after)).notes;
@@ -29,6 +34,30 @@ export async function open(page) {
         return next.pageInfo;
       }, "Show more comments"),
       snippet.viewerCan.comment ? commenting(page, { path, id }) : null));
+}
+
+function controls(page, variables, { title, viewerCan, restPath, fileName, ...snippet }) {
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  return h("div.stack", null,
+    h("div.actions.start", null,
+      doing("button", "Download", wrong, () => save(page, `${base}${restPath}/raw`, fileName)),
+      viewerCan.update ? removal(page, {
+        word: "Delete", title: "Delete the snippet?", text: "Its comments are deleted too.",
+        async act() {
+          await page.change("DeleteSnippet", variables);
+          page.say("The snippet is deleted.");
+          page.go(address(variables.path, "snippets"));
+        },
+      }) : null),
+    wrong,
+    viewerCan.update ? h("details", null, h("summary", null, "Edit"), snippetForm("Edit the snippet", { title, fileName, ...snippet }, {
+      word: "Save the snippet",
+      async act(values) {
+        await page.change("ChangeSnippet", { ...variables, ...values });
+        page.say("The snippet is saved.");
+        page.go(location.pathname, { replace: true });
+      },
+    })) : null);
 }
 
 function commenting(page, variables) {

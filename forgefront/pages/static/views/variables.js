@@ -4,7 +4,8 @@ import { removal } from "../dialogs.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
 import { ago, section } from "../parts.js";
-import { entry, listOf, showSection } from "../settings/page.js";
+import { entry, listOf } from "../project/lists.js";
+import { showSection } from "../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;

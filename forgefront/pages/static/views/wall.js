@@ -37,7 +37,8 @@ export async function open(page) {
   page.title(group ? first.name : "Projects", group ? [[first.name, address("groups", first.path)]] : []);
   take(first);
   page.show(
-    h("header.page-head", null, h("h1", null, group ? first.name : "Projects"), chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/"))),
+    h("header.page-head", null, h("h1", null, group ? first.name : "Projects"), chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/")),
+      h("a.button", { href: group ? `${address("-", "new_project")}?namespace=${encodeURIComponent(group)}` : address("-", "new_project") }, "New project")),
     group && first.description ? h("p.quiet", null, first.description) : null,
     list, nothing, footer);
 

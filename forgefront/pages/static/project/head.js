@@ -1,0 +1,87 @@
+// The head of the pages of a project: its name, its facts, the star, the clone URLs and the tabs.
+
+import { address } from "../address.js";
+import { h, replace } from "../dom.js";
+import * as graph from "../graph.js";
+import { copyButton, icon } from "../parts.js";
+import { hasSettings } from "../settings/sections.js";
+
+/** Shows a part of a project. `project` has the fields of the fragment `head`. */
+export function showProject(page, project, part, ...content) {
+  const { namespace } = project;
+  page.title(`${namespace.name} / ${project.name}`, [
+    [namespace.name, namespace.kind === "GROUP" ? address("groups", namespace.path) : address("u", namespace.path)],
+    [project.name, address(project.fullPath)],
+  ]);
+  page.show(head(page, project), tabs(project, part), content);
+}
+
+function head(page, project) {
+  return h("header.head", null,
+    h("div", null, h("div.head-line", null,
+      h("h1", null, h("span.namespace", null, `${project.namespace.name} / `), project.name),
+      h("span.tag", null, project.visibility.toLowerCase()),
+      project.archived ? h("span.tag", null, "archived") : null,
+      project.forkedFrom ? h("span.tag", null, "fork of ", h("a", { href: address(project.forkedFrom.fullPath) }, project.forkedFrom.fullPath)) : null),
+    project.description ? h("p.quiet", null, project.description) : null),
+    h("div.head-side", null, star(page, project),
+      project.viewerCan.fork ? h("a.button", { href: address(project.fullPath, "fork") }, "Fork") : null, project.viewerCan.readCode ? clone(project) : null));
+}
+
+/** The button that stars the project for the viewer, and the number of stars, which leads to those who starred it. */
+function star(page, { fullPath: path, starCount, viewerHasStarred }) {
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const button = h("button", { type: "button", onclick: change }, icon("star"), h("span", null, "Star"));
+  const count = h("a", { href: address(path, "stars") });
+  const show = () => {
+    button.setAttribute("aria-pressed", String(viewerHasStarred));
+    button.title = viewerHasStarred ? "Remove your star" : "Find this project again among the starred ones";
+    replace(count, starCount, h("span.unseen", null, starCount === 1 ? " star" : " stars"));
+  };
+  async function change() {
+    wrong.hidden = true;
+    try {
+      const { project } = await graph.change("star", viewerHasStarred ? "Unstar" : "Star", { path }, { signal: page.signal });
+      ({ starCount, viewerHasStarred } = project);
+      show();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      wrong.textContent = error.message;
+      wrong.hidden = false;
+    }
+  }
+  show();
+  return [h("div.clone.star", { role: "group", "aria-label": "Stars" }, button, count), wrong];
+}
+
+/** The clone URLs, one at a time. */
+function clone(project) {
+  const shown = h("code", { tabindex: 0 });
+  const ways = [["HTTP", project.httpUrlToRepo], ["SSH", project.sshUrlToRepo]].map(([name, url]) =>
+    h("button", { type: "button", "data-url": url, onclick: (event) => choose(event.target) }, name));
+  const choose = (way) => {
+    for (const each of ways) each.setAttribute("aria-pressed", String(each === way));
+    shown.textContent = shown.title = way.dataset.url;
+  };
+  choose(ways[0]);
+  return h("div.clone", { role: "group", "aria-label": "Clone" }, ways, shown, copyButton(shown, "Copy the address"));
+}
+
+/** The parts of the project; `current` is undefined for the overview. */
+function tabs(project, current) {
+  const all = [
+    [undefined, "Overview", true],
+    ["commits", "Commits", project.viewerCan.readCode],
+    ["branches", "Branches", project.viewerCan.readCode],
+    ["tags", "Tags", project.viewerCan.readCode],
+    ["builds", "Builds", project.viewerCan.readBuilds],
+    ["merge_requests", "Merge requests", project.mergeRequestsEnabled],
+    ["issues", "Issues", project.issuesEnabled],
+    ["snippets", "Snippets", project.snippetsEnabled],
+    ["activity", "Activity", true],
+    ["settings", hasSettings(project) ? "Settings" : "Members", true],
+  ];
+  return h("nav.tabs", { "aria-label": "Parts of the project" },
+    all.filter(([, , there]) => there).map(([name, word]) =>
+      h("a", { href: address(project.fullPath, ...(name ? [name] : [])), "aria-current": name === current ? "page" : null }, word)));
+}

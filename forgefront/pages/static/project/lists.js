@@ -1,0 +1,56 @@
+// Lists with controls: members, hooks, variables, branches, tags and others of a project.
+
+import { h } from "../dom.js";
+import { more } from "../parts.js";
+import { keepFocus } from "../renewing.js";
+
+const NOTHING = { nodes: [], pageInfo: { hasNextPage: false } };
+/** The connection of a project that has none of it: without a repository there are no branches. */
+
+/**
+ * The list of a connection of the project. `operation` takes `path` and `after`. Returns the `project`, the `element` with a button for
+ * further pages, and `renew()`, which shows the first page as it is now and returns its connection. `item(node, project)` makes an entry.
+ */
+export async function listOf(page, { operation, connection, name, none, item }) {
+  const read = async (after = null) => {
+    const { project } = await page.ask(operation, { path: page.where.path, after });
+    if (!project) throw page.missing("project");
+    return project;
+  };
+  const project = await read();
+  const list = entries(name, (project[connection] ?? NOTHING).nodes, (node) => item(node, project), none);
+  const paging = ({ pageInfo }) => more(pageInfo, async (after) => {
+    const next = (await read(after))[connection];
+    list.add(next.nodes);
+    return next.pageInfo;
+  });
+  let further = paging(project[connection] ?? NOTHING);
+  const element = h("div", null, list.element, further);
+  const renew = async () => {
+    const next = (await read())[connection] ?? NOTHING;
+    list.renew(next.nodes);
+    further.replaceWith((further = paging(next)));
+    return next;
+  };
+  return { project, element, renew };
+}
+
+/** A list with keyboard navigation, whose `renew(nodes)` shows other items and keeps the focus. */
+export function entries(name, nodes, make, none) {
+  const element = h("div", { role: "group", "aria-label": name, tabindex: -1 });
+  const fill = (shown) => element.replaceChildren(shown.length ? h("ol.rows", { "data-walk": true }, shown.map(make)) : h("p.quiet", null, none));
+  fill(nodes);
+  return {
+    element,
+    renew(shown) {
+      const focused = element.contains(document.activeElement);
+      keepFocus(element, () => fill(shown));
+      if (focused && !element.contains(document.activeElement)) element.focus({ preventScroll: true });
+    },
+    add: (further) => element.querySelector("ol").append(...further.map(make)),
+  };
+}
+
+/** An item: what it is, facts about it, and its controls. */
+export const entry = (title, facts, controls) =>
+  h("li.entry", { "data-box": true }, h("div.entry-main", null, h("div.entry-title", null, title), h("p.row-meta", null, facts)), h("div.actions", null, controls));
