@@ -21,6 +21,8 @@ class AccountImporter:
     can_read_tokens: bool = False
     owners: list[SourceEntity] = field(default_factory=list)
     """Owners of the imported personal projects."""
+    members: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    """The members ("PARENT/USER") of each group and project whose members were read completely, by kind and parent."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def import_settings(self) -> None:
@@ -195,13 +197,26 @@ class AccountImporter:
         """The members of a group or project."""
         mapper = entity_mapping.map_group_member if kind == "group members" else entity_mapping.map_project_member
         state = CollectionState()
+        current = set[str]()
         async for member in self.run.read(kind, path, state=state):
             where = f"{path}/{member.id}"
+            current.add(f"{parent_id}/{member.id}")
             await self.ensure_users([member])
             try:
                 await writer.add(where, mapper(parent_id, member))
             except InvalidEntity as error:
                 self.run.report.skip(kind, where, str(error))
+        if state.is_complete:
+            self.members.setdefault(kind, {})[parent_id] = current
+
+    async def report_removed_members(self) -> None:
+        """Records who is no member any more: what was deleted is not deleted here, and this one keeps a right."""
+        for kind, identity_kind in (("group members", "GROUP_MEMBER"), ("project members", "PROJECT_MEMBER")):
+            members = self.members.get(kind, {})
+            async for source_id in self.run.target.list_source_ids(identity_kind):
+                current = members.get(source_id.partition("/")[0])
+                if current is not None and source_id not in current:
+                    self.run.report.leave(kind, source_id, "was removed on the old server, and is still a member here: remove them by hand")
 
     async def import_system_hooks(self) -> None:
         path = self.run.source.path("system_hooks")

@@ -9,8 +9,9 @@ MAX_LISTED = 100_000
 """Things left behind that are listed one by one; further ones are counted, so that memory is bounded."""
 
 NEVER_IMPORTED = (
-    ("passwords", "the interface shows none: an administrator sends each person a link to sign in once"),
+    ("passwords", "the interface shows none: people sign in through a directory, or an administrator sets new ones"),
     ("two-factor secrets", "the interface shows none: people set them up again"),
+    ("registration tokens of projects", "runners that are registered keep their tokens; register new ones with the new token"),
     ("avatar images", "users and projects keep a link to the image on the old server"),
     ("LFS objects and wikis", "the interface has no route that lists them: copy them from the old server's disk"),
     ("stars, activities, notification settings and OAuth applications", "the interface does not show those of other users"),

@@ -61,6 +61,7 @@ class ImportRunner:
                 self.run.progress.advance(f"projects: {phase}", is_phase=True)
 
             await for_each(works, take_step, parallel=max(self.run.parallel, self.run.mirrors.parallel))
+        await self._accounts.report_removed_members()
         await self.run.target.finish()
         self.run.report.is_complete = True
 

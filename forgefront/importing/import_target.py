@@ -142,6 +142,14 @@ class ImportTarget:
             if len(self._new_marks) >= BATCH_SIZE:
                 await self.flush_marks()
 
+    async def list_source_ids(self, kind: str) -> AsyncIterator[str]:
+        """The ids in the source of all imported things of an ImportKind."""
+        after = ""
+        while page := await self.client.run("ImportIdentities", importId=self.import_id, kind=kind, after=after):
+            for each in page:
+                yield each["sourceId"]
+            after = page[-1]["sourceId"]
+
     async def write_old_ids(self, file: TextIO) -> int:
         """Writes the table of old and new ids that v3 takes (`rest_v3/old_ids.py`). Returns the number of its lines."""
         lines = 0

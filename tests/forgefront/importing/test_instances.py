@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from forgefront.backend import Backend
 from forgefront.config import Config
@@ -212,10 +212,15 @@ class TestKeptIds:
             issue = await make.issue(web, author=instance.week.ann, title="New")
             await make.note(issue, author=instance.week.bob, body="New note")
             await make.build(web, instance.week.oids["s2"], name="late", status=CheckStatus.SUCCESS)
+            async with make.services.database.write_session() as writing:
+                await writing.execute(delete(tables.ProjectMember).where(tables.ProjectMember.user_id == instance.viewers["guest"].id))
+                await writing.commit()
             second = await import_from(address, token_of(admin), backend, keeps_ids=True)
             written = {kind: count.created + count.updated for kind, count in second.counts.items()}
             assert {kind: number for kind, number in written.items() if number} == {"issues": 1, "notes": 1, "builds": 1}, second.as_text()
             assert second.requests < first_requests * 0.75
+            removed = f"{web.id}/{instance.viewers['guest'].id}"
+            assert [each.where for each in second.left_behind if "was removed" in each.reason] == [removed]
 
 
 LEFT_BEHIND = (
