@@ -211,24 +211,31 @@ class TestDiffProcess:
         text = b"".join(b"a line with the number %d\n" % number for number in range(60))
         old = fast_import(repository, {f"d{n % 9}/f{n}": text + b"%d" % n for n in range(800)})
         new = fast_import(repository, {f"e{n % 9}/f{n}": b"and " + text + b"%d" % n for n in range(800)})
-        gaps: list[float] = []
-
-        async def tick() -> None:
-            while True:
-                start = time.perf_counter()
-                await asyncio.sleep(0)
-                gaps.append(time.perf_counter() - start)
-
         path = repository.path
-        task = asyncio.create_task(tick())
-        start = time.perf_counter()
-        entries = await asyncio.to_thread(lambda: module.diff_between(Repository.open(path), old, new))
-        took = time.perf_counter() - start
-        task.cancel()
 
-        assert len(entries) >= 800
-        # The loop had nearly all of the time in small parts; while libgit2 compares in a thread it gets a few turns in all.
-        assert sum(gap for gap in gaps if gap < took / 20) > took / 2
+        async def share_of_small_gaps() -> float:
+            """How much of the time of a diff the loop has in parts of less than a hundredth."""
+            gaps: list[float] = []
+
+            async def tick() -> None:
+                while True:
+                    start = time.perf_counter()
+                    await asyncio.sleep(0)
+                    gaps.append(time.perf_counter() - start)
+
+            task = asyncio.create_task(tick())
+            start = time.perf_counter()
+            entries = await asyncio.to_thread(lambda: module.diff_between(Repository.open(path), old, new))
+            took = time.perf_counter() - start
+            task.cancel()
+            assert len(entries) >= 800
+            return sum(gap for gap in gaps if gap < took / 100) / took
+
+        # A diff in a thread of this process leaves it a quarter. Other processes may delay it too, so thrice.
+        for _ in range(3):
+            if (share := await share_of_small_gaps()) > 0.5:
+                break
+        assert share > 0.5
 
 
 class TestLimits:
