@@ -126,7 +126,8 @@ class Item:
 
     `columns` are the columns of its row, `initial` those that are written only when it is created, `secrets` those to encrypt. `extras` is
     what the steps of its kind need besides; all four are compared with what was written last. `related` are ids of rows that belong to it,
-    which are not compared. `row_id` is the id of its row, once it has one, and `is_new` whether the row does not exist yet.
+    and `before` values of the row as it was, which are not compared. `row_id` is the id of its row, once it has one, and `is_new` whether
+    the row does not exist yet.
     """
 
     key: str
@@ -136,6 +137,7 @@ class Item:
     secrets: dict[str, str] = field(default_factory=dict)
     extras: dict[str, Any] = field(default_factory=dict)
     related: dict[str, int] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict)
     errors: list[UserError] = field(default_factory=list)
     row_id: int | None = None
     is_new: bool = True

@@ -210,7 +210,7 @@ def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
     """Skip an item whose username or address another user has; leave out other unique values that are taken."""
     columns = item.columns
     current = found.by_id.get(item.row_id or 0)
-    item.extras["old_provider"] = current.provider if current is not None else None
+    item.before["provider"] = current.provider if current is not None else None
     if current is not None and current.id == batch.running.user_id:
         columns["admin"], columns["state"] = True, UserState.ACTIVE
     if columns["email"] is None:
@@ -349,7 +349,7 @@ async def _write_identities(batch: Batch, created: list[Item], updated: list[Ite
     """Make the identities that v3 shows those with which the users sign in."""
     session, identity = batch.context.session, tables.Identity
     if updated:
-        replaced = {(item.row_id, provider) for item in updated for provider in (item.extras["old_provider"], item.columns["provider"])}
+        replaced = {(item.row_id, provider) for item in updated for provider in (item.before["provider"], item.columns["provider"])}
         stored = await batch.context.all(select(identity).where(col(identity.user_id).in_([item.row_id for item in updated])))
         old_ids = [row.id for row in stored if (row.user_id, row.provider) in replaced]
         await session.execute(delete(identity).where(col(identity.id).in_(old_ids)))

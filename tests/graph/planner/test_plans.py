@@ -68,13 +68,15 @@ LISTS = {
     "Release": "tags {{ nodes {{ release {{ {} }} }} }}",
     "Variable": "variables {{ nodes {{ {} }} }}",
     "Trigger": "triggers {{ nodes {{ {} }} }}",
+    "AccessToken": "accessTokens {{ nodes {{ {} }} }}",
 }
 """Where rows of a type are read by a plan's own statement, below a project or below a root of their own."""
-ROOTS = {"GroupMember": 'group(path: "acme")'}
+ROOTS = {"GroupMember": 'group(path: "acme")', "AccessToken": "viewer"}
 
 
 class TestComputedFields:
-    async def test_read_only_declared_columns(self, oracle: PlanOracle, week: WeekData) -> None:
+    async def test_read_only_declared_columns(self, oracle: PlanOracle, week: WeekData, make: DataFactory) -> None:
+        await make.access_token(week.ann, tables.TokenScope.READ, tables.TokenScope.GIT)
         requested = 0
         for kind in graphql_schema.type_map.values():
             fields = getattr(kind, "fields", {}).items() if is_row_type(kind) else ()
