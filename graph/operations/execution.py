@@ -5,7 +5,7 @@ One operation is one transaction; `graph/fields/mutations.py` commits a mutation
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from graphql import ExecutionResult, GraphQLError
@@ -64,6 +64,14 @@ class LocalAdmin:
     """
 
     username: str | None = None
+
+
+class _Caller(NamedTuple):
+    """Who calls: a user, with the access token if that is the credential, a runner, or nobody."""
+
+    viewer: tables.User | None
+    runner_identity: RunnerIdentity | None = None
+    access_token: TokenIdentity | None = None
 
 
 class Graph:
@@ -231,19 +239,10 @@ class Graph:
         quote: CostQuote | None,
     ) -> OperationResult:
         database = self.services.database
-        viewer, runner_identity, access_token = await self._authenticate_caller(credential, prepared, quote)
-        usage = quote.usage if quote else None
+        caller = await self._authenticate_caller(credential, prepared, quote)
         budget = TextBudget(MAX_ANSWER_BYTES)
         async with session_for(database, writing=False, budget=budget) as session:
-            context = Context(
-                self.services,
-                session,
-                viewer,
-                request_id,
-                runner_identity_or_none=runner_identity,
-                access_token=access_token,
-                rate_usage=usage,
-            )
+            context = self._make_context(session, caller, request_id, quote)
             try:
                 found = self._find_plan(prepared, variables)
                 if found is None:
@@ -270,15 +269,7 @@ class Graph:
                 context.loaders.clear()
         # The previous session may be unusable.
         async with session_for(database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session:
-            context = Context(
-                self.services,
-                session,
-                viewer,
-                request_id,
-                runner_identity_or_none=runner_identity,
-                access_token=access_token,
-                rate_usage=usage,
-            )
+            context = self._make_context(session, caller, request_id, quote)
             return await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
 
     async def _retry_with_plan(
@@ -305,15 +296,11 @@ class Graph:
         quote: CostQuote | None,
     ) -> OperationResult:
         database = self.services.database
-        viewer, runner_identity, access_token = await self._authenticate_caller(credential, prepared, quote)
-        usage = quote.usage if quote else None
+        caller = await self._authenticate_caller(credential, prepared, quote)
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
             session = database.write_session(TextBudget(MAX_ANSWER_BYTES))
-            context = Context(
-                self.services, session, viewer, request_id, undo=undo, runner_identity_or_none=runner_identity, rate_usage=usage
-            )
-            context.access_token = access_token
+            context = self._make_context(session, caller, request_id, quote, undo)
             if isinstance(credential, str):
                 context.credential = credential
             try:
@@ -343,9 +330,28 @@ class Graph:
         services = self.services
         return plans.find(variables, services.database.engine.dialect, services.static_settings) if plans is not None else None
 
+    def _make_context(
+        self,
+        session: DatabaseSession,
+        caller: _Caller,
+        request_id: str,
+        quote: CostQuote | None,
+        undo: list[Callable[[], Awaitable[None]]] | None = None,
+    ) -> Context:
+        return Context(
+            self.services,
+            session,
+            caller.viewer,
+            request_id,
+            undo=[] if undo is None else undo,
+            runner_identity_or_none=caller.runner_identity,
+            access_token=caller.access_token,
+            rate_usage=quote.usage if quote else None,
+        )
+
     async def _authenticate_caller(
         self, credential: str | LocalAdmin | None, prepared: PreparedOperation, quote: CostQuote | None
-    ) -> tuple[tables.User | None, RunnerIdentity | None, TokenIdentity | None]:
+    ) -> _Caller:
         """Authenticates the caller: a user, who is charged, with the access token if it is one, or a runner.
 
         Raises Unauthenticated, InsufficientScope, LimitExceeded.
@@ -353,13 +359,13 @@ class Graph:
         services = self.services
         if isinstance(credential, LocalAdmin):
             async with session_for(services.database, writing=False) as session:
-                return await user_of_admin(session, credential), None, None
+                return _Caller(await user_of_admin(session, credential))
         if credential is not None and runner_tokens.is_token(credential):
             if prepared.facts.runner:
                 async with session_for(services.database, writing=False) as session:
                     runner_identity = await runner_tokens.authenticate(session, credential)
                 if runner_identity is not None:
-                    return None, runner_identity, None
+                    return _Caller(None, runner_identity)
             raise Unauthenticated
         identity: TokenIdentity | None = None
         moment = services.clock()
@@ -371,14 +377,14 @@ class Graph:
         if identity is None:
             if not prepared.facts.anonymous:
                 raise Unauthenticated
-            return None, None, None
+            return _Caller(None)
         viewer = identity.user
         if quote is not None:
             services.rate_limiter.charge(viewer.id, quote, moment)
         if identity.scopes is None:
-            return viewer, None, None
+            return _Caller(viewer)
         require_scope(identity.scopes, SCOPE_BY_KIND[prepared.kind])
-        return viewer, None, identity
+        return _Caller(viewer, access_token=identity)
 
     async def _execute(self, prepared: PreparedOperation, variables: dict[str, Any], context: Context) -> ExecutionResult:
         middleware = [replay] if context.mutation_result is not None else None
