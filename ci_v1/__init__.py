@@ -11,7 +11,7 @@ from ci_v1.artifacts import ArtifactProxyEndpoint, ArtifactStoreProtocol, Runner
 from ci_v1.endpoint import RunnerEndpoint, RunnerFileDownloadEndpoint
 from ci_v1.routes import ROUTES
 from ci_v1.traces import TraceEndpoint
-from graph.operations.execution import prepare
+from graph.operations.execution import prepare_document
 from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor
 from rest_v3.operations import OperationRegistry
 from rest_v3.route import Route
@@ -24,7 +24,7 @@ ENDPOINT_CLASSES: dict[str, type[RunnerEndpoint]] = {"POST /builds/:id/artifacts
 
 def create_app(graph: GraphExecutor, artifacts: ArtifactStoreProtocol, *, external_url: str) -> RunnerApiApp:
     """The ASGI application for /ci/api/v1. Checks every row against its operation, so that a mistake fails the start."""
-    operations = OperationRegistry.read(OPERATIONS_FOLDER, prepare)
+    operations = OperationRegistry.read(OPERATIONS_FOLDER, prepare_document)
     base_url = external_url.rstrip("/") + BASE
 
     def create_endpoint(route: Route) -> Endpoint:

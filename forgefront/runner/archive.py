@@ -1,18 +1,41 @@
-"""Zips the artifacts of a build: the files in its working folder that match its patterns, and never one outside."""
+"""Zips files of a build: those in its working folder that match patterns, and never one outside; and unzips such archives."""
 
+import contextlib
+import errno
 import os
+import posixpath
 import stat
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
 BLOCK_BYTES = 2**18
 
 
-def write_archive(root: Path, patterns: Iterable[str], extra_names: Iterable[str], target: Path) -> tuple[int, list[str]]:
+MAX_ENTRIES = 1_000_000
+MAX_LINK_BYTES = 4096
+
+
+class ArchiveRejected(Exception):
+    """An archive that is damaged, or larger than allowed."""
+
+
+def write_archive(
+    root: Path,
+    patterns: Iterable[str],
+    extra_names: Iterable[str],
+    target: Path,
+    *,
+    keeps_links: bool = False,
+    on_unreadable: Callable[[str], None] = lambda name: None,
+) -> tuple[int, list[str]]:
     """Writes the zip; returns the number of files, and the patterns that matched none. `extra_names` are exact file names.
 
-    Symbolic links, and files behind them, are left out.
+    Symbolic links, and files behind them, are left out; with `keeps_links`, links to something in the folder are entries. `on_unreadable`
+    takes the names of files that cannot be read. Raises OSError if the zip cannot be written.
     """
     root = root.resolve()
     missing, names = [], set(extra_names)
@@ -24,8 +47,17 @@ def write_archive(root: Path, patterns: Iterable[str], extra_names: Iterable[str
     count = 0
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for name in sorted(names):
-            count += _add_file(archive, root, name)
+            if keeps_links and (root / name).is_symlink():
+                count += _add_link(archive, root, name)
+            else:
+                count += _add_file(archive, root, name, on_unreadable)
     return count, missing
+
+
+def list_files(root: Path) -> set[str]:
+    """The names of all files and symbolic links below the folder, without git's own."""
+    root = root.resolve()
+    return set(find_matching(root, "."))
 
 
 def find_matching(root: Path, pattern: str) -> Iterator[str]:
@@ -43,6 +75,7 @@ def find_matching(root: Path, pattern: str) -> Iterator[str]:
         if path.is_dir():
             for folder, folders, files in os.walk(path):
                 folders[:] = [each for each in folders if not (folder == str(root) and each == ".git")]
+                files += [each for each in folders if (Path(folder) / each).is_symlink()]
                 yield from (str((Path(folder) / file).relative_to(root)) for file in files)
         else:
             yield str(path.relative_to(root))
@@ -55,14 +88,128 @@ def _is_within(root: Path, path: Path) -> bool:
     return path.resolve() == path
 
 
-def _add_file(archive: zipfile.ZipFile, root: Path, name: str) -> int:
+def _add_link(archive: zipfile.ZipFile, root: Path, name: str) -> int:
+    """Adds a symbolic link to something in the folder."""
+    path = root / name
+    with contextlib.suppress(OSError, UnicodeEncodeError):
+        target = os.fspath(path.readlink())
+        if _is_within(root, path.parent) and is_inner_link(name, target):
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(info, target.encode())
+            return 1
+    return 0
+
+
+def is_inner_link(name: str, target: str) -> bool:
+    """Whether a link of this name, relative to the folder, leads to something in the folder other than git's files.
+
+    >>> is_inner_link("bin/tool", "../lib/tool.js"), is_inner_link("bin/tool", "../../etc"), is_inner_link("bin/tool", "/etc")
+    (True, False, False)
+    """
+    found = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    return bool(target) and not target.startswith("/") and "\0" not in target and found.split("/")[0] not in ("..", ".git")
+
+
+def extract_archive(source: Path, root: Path, *, max_bytes: int) -> int:
+    """Unzips files into a folder, and returns their number. Raises ArchiveRejected, OSError.
+
+    Existing files are replaced. An entry never leads through a symbolic link, out of the folder, or to git's files; such entries are left
+    out. Links are created after all files.
+    """
+    count, remaining, links = 0, max_bytes, []
+    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with zipfile.ZipFile(source) as archive:
+            entries = archive.infolist()
+            if len(entries) > MAX_ENTRIES:
+                raise ArchiveRejected(f"The archive has more than {MAX_ENTRIES} files.")
+            for entry in entries:
+                parts = entry.filename.split("/")
+                kind = stat.S_IFMT(entry.external_attr >> 16)
+                if entry.is_dir() or "\0" in entry.filename or parts[0] == ".git" or any(part in ("", ".", "..") for part in parts):
+                    continue
+                if kind == stat.S_IFLNK:
+                    if entry.file_size <= MAX_LINK_BYTES:
+                        links.append((entry.filename, archive.read(entry).decode("utf-8", "surrogateescape")))
+                    continue
+                if kind not in (0, stat.S_IFREG):
+                    continue
+                with _parent_folder(top, parts) as folder:
+                    if folder is not None:
+                        size = _extract_file(archive, entry, folder, parts[-1], remaining)
+                        remaining -= size or 0
+                        count += size is not None
+        for name, target in links:
+            with _parent_folder(top, name.split("/")) as folder:
+                if folder is not None and is_inner_link(name, target):
+                    with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                        os.unlink(name.split("/")[-1], dir_fd=folder)
+                    with contextlib.suppress(FileExistsError):
+                        os.symlink(target, name.split("/")[-1], dir_fd=folder)
+                        count += 1
+    except (zipfile.BadZipFile, zlib.error, LZMAError, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
+        raise ArchiveRejected(f"The archive is damaged: {error}.") from error
+    finally:
+        os.close(top)
+    return count
+
+
+@contextmanager
+def _parent_folder(top: int, parts: list[str]) -> Iterator[int | None]:
+    """Opens the folder of an entry, created if there is none; None if something else is in the way."""
+    folder = os.dup(top)
+    try:
+        for part in parts[:-1]:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o755, dir_fd=folder)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+    except (NotADirectoryError, PermissionError):
+        yield None
+    except OSError as error:
+        # ELOOP: a symbolic link.
+        if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise
+        yield None
+    else:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _extract_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: int, name: str, limit: int) -> int | None:
+    """Writes a file, and returns its size; None if a folder is in the way. Raises ArchiveRejected above the limit."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except (IsADirectoryError, PermissionError):
+        return None
+    mode = ((entry.external_attr >> 16) & 0o777 or 0o644) | 0o600
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+    size = 0
+    with os.fdopen(handle, "wb") as file, archive.open(entry) as contents:
+        os.fchmod(handle, mode)
+        while block := contents.read(BLOCK_BYTES):
+            size += len(block)
+            if size > limit:
+                raise ArchiveRejected("The archive has more bytes than the limit.")
+            file.write(block)
+    return size
+
+
+def _add_file(archive: zipfile.ZipFile, root: Path, name: str, on_unreadable: Callable[[str], None]) -> int:
     path = root / name
     if not _is_within(root, path):
         return 0
     try:
         # A link created meanwhile is not followed, and opening a pipe does not block.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            on_unreadable(name)
         return 0
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -1,29 +1,30 @@
 """One build, from fetching its code to reporting its result.
 
-The order: fetch, script, after_script, artifacts, the end of the trace, the status. Meanwhile the trace is sent about once a second, and a
-build without output is reported every few seconds. The responses tell the runner when a build is no longer its own.
+The order: fetch, artifacts of earlier builds, cache, script, after_script, cache, artifacts, the end of the trace, the status.
+Meanwhile the trace is sent about once a second, and a build without output is reported every few seconds. The responses tell the
+runner when a build is no longer its own.
 """
 
 import asyncio
-import base64
 import contextlib
-import os
-import shutil
-import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 
-from forgefront.runner import archive, shell
+from forgefront.runner import archive, scripts
+from forgefront.runner.build_cache import BuildCache, list_untracked
+from forgefront.runner.checkout import Checkout, CheckoutFailed, CheckoutOptions
+from forgefront.runner.executors.executor import BuildImages, BuildNotStarted, Executor, Session, Workspace
+from forgefront.runner.folders import measure_folder, remove_folder
 from forgefront.runner.forge_client import BuildRevoked, ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
+from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import TraceBuffer
 
 SEND_INTERVAL_SECONDS = 1.0
@@ -34,6 +35,11 @@ FINISH_RETRY_SECONDS = 600.0
 AFTER_SCRIPT_SECONDS = 300.0
 """Time limit of the after_script."""
 PROGRESS_LOG_SECONDS = 5.0
+DISK_CHECK_SECONDS = 5.0
+MAX_NAMED_FILES = 20
+"""Unreadable files that the trace names."""
+MAX_DEPENDENCY_BYTES = 2**34
+"""Maximum size of the artifacts of one earlier build when they are extracted."""
 
 log = structlog.get_logger("runner")
 
@@ -60,10 +66,13 @@ class BuildExecution:
     job: ClaimedBuild
     folder: Path
     runner_token: str
+    executor: Executor
+    mirrors: MirrorStore
+    cache: BuildCache | None = None
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _stop_reason: BuildRevoked | ServiceUnreachable | None = None
     _is_given_back: bool = False
-    _is_timed_out: bool = False
+    _end_reason: str = ""
 
     def __post_init__(self) -> None:
         secrets = self.job.secrets | {self.runner_token}
@@ -80,19 +89,20 @@ class BuildExecution:
         self.log.info("build taken", ref=self.job.ref, commit=self.job.sha[:8])
         self._done = asyncio.Event()
         trace_task = asyncio.create_task(self._send_trace())
-        alarm = asyncio.get_running_loop().call_later(self.job.timeout_seconds, self._time_out)
-        work_folder: Path | None = None
+        late = f"The build exceeded its time limit of {self.job.timeout_seconds} s."
+        alarm = asyncio.get_running_loop().call_later(self.job.timeout_seconds, self._end, late)
+        root: Path | None = None
         try:
-            work_folder = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix=f"build-{self.job.build_id}-", dir=self.folder)))
-            passed = await self._run_build(work_folder)
+            root = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix=f"build-{self.job.build_id}-", dir=self.folder)))
+            passed = await self._run_build(root)
         except OSError as error:
             self.trace.write_line(f"ERROR: The runner failed: {error.strerror or error}")
             self.log.error("build failed to run", error=str(error))
             passed = False
         finally:
             alarm.cancel()
-            if work_folder is not None:
-                await asyncio.to_thread(remove_folder, work_folder)
+            if root is not None:
+                await asyncio.to_thread(remove_folder, root)
             self.trace.finish()
             self._done.set()
             try:
@@ -103,8 +113,9 @@ class BuildExecution:
         self.log.info("build finished", how=outcome.value, seconds=round(time.monotonic() - started, 1))
         return outcome
 
-    def _time_out(self) -> None:
-        self._is_timed_out = True
+    def _end(self, reason: str) -> None:
+        """Ends the build, which fails for this reason."""
+        self._end_reason = self._end_reason or reason
         self._stop.set()
 
     async def _report_outcome(self, passed: bool) -> BuildOutcome:
@@ -127,75 +138,96 @@ class BuildExecution:
 
     # Steps
 
-    async def _run_build(self, work_folder: Path) -> bool:
+    async def _run_build(self, root: Path) -> bool:
         """Whether it passed."""
-        code = work_folder / "code"
-        for each in (code, work_folder / "home", work_folder / "tmp"):
-            each.mkdir()
-        variables = shell.expand_references({**self.job.variables, "CI_PROJECT_DIR": str(code)}, self.job.secrets)
-        environment = shell.build_environment(variables, work_folder / "home", work_folder / "tmp")
-        self.trace.write_line(f"Running {self.job.name} for {self.job.ref} at {self.job.sha[:8]}")
+        job = self.job
+        self.trace.write_line(f"Running {job.name} for {job.ref} at {job.sha[:8]} ({self.executor.name})")
         try:
-            await self._fetch(code, work_folder)
-            passed = await self._run_script(work_folder / "script", self.job.script, code, environment)
-            await self._run_after_script(work_folder / "after", code, environment)
-            return await self._upload_artifact(work_folder, code, passed)
-        except _BuildStopped as stopped:
-            self.trace.write_line(f"ERROR: {stopped}")
+            options = CheckoutOptions.parse(job.variables)
+            mirror = self.mirrors.path_of(job.repository_url) if options.uses_mirror else None
+            workspace = Workspace(root, Path(job.repository_url).stem, mirror)
+            for each in workspace.folders:
+                each.mkdir(mode=0o755)
+            async with AsyncExitStack() as stack:
+                if mirror is not None:
+                    await stack.enter_async_context(self.mirrors.use(mirror, self._stop))
+                session = await stack.enter_async_context(self.executor.open(workspace, self._images(), self.trace, self._stop))
+                watch = asyncio.create_task(self._watch_disk(root))
+                stack.callback(watch.cancel)
+                return await self._run_steps(workspace, session, options)
+        except (_BuildStopped, CheckoutFailed, BuildNotStarted) as stopped:
+            self.trace.write_line(f"ERROR: {self._stop_message() or stopped}")
             return False
 
-    async def _fetch(self, code: Path, work_folder: Path) -> None:
-        """Checks out the commit with its history. Only git's environment contains the token."""
-        job = self.job
-        parts = urlsplit(job.repository_url)
-        credential = base64.b64encode(f"gitlab-ci-token:{job.token}".encode()).decode()
-        settings = {
-            f"http.{parts.scheme}://{parts.netloc}/.extraHeader": f"Authorization: Basic {credential}",
-            "credential.helper": "",
-            "protocol.ext.allow": "never",
-            "protocol.file.allow": "never",
-            "advice.detachedHead": "false",
-            "init.defaultBranch": "master",
-            "gc.auto": "0",
-        }
-        environment = {
-            **shell.build_environment({}, work_folder / "home", work_folder / "tmp"),
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_ASKPASS": "true",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_COUNT": str(len(settings)),
-            **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(settings)},
-            **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(settings.values())},
-        }
-
-        async def git(*arguments: str) -> bool:
-            found = await shell.run_command(["git", *arguments], code, environment, self.trace, self._stop)
-            self._raise_if_stopped()
-            return found == 0
-
-        self.trace.write_line(f"Fetching {job.repository_url} …")
-        fetched = await git("init", "--quiet") and await git("remote", "add", "origin", job.repository_url)
-        kind = "tags" if job.variables.get("CI_BUILD_TAG") else "heads"
-        refs = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
-        # The commit may not be the newest one of its ref any more.
-        fetched = fetched and (
-            await git("fetch", "--quiet", "--no-tags", "origin", job.sha)
-            or await git("fetch", "--quiet", "--no-tags", "origin", f"+refs/{kind}/{job.ref}")
-            or await git("fetch", "--quiet", "origin", *refs)
+    def _images(self) -> BuildImages:
+        public = {key: value for key, value in self.job.variables.items() if value not in self.job.secrets}
+        image, *services = (
+            scripts.expand_references({**public, "": name}, frozenset())[""] for name in (self.job.image or "", *self.job.services)
         )
-        if not fetched or not await git("checkout", "--quiet", "--force", "--detach", job.sha):
-            raise _BuildStopped("The commit cannot be fetched.")
+        return BuildImages(image or None, tuple(services), public)
 
-    async def _run_script(self, file: Path, commands: tuple[str, ...], code: Path, environment: dict[str, str]) -> bool:
-        await asyncio.to_thread(_write_script, file, commands)
-        found = await shell.run_command([*shell.SHELL, str(file)], code, environment, self.trace, self._stop)
+    async def _run_steps(self, workspace: Workspace, session: Session, options: CheckoutOptions) -> bool:
+        job, paths = self.job, session.paths
+        variables = scripts.expand_references({**job.variables, "CI_PROJECT_DIR": paths.code}, job.secrets)
+        environment = scripts.build_environment(variables, paths.home, paths.temporary, paths.path)
+        checkout = await self._check_out(workspace, session, options)
+        needs_tracked = (job.artifacts and job.artifacts.includes_untracked) or (job.cache and job.cache.includes_untracked)
+        tracked = await checkout.list_tracked() if needs_tracked else frozenset()
+        await self._download_dependencies(workspace)
+        if self.cache and job.cache:
+            await self._run_unless_stopped(self.cache.restore(job, job.cache, variables, workspace, self.trace))
+        passed = await self._run_script(workspace.scripts / "script", session, environment)
+        await self._run_after_script(workspace.scripts / "after", session, environment)
+        if passed and self.cache and job.cache:
+            untracked = await asyncio.to_thread(list_untracked, workspace.code, tracked) if job.cache.includes_untracked else []
+            await self._run_unless_stopped(self.cache.save(job, job.cache, variables, workspace, untracked, self.trace))
+        return await self._upload_artifact(workspace, tracked, passed)
+
+    async def _check_out(self, workspace: Workspace, session: Session, options: CheckoutOptions) -> Checkout:
+        """Checks out the code. Raises CheckoutFailed, _BuildStopped."""
+        checkout = Checkout(self.job, options, workspace, self.mirrors, self.trace, self._stop)
+        try:
+            await checkout.run(session.paths.mirror)
+        finally:
+            self._raise_if_stopped()
+        return checkout
+
+    async def _download_dependencies(self, workspace: Workspace) -> None:
+        """Extracts the artifacts of earlier builds into the working folder. Raises _BuildStopped if one is missing or damaged."""
+        target = workspace.root / "dependency"
+        for artifact in self.job.dependencies:
+            self.trace.write_line(f"Downloading the artifacts of {artifact.build_name} ({artifact.size} bytes) …")
+            try:
+                await self._run_unless_stopped(
+                    self.service.download_artifact(self.job, artifact, target, retry_seconds=FINISH_RETRY_SECONDS)
+                )
+                await asyncio.to_thread(archive.extract_archive, target, workspace.code, max_bytes=MAX_DEPENDENCY_BYTES)
+            except (RequestRejected, ServiceUnreachable, archive.ArchiveRejected) as error:
+                raise _BuildStopped(f"The artifacts of {artifact.build_name} cannot be used: {error}") from error
+            finally:
+                await asyncio.to_thread(target.unlink, missing_ok=True)
+
+    async def _watch_disk(self, root: Path) -> None:
+        """Ends the build when its folders take more space than it may have."""
+        limit = self.executor.limits.disk_bytes
+        while limit:
+            started = time.monotonic()
+            if await asyncio.to_thread(measure_folder, root, limit) > limit:
+                self._end(f"The build exceeded its limit of {limit} bytes on disk.")
+                return
+            # A folder with very many files is measured less often.
+            await asyncio.sleep(max(DISK_CHECK_SECONDS, 10 * (time.monotonic() - started)))
+
+    async def _run_script(self, file: Path, session: Session, environment: dict[str, str]) -> bool:
+        await asyncio.to_thread(_write_script, file, self.job.script)
+        found = await session.run(file, environment, self.trace, self._stop)
         self._raise_if_stopped()
         if found == 0:
             return True
         self.trace.write_line(f"ERROR: Build failed: exit code {found}" if found > 0 else f"ERROR: Build failed: ended by signal {-found}")
         return False
 
-    async def _run_after_script(self, file: Path, code: Path, environment: dict[str, str]) -> None:
+    async def _run_after_script(self, file: Path, session: Session, environment: dict[str, str]) -> None:
         """Runs the after_script, whatever the result of the script. Its own result is ignored."""
         if not self.job.after_script:
             return
@@ -205,7 +237,7 @@ class BuildExecution:
         timer = asyncio.get_running_loop().call_later(AFTER_SCRIPT_SECONDS, stop.set)
         watch = asyncio.create_task(self._forward_stop(stop))
         try:
-            found = await shell.run_command([*shell.SHELL, str(file)], code, environment, self.trace, stop)
+            found = await session.run(file, environment, self.trace, stop)
         finally:
             timer.cancel()
             watch.cancel()
@@ -221,19 +253,30 @@ class BuildExecution:
     def _raise_if_stopped(self) -> None:
         """Raises _BuildStopped when the build must end."""
         if self._stop.is_set():
-            late = f"The build exceeded its time limit of {self.job.timeout_seconds} s."
-            raise _BuildStopped(
-                late if self._is_timed_out and self._stop_reason is None and not self._is_given_back else "The build was stopped."
-            )
+            raise _BuildStopped(self._stop_message())
 
-    async def _upload_artifact(self, work_folder: Path, code: Path, passed: bool) -> bool:
+    def _stop_message(self) -> str:
+        """Why the build must end; empty if it need not."""
+        if not self._stop.is_set():
+            return ""
+        is_own_end = self._stop_reason is None and not self._is_given_back
+        return self._end_reason if self._end_reason and is_own_end else "The build was stopped."
+
+    async def _upload_artifact(self, workspace: Workspace, tracked: frozenset[str], passed: bool) -> bool:
         """Uploads the artifact, if there is one. Returns whether the build still passes."""
         rules = self.job.artifacts
         if rules is None or rules.when not in ("ALWAYS", "ON_SUCCESS" if passed else "ON_FAILURE"):
             return passed
-        untracked = await asyncio.to_thread(_list_untracked, code) if rules.includes_untracked else []
-        target = work_folder / "artifact"
-        count, missing = await asyncio.to_thread(archive.write_archive, code, rules.paths, untracked, target)
+        untracked = await asyncio.to_thread(list_untracked, workspace.code, tracked) if rules.includes_untracked else []
+        target = workspace.root / "artifact"
+        unreadable: list[str] = []
+        count, missing = await asyncio.to_thread(
+            archive.write_archive, workspace.code, rules.paths, untracked, target, on_unreadable=unreadable.append
+        )
+        for name in unreadable[:MAX_NAMED_FILES]:
+            self.trace.write_line(f"WARNING: {name}: cannot be read.")
+        if len(unreadable) > MAX_NAMED_FILES:
+            self.trace.write_line(f"WARNING: {len(unreadable) - MAX_NAMED_FILES} more files cannot be read.")
         for pattern in missing:
             self.trace.write_line(f"WARNING: {pattern}: no matching files.")
         if not count:
@@ -312,35 +355,4 @@ class BuildExecution:
 
 
 def _write_script(file: Path, commands: tuple[str, ...]) -> None:
-    file.write_text(shell.build_script(commands), encoding="utf-8")
-
-
-def _list_untracked(code: Path) -> list[str]:
-    """The untracked files."""
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    done = subprocess.run(
-        ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--others"],  # noqa: S607
-        cwd=code,
-        env=environment,
-        capture_output=True,
-        check=False,
-    )
-    return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
-
-
-def remove_folder(folder: Path) -> None:
-    """Removes a folder with its contents, including read-only files."""
-
-    def allow(function: Any, path: str, _error: Any) -> None:
-        with contextlib.suppress(OSError):
-            Path(path).parent.chmod(stat.S_IRWXU)
-            if not Path(path).is_symlink():
-                Path(path).chmod(stat.S_IRWXU)
-            function(path)
-
-    # Again, for folders that could not be listed before.
-    for _ in range(2):
-        if folder.exists():
-            shutil.rmtree(folder, onerror=allow)
-    if folder.exists():
-        log.warning("folder could not be removed", folder=str(folder))
+    file.write_text(scripts.build_script(commands), encoding="utf-8")

@@ -6,22 +6,43 @@ import fcntl
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from forgefront.runner.build_execution import BuildExecution, BuildOutcome, remove_folder
-from forgefront.runner.forge_client import ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
+from forgefront.runner.build_cache import BuildCache
+from forgefront.runner.build_execution import BuildExecution, BuildOutcome
+from forgefront.runner.executors.executor import Executor
+from forgefront.runner.folders import remove_folder
+from forgefront.runner.forge_client import CLAIM_WAIT_SECONDS, ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
+from forgefront.runner.metrics import RunnerMetrics
+from forgefront.runner.mirrors import MirrorStore
 
 GRACE_SECONDS = 30.0
 """Seconds that builds have to finish when the runner stops."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
 """Seconds between two retries while the service is unavailable."""
 
+SHARED_WAIT_SECONDS = 2
+"""Seconds for which a forge is asked for a build while other forges wait for the same slot."""
+
 log = structlog.get_logger("runner")
-BuildListener = Callable[[ClaimedBuild, BuildOutcome], None]
+BuildListener = Callable[["Forge", ClaimedBuild, BuildOutcome], None]
+
+
+@dataclass
+class Forge:
+    """A service from which a runner takes at most `max_concurrent` builds at a time."""
+
+    client: ForgeClient
+    token: str
+    name: str = ""
+    max_concurrent: int = 1
 
 
 class BuildRunner:
@@ -29,22 +50,29 @@ class BuildRunner:
 
     def __init__(
         self,
-        service: ForgeClient,
-        token: str,
+        forges: Sequence[Forge],
         folder: Path,
+        executor: Executor,
         *,
         max_concurrent: int,
+        cache: BuildCache | None = None,
+        metrics: RunnerMetrics | None = None,
         grace: float = GRACE_SECONDS,
         on_build_end: BuildListener,
     ) -> None:
-        self._service = service
-        self._token = token
+        self._forges = forges
         self._folder = folder
-        self._max_concurrent = max_concurrent
+        self._executor = executor
+        self._slots = asyncio.Semaphore(max_concurrent)
+        self._slots_are_shared = len(forges) > max_concurrent
+        self._mirrors = MirrorStore(folder.absolute() / "mirrors")
+        self._cache = cache
+        self._metrics = metrics or RunnerMetrics()
         self._grace = grace
         self._on_build_end = on_build_end
         self._stop_requested = asyncio.Event()
-        self._builds: dict[asyncio.Task[BuildOutcome], BuildExecution] = {}
+        self._builds: dict[asyncio.Task[None], BuildExecution] = {}
+        self._all_passed = True
 
     def stop(self) -> None:
         if self._stop_requested.is_set():
@@ -56,115 +84,127 @@ class BuildRunner:
 
     async def run(self, *, only_one: bool) -> bool:
         """Runs builds until it is stopped, or only one. Returns whether none failed. Raises RequestRejected, for example for an unknown
-        token."""
+        token, when no forge is left."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        all_passed = True
         try:
-            with create_work_folder(self._folder) as folder:
-                while not self._stop_requested.is_set():
-                    job = await self._claim_next()
-                    if job is None:
-                        break
-                    build = BuildExecution(self._service, job, folder, self._token)
-                    self._builds[asyncio.create_task(build.run())] = build
-                    if only_one:
-                        break
-                    while len(self._builds) >= self._max_concurrent and not self._stop_requested.is_set():
-                        all_passed = await self._wait_for_build() and all_passed
-                return await self._wait_for_all() and all_passed
+            with create_work_folder(self._folder) as (folder, leftovers):
+                for leftover in leftovers:
+                    await self._executor.remove_leftovers(leftover)
+                serving = [asyncio.create_task(self._serve(forge, folder, only_one)) for forge in self._forges]
+                try:
+                    rejections = await asyncio.gather(*serving)
+                    await self._wait_for_all()
+                finally:
+                    for task in serving:
+                        task.cancel()
+                    await asyncio.gather(*serving, return_exceptions=True)
+                if not self._stop_requested.is_set() and (rejection := next(filter(None, rejections), None)):
+                    raise rejection
+                return self._all_passed
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
-    async def _claim_next(self) -> ClaimedBuild | None:
-        """The next build; None when the runner must stop. Running builds continue meanwhile."""
-        pause = MIN_PAUSE_SECONDS
-        while not self._stop_requested.is_set():
-            claiming = asyncio.create_task(self._service.claim())
+    async def _serve(self, forge: Forge, folder: Path, only_one: bool) -> RequestRejected | None:
+        """Starts the builds of one forge until the runner stops, or the forge rejects it; returns the rejection."""
+        own_slots = asyncio.Semaphore(forge.max_concurrent)
+        while await self._unless_stopped(own_slots.acquire()):
+            if not await self._unless_stopped(self._slots.acquire()) or self._stop_requested.is_set():
+                break
+            job = None
             try:
-                await self._wait_for_claim(claiming)
-                if not claiming.done():
-                    return None
-                job = await claiming
-                pause = MIN_PAUSE_SECONDS
-                if job is not None:
-                    return job
-            except ServiceUnreachable as error:
-                log.warning("waiting for the service", why=str(error), again_in=pause)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._stop_requested.wait()
-                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+                job = await self._claim(forge)
+            except RequestRejected as rejection:
+                log.error("forge rejects the runner", forge=forge.name, why=str(rejection))
+                self._metrics.rejected(forge.name)
+                return rejection
             finally:
-                claiming.cancel()
-                await asyncio.gather(claiming, return_exceptions=True)
+                if job is None:
+                    self._slots.release()
+                    own_slots.release()
+            if job is None:
+                continue
+            build = BuildExecution(forge.client, job, folder, forge.token, self._executor, self._mirrors, self._cache)
+            task = asyncio.create_task(self._run_build(forge, build, own_slots))
+            self._builds[task] = build
+            task.add_done_callback(self._builds.pop)
+            if only_one:
+                break
         return None
 
-    async def _wait_for_claim(self, task: "asyncio.Task[ClaimedBuild | None]") -> None:
-        """Waits for the task or the stop; collects builds that end."""
-        stopping = asyncio.create_task(self._stop_requested.wait())
-        try:
-            while not task.done() and not self._stop_requested.is_set():
-                await asyncio.wait({task, stopping, *self._builds}, return_when=asyncio.FIRST_COMPLETED)
-                self._collect_finished()
-        finally:
-            stopping.cancel()
-            await asyncio.gather(stopping, return_exceptions=True)
+    async def _claim(self, forge: Forge) -> ClaimedBuild | None:
+        """The next build; None if there is none now, or when the runner must stop. Raises RequestRejected."""
+        pause = MIN_PAUSE_SECONDS
+        wait = SHARED_WAIT_SECONDS if self._slots_are_shared else CLAIM_WAIT_SECONDS
+        while not self._stop_requested.is_set():
+            try:
+                job: ClaimedBuild | None = await self._unless_stopped(forge.client.claim(wait))
+                self._metrics.contacted(forge.name)
+                return job
+            except ServiceUnreachable as error:
+                self._metrics.unreachable(forge.name)
+                log.warning("waiting for the service", forge=forge.name, why=str(error), again_in=pause)
+                await self._unless_stopped(asyncio.sleep(pause))
+                if self._slots_are_shared:
+                    return None
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+        return None
 
-    async def _wait_for_build(self) -> bool:
-        """Waits until a build ends or the runner stops. Returns whether the ended builds passed."""
-        stopping = asyncio.create_task(self._stop_requested.wait())
+    async def _run_build(self, forge: Forge, build: BuildExecution, own_slots: asyncio.Semaphore) -> None:
+        started = time.monotonic()
+        self._metrics.started(forge.name)
         try:
-            await asyncio.wait({stopping, *self._builds}, return_when=asyncio.FIRST_COMPLETED)
+            outcome = await build.run()
+        except Exception as error:
+            # The service assigns it to another runner when its lease has expired.
+            log.error("build crashed the runner", build=build.job.build_id, exc_info=error)
+            outcome = BuildOutcome.LOST
         finally:
-            stopping.cancel()
-            await asyncio.gather(stopping, return_exceptions=True)
-        return self._collect_finished()
+            self._slots.release()
+            own_slots.release()
+        self._metrics.finished(forge.name, outcome.value, time.monotonic() - started)
+        self._on_build_end(forge, build.job, outcome)
+        self._all_passed = self._all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.GIVEN_BACK)
 
-    async def _wait_for_all(self) -> bool:
+    async def _unless_stopped(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """The result of the work; None, and the work is cancelled, when the runner must stop."""
+        running, stopping = asyncio.create_task(work), asyncio.create_task(self._stop_requested.wait())
+        try:
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return await running if running.done() else None
+        finally:
+            for task in (running, stopping):
+                task.cancel()
+            await asyncio.gather(running, stopping, return_exceptions=True)
+
+    async def _wait_for_all(self) -> None:
         """Waits for running builds; once the runner is stopped, for the grace period only."""
-        all_passed = True
-        while self._builds and not self._stop_requested.is_set():
-            all_passed = await self._wait_for_build() and all_passed
         if self._builds:
-            await asyncio.wait(self._builds, timeout=self._grace)
-            all_passed = self._collect_finished() and all_passed
+            # Unlike `gather`, it does not cancel the builds when it is cancelled.
+            await self._unless_stopped(asyncio.wait(list(self._builds)))
+        if self._builds:
+            await asyncio.wait(list(self._builds), timeout=self._grace)
         if self._builds:
             for build in self._builds.values():
                 build.give_back()
-            await asyncio.wait(self._builds)
-            all_passed = self._collect_finished() and all_passed
-        return all_passed
-
-    def _collect_finished(self) -> bool:
-        """Removes ended builds. Returns whether all of them passed or were revoked."""
-        all_passed = True
-        for task in [task for task in self._builds if task.done()]:
-            build = self._builds.pop(task)
-            try:
-                outcome = task.result()
-            except Exception as error:
-                # The service assigns it to another runner when its lease has expired.
-                log.error("build crashed the runner", build=build.job.build_id, exc_info=error)
-                outcome = BuildOutcome.LOST
-            self._on_build_end(build.job, outcome)
-            all_passed = all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.GIVEN_BACK)
-        return all_passed
+            await asyncio.wait(list(self._builds))
 
 
 @contextmanager
-def create_work_folder(parent: Path) -> Iterator[Path]:
-    """This process's folder for builds; removes folders of killed processes. Raises OSError."""
+def create_work_folder(parent: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """This process's folder for builds, and the folders of killed processes, which are removed. Raises OSError."""
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for leftover in parent.glob("runner-*"):
+    leftovers = []
+    for leftover in parent.absolute().glob("runner-*"):
         with contextlib.suppress(OSError), _lock_folder(leftover):
             remove_folder(leftover)
+            leftovers.append(leftover)
     folder = Path(tempfile.mkdtemp(prefix="runner-", dir=parent.absolute()))
     try:
         with _lock_folder(folder):
-            yield folder
+            yield folder, leftovers
     finally:
         remove_folder(folder)
 
@@ -178,6 +218,3 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-__all__ = ["BuildRunner", "RequestRejected"]

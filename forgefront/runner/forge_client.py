@@ -3,7 +3,7 @@
 import asyncio
 import platform
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -47,8 +47,26 @@ class ArtifactRules:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheRules:
+    """The files of a build that are kept for later builds; `key` is None without one."""
+
+    key: str | None
+    paths: tuple[str, ...]
+    includes_untracked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierArtifact:
+    """The artifact of a build in an earlier stage."""
+
+    build_id: int
+    build_name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedBuild:
-    """A build to run. `secrets` are values that are masked in the trace."""
+    """A build to run. `secrets` are values that are masked in the trace; `dependencies` the artifacts that it needs."""
 
     build_id: int
     token: str
@@ -65,6 +83,10 @@ class ClaimedBuild:
     lease_seconds: int
     trace_offset: int
     trace_limit: int
+    image: str | None = None
+    services: tuple[str, ...] = ()
+    cache: CacheRules | None = None
+    dependencies: tuple[EarlierArtifact, ...] = ()
 
 
 class ForgeClient:
@@ -125,6 +147,29 @@ class ForgeClient:
         if response.status_code >= 300:
             raise RequestRejected(f"The service rejected the artifact: {response.status_code} {response.text[:200]}")
 
+    async def download_artifact(self, job: ClaimedBuild, artifact: EarlierArtifact, target: Path, *, retry_seconds: float) -> None:
+        """Writes the artifact of an earlier build into a file; writes no more than its declared size.
+
+        Raises BuildRevoked, RequestRejected, ServiceUnreachable, OSError.
+        """
+        path, headers = f"/ci/api/v1/builds/{artifact.build_id}/artifacts", {"BUILD-TOKEN": job.token}
+
+        async def download_once() -> httpx.Response:
+            async with self._http.stream("GET", path, headers=headers) as response:
+                if response.status_code == 200:
+                    with target.open("wb") as file:
+                        async for chunk in response.aiter_bytes(CHUNK_BYTES):
+                            if file.tell() + len(chunk) > artifact.size:
+                                raise RequestRejected(f"The artifact of {artifact.build_name} is larger than the service declared.")
+                            await asyncio.to_thread(file.write, chunk)
+                return response
+
+        response = await self._retry(download_once, retry_seconds)
+        if response.status_code == 403:
+            raise BuildRevoked("The build is no longer assigned to this runner.")
+        if response.status_code != 200:
+            raise RequestRejected(f"The artifact of {artifact.build_name} cannot be downloaded: {response.status_code}.")
+
     async def _call(self, operation: str, input_values: dict[str, Any], token: str, *, retry_seconds: float) -> dict[str, Any]:
         body = {"query": self._document, "operationName": operation, "variables": {"input": input_values}}
         response = await self._retry(lambda: self._http.post("/graphql", json=body, headers={"PRIVATE-TOKEN": token}), retry_seconds)
@@ -181,7 +226,7 @@ async def _read_chunks(file: Path, size: int, on_progress: Callable[[int, int], 
 
 
 def _parse_build(build_id: int, payload: dict[str, Any]) -> ClaimedBuild:
-    artifact_rules = payload["artifacts"]
+    artifact_rules, cache_rules = payload["artifacts"], payload["cache"]
     variables = {each["key"]: each["value"] for each in payload["variables"]}
     return ClaimedBuild(
         build_id=build_id,
@@ -201,4 +246,16 @@ def _parse_build(build_id: int, payload: dict[str, Any]) -> ClaimedBuild:
         lease_seconds=payload["leaseSeconds"],
         trace_offset=payload["traceOffset"],
         trace_limit=payload["traceLimit"],
+        image=payload["image"],
+        services=tuple(payload["services"]),
+        cache=CacheRules(cache_rules["key"], tuple(cache_rules["paths"] or ()), cache_rules["untracked"] or False) if cache_rules else None,
+        dependencies=tuple(_parse_dependencies(payload)),
     )
+
+
+def _parse_dependencies(payload: dict[str, Any]) -> Iterator[EarlierArtifact]:
+    """The artifacts that the build downloads: those of all earlier builds, unless it names some."""
+    names = payload["dependencies"]
+    for build in payload["dependsOn"]:
+        if build["artifact"] is not None and (names is None or build["name"] in names):
+            yield EarlierArtifact(build["databaseId"], build["name"], build["artifact"]["size"])

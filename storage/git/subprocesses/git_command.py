@@ -1,5 +1,6 @@
 """Runs the `git` program: by argument lists without a shell, isolated from the configuration of machine and user, within limits."""
 
+import base64
 import errno
 import os
 import signal
@@ -58,6 +59,20 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
     }
+
+
+def config_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of git as variables: the arguments of a process and the files of a repository are visible to others."""
+    return {
+        "GIT_CONFIG_COUNT": str(len(settings)),
+        **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(settings)},
+        **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(settings.values())},
+    }
+
+
+def basic_authorization(credentials: str) -> str:
+    """The HTTP header that sends "user:password" (RFC 7617)."""
+    return f"Authorization: Basic {base64.b64encode(credentials.encode()).decode()}"
 
 
 def command(git_dir: Path, *arguments: str, settings: Sequence[str] = ()) -> list[str]:

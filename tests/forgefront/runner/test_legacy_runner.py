@@ -14,6 +14,7 @@ import uvicorn
 from forgefront.app import create_app
 from forgefront.config import Config
 from storage import tables
+from storage.tables import Visibility
 from tests.ci_v1.conftest import INFO, LegacyRunner
 from tests.ci_v1.shapes import check_shape
 from tests.make import DataFactory, token_of
@@ -80,6 +81,15 @@ async def test_a_push_is_built_by_an_old_runner(address: str, make: DataFactory,
         assert (runner.build["name"], runner.build["commands"]) == ("compile", "make\nmake check")
         await git("clone", "--quiet", runner.build["repo_url"], str(tmp_path / "clone"))
         assert (tmp_path / "clone" / "Makefile").exists()
+        # Submodules: a build reads public projects, and no private ones of its owner.
+        await make.project(owner=owner, path="library", visibility=Visibility.PUBLIC)
+        await make.project(owner=owner, path="secret")
+        services = {"library": "upload-pack", "secret": "upload-pack", "library.git": "receive-pack"}
+        statuses = {}
+        for name, service in services.items():
+            url = runner.build["repo_url"].replace("engine.git", f"{name.removesuffix('.git')}.git/info/refs?service=git-{service}")
+            statuses[name] = (await client.get(url)).status_code
+        assert statuses == {"library": 200, "secret": 404, "library.git": 404}
         assert (await runner.update(trace="$ make\n")).json() is True
         assert (await runner.upload_artifact(b"PK\x03\x04")).status_code == 201
         assert (await runner.update(trace="$ make\nok\n", state="success")).json() is True

@@ -9,7 +9,7 @@ import subprocess
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,14 @@ import httpx
 import pytest
 from graphql import build_schema, parse, validate
 
-from forgefront.runner import archive, shell
+from forgefront.runner import archive, scripts
 from forgefront.runner.build_execution import BuildExecution, BuildOutcome
+from forgefront.runner.executors.bubblewrap import BubblewrapExecutor
+from forgefront.runner.executors.executor import Executor, ExecutorUnavailable, Limits
+from forgefront.runner.executors.processes import run_process
+from forgefront.runner.executors.shell import ShellExecutor
 from forgefront.runner.forge_client import OPERATIONS_FILE, BuildRevoked, ClaimedBuild, ForgeClient, ServiceUnreachable
+from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
 from graph.schema import print_schema
 from tests.forgefront.support.cli_runner import CommandRunner
@@ -63,13 +68,67 @@ prints:
 """
 
 
+FLOW = """
+stages: [build, test, deploy]
+variables: {GIT_SUBMODULE_STRATEGY: normal}
+cache: {key: "$CI_BUILD_REF_NAME-$CI_PROJECT_ID", paths: [store/]}
+makes:
+  stage: build
+  tags: [flow]
+  script:
+    - cat lib/lib.txt
+    - echo "commits $(git rev-list --count HEAD)"
+    - mkdir -p store/bin pkg && echo kept >store/file && ln -s ../file store/bin/link && ln -s /etc/passwd store/out
+    - echo made >pkg/file && chmod 750 pkg/file && echo secret >pkg/unreadable && chmod 0 pkg/unreadable
+    - mkdir -p copy/objects && git hash-object -w README | cut -c1-4
+  artifacts: {paths: [pkg/file]}
+other:
+  stage: build
+  tags: [flow]
+  script: [echo other >file]
+  artifacts: {untracked: true, name: other}
+uses:
+  stage: test
+  tags: [flow]
+  variables: {GIT_DEPTH: "1"}
+  dependencies: [makes]
+  script:
+    - cat pkg/file && stat -c 'mode %a' pkg/file
+    - cat store/bin/link && ls store
+    - echo "commits $(git rev-list --count HEAD)"
+    - test ! -e file
+alone:
+  stage: deploy
+  tags: [flow]
+  dependencies: []
+  variables: {GIT_STRATEGY: none}
+  script: ["echo files: $(ls -A)"]
+"""
+EXECUTORS = ("shell", "bubblewrap")
+
+
+def require_executor(name: str) -> Executor:
+    """The executor; the test is skipped, with its reason, where bubblewrap does not work."""
+    executor = ShellExecutor() if name == "shell" else BubblewrapExecutor()
+    try:
+        asyncio.run(executor.check())
+    except ExecutorUnavailable as error:
+        pytest.skip(f"bubblewrap: {error.reason}")
+    return executor
+
+
 @dataclass
 class RunnerSite:
-    """A running service with the project `ann/tool`, of whose pushed commit builds wait."""
+    """A running service with a project of which a commit was pushed, so that builds wait; runners use the executor."""
 
     server: ServerProcess
     folder: Path
     token: str
+    executor: str = "shell"
+
+    @property
+    def project(self) -> str:
+        return f"ann/{self.executor}"
 
     def ask(self, query: str, token: str | None = None, **variables: Any) -> Any:
         body = {"query": query, "variables": variables}
@@ -81,15 +140,17 @@ class RunnerSite:
     def runner(self, *tags: str) -> str:
         """The token of a new runner for the project."""
         query = "mutation ($input: CreateRunnerInput!) { createRunner(input: $input) { token userErrors { message } } }"
-        values = {"projectPath": "ann/tool", "description": "r", "tags": list(tags), "runUntagged": False}
+        values = {"projectPath": self.project, "description": "r", "tags": list(tags), "runUntagged": False}
         payload = self.ask(query, input=values)
         assert payload["userErrors"] == []
         return str(payload["token"])
 
     def start(self, token: str, *options: str, url: str = "") -> "subprocess.Popen[str]":
-        command = ["forgefront.cli", "runner", "--url", url or self.server.url, "--json", "--builds-dir", self.folder / "builds", *options]
+        command = ["forgefront.cli", "runner", "--url", url or self.server.url, "--json", "--builds-dir", self.folder / "builds"]
         environment = {**os.environ, "FORGEFRONT_RUNNER_TOKEN": token, "RUNNER_SECRET": "hidden"}
-        return start_program(*command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return start_program(
+            *command, "--executor", self.executor, *options, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def run(self, token: str, *options: str) -> tuple[int, dict[str, Any], str]:
         """Runs one build; the exit code, what was printed of the build, and the log."""
@@ -100,13 +161,16 @@ class RunnerSite:
 
     def build(self, name: str) -> Any:
         query = """
-            query ($name: [String!]) { project(path: "ann/tool") { builds(filter: {name: $name}) { nodes {
+            query ($project: String!, $name: [String!]) { project(path: $project) { builds(filter: {name: $name}) { nodes {
               databaseId name status coverage trace(last: 1000) { lines totalBytes } artifact { filename downloadUrl }
               runner { name platform }
             } } } }
         """
-        (found,) = self.ask(query, name=[name])["builds"]["nodes"]
+        (found,) = self.ask(query, project=self.project, name=[name])["builds"]["nodes"]
         return found
+
+    def project_id(self) -> int:
+        return int(self.ask("query ($path: String!) { project(path: $path) { databaseId } }", path=self.project)["databaseId"])
 
     def wait_for_status(self, name: str, **wanted: Any) -> Any:
         """The build, once it is so."""
@@ -120,7 +184,7 @@ class RunnerSite:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerSite]:
+def running_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerSite]:
     folder = tmp_path_factory.mktemp("runner")
     data = folder / "data"
     cli = CommandRunner(data)
@@ -128,21 +192,44 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerSite]:
     token = cli("admin", "token", "show", "ann").stdout.strip()
     with run_server(data, f"sqlite:///{data}/forgefront.db") as server:
         site = RunnerSite(server, folder, token)
-        site.ask('mutation { createProject(input: {name: "tool"}) { project { id } userErrors { message } } }')
-        work = folder / "work"
-        work.mkdir()
-        (work / ".gitlab-ci.yml").write_text(JOBS)
-        (work / "README").write_text("read me\n")
-        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
-        host = server.url.removeprefix("http://")
-        for arguments in (
-            ["init", "-q", "-b", "master"],
-            ["add", "."],
-            [*who, "commit", "-q", "-m", "First"],
-            ["push", "-q", f"http://ann:{token}@{host}/ann/tool.git", "master"],
-        ):
-            subprocess.run(["git", *arguments], cwd=work, check=True, capture_output=True)
+        work, library = folder / "work", folder / "library"
+        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "protocol.file.allow=always"]
+
+        def git(where: Path, *arguments: str) -> None:
+            subprocess.run(["git", *who, *arguments], cwd=where, check=True, capture_output=True)
+
+        def create_project(name: str) -> str:
+            query = "mutation ($input: CreateProjectInput!) { createProject(input: $input) { project { id } userErrors { message } } }"
+            site.ask(query, input={"name": name, "visibility": "PUBLIC" if name == "library" else "PRIVATE"})
+            return f"http://ann:{token}@{server.url.removeprefix('http://')}/ann/{name}.git"
+
+        for where, files in ((library, {"lib.txt": "library\n"}), (work, {".gitlab-ci.yml": JOBS, "README": "read me\n"})):
+            where.mkdir()
+            for name, text in files.items():
+                (where / name).write_text(text)
+            git(where, "init", "-q", "-b", "master")
+            git(where, "add", ".")
+            git(where, "commit", "-q", "-m", "First")
+        git(library, "push", "-q", create_project("library"), "master")
+        git(work, "checkout", "-q", "-b", "flow")
+        (work / ".gitlab-ci.yml").write_text(FLOW)
+        git(work, "submodule", "--quiet", "add", str(library), "lib")
+        (work / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ../library.git\n')
+        git(work, "commit", "-q", "-a", "-m", "Second")
+        for name in EXECUTORS:
+            git(work, "push", "-q", create_project(name), "master", "flow")
         yield site
+
+
+@pytest.fixture(params=EXECUTORS)
+def site(request: pytest.FixtureRequest, running_site: RunnerSite) -> RunnerSite:
+    require_executor(request.param)
+    return replace(running_site, executor=request.param)
+
+
+@pytest.fixture(params=EXECUTORS)
+def executor(request: pytest.FixtureRequest) -> Executor:
+    return require_executor(request.param)
 
 
 class TestBuilds:
@@ -167,7 +254,7 @@ class TestBuilds:
         stored = httpx.get(build["artifact"]["downloadUrl"], headers={"PRIVATE-TOKEN": site.token})
         with zipfile.ZipFile(io.BytesIO(stored.content)) as file:
             assert {name: file.read(name) for name in file.namelist()} == {"pkg/file.txt": b"made\n"}
-        assert list((site.folder / "builds").iterdir()) == []
+        assert not list((site.folder / "builds").glob("runner-*"))
 
     def test_fails_with_the_exit_code_of_its_script(self, site: RunnerSite) -> None:
         code, output, _ = site.run(site.runner("fails"))
@@ -201,13 +288,31 @@ class TestBuilds:
         site.wait_for_status("sleeps", status="RUNNING")
         site.ask(
             "mutation ($input: BuildInput!) { cancelBuild(input: $input) { userErrors { code } } }",
-            input={"projectPath": "ann/tool", "databaseId": build["databaseId"]},
+            input={"projectPath": site.project, "databaseId": build["databaseId"]},
         )
         out, errors = process.communicate(timeout=20)
         assert json.loads(out)["ended"] == "gone", errors
         assert "The build was canceled." in errors
         assert site.build("sleeps")["status"] == "CANCELED"
         assert not is_running("sleep 300")
+
+    def test_pass_files_on_to_later_stages_and_to_the_next_pipeline(self, site: RunnerSite) -> None:
+        token = site.runner("flow")
+
+        def run(name: str) -> list[str]:
+            code, output, log = site.run(token)
+            found = site.build(name)
+            assert (code, output["name"]) == (0, name), (found["trace"]["lines"], log)
+            return list(found["trace"]["lines"])
+
+        made = run("makes")
+        saved = f"Saved 2 files as the cache 'flow-{site.project_id()}'."
+        assert {"library", "commits 2", "Fetching submodules …", saved} <= set(made), made
+        run("other")
+        used = run("uses")
+        assert {"made", "mode 750", "kept", "commits 1"} <= set(used), used
+        assert "out" not in used and "bin" in used and not [line for line in used if "Downloading the artifacts of other" in line]
+        assert "files: store" in run("alone")
 
     def test_a_wrong_token_is_reported(self, site: RunnerSite) -> None:
         process = site.start("fr-" + "x" * 20, "--once")
@@ -235,6 +340,9 @@ def is_running(command: str) -> list[str]:
     return found
 
 
+NO_CODE = {"GIT_STRATEGY": "none"}
+
+
 class FakeService:
     """A stub of the service, which records its requests."""
 
@@ -253,15 +361,8 @@ class FakeService:
         self.statuses.append(status)
 
 
-class WorkWithoutCheckout(BuildExecution):
-    """Has no code to fetch."""
-
-    async def _fetch(self, code: Path, place: Path) -> None:
-        pass
-
-
-def make_work(service: FakeService, folder: Path, *script: str, **changes: Any) -> BuildExecution:
-    job_fields: dict[str, Any] = {"timeout_seconds": 60, "artifacts": None, "after_script": (), **changes}
+def make_work(service: FakeService, folder: Path, *script: str, executor: Executor | None = None, **changes: Any) -> BuildExecution:
+    job_fields: dict[str, Any] = {"timeout_seconds": 60, "artifacts": None, "after_script": (), "variables": NO_CODE, **changes}
     job = ClaimedBuild(
         build_id=1,
         token="fb-1-" + "x" * 20,
@@ -270,44 +371,70 @@ def make_work(service: FakeService, folder: Path, *script: str, **changes: Any) 
         sha="a" * 40,
         repository_url="http://localhost/a/b.git",
         script=script,
-        variables={},
         secrets=frozenset(),
         lease_seconds=60,
         trace_offset=0,
         trace_limit=2**20,
         **job_fields,
     )
-    return WorkWithoutCheckout(service, job, folder, "fr-" + "x" * 20)  # type: ignore[arg-type]
+    mirrors = MirrorStore(folder.parent / "mirrors")
+    return BuildExecution(service, job, folder, "fr-" + "x" * 20, executor or ShellExecutor(), mirrors)  # type: ignore[arg-type]
 
 
 class TestWork:
-    async def test_ends_at_its_timeout(self, tmp_path: Path) -> None:
+    async def test_ends_at_its_timeout(self, executor: Executor, tmp_path: Path) -> None:
         received = FakeService()
 
-        ended = await make_work(received, tmp_path, "echo began", "sleep 86420", timeout_seconds=1).run()
+        ended = await make_work(received, tmp_path, "echo began", "sleep 86420", timeout_seconds=1, executor=executor).run()
 
         assert ended is BuildOutcome.FAILED
         assert received.statuses == ["FAILED"]
         assert received.text.endswith("$ sleep 86420\nERROR: The build exceeded its time limit of 1 s.\n")
         assert not is_running("sleep 86420")
 
-    async def test_ends_without_a_report_when_the_build_is_lost(self, tmp_path: Path) -> None:
+    async def test_ends_without_a_report_when_the_build_is_lost(self, executor: Executor, tmp_path: Path) -> None:
         received = FakeService(is_gone=True)
 
-        assert await make_work(received, tmp_path, "sleep 86421").run() is BuildOutcome.REVOKED
+        assert await make_work(received, tmp_path, "sleep 86421", executor=executor).run() is BuildOutcome.REVOKED
         assert received.statuses == []
         assert not is_running("sleep 86421")
 
-    async def test_removes_its_folder_whatever_the_script_did(self, tmp_path: Path) -> None:
-        ended = await make_work(FakeService(), tmp_path, "mkdir -p a/b && touch a/b/c && chmod 0 a/b && chmod 500 a").run()
+    async def test_removes_its_folder_whatever_the_script_did(self, executor: Executor, tmp_path: Path) -> None:
+        ended = await make_work(
+            FakeService(), tmp_path, "mkdir -p a/b && touch a/b/c && chmod 0 a/b && chmod 500 a", executor=executor
+        ).run()
 
         assert ended is BuildOutcome.PASSED
         assert entries(tmp_path) == []
 
-    async def test_after_script_runs_after_a_failure(self, tmp_path: Path) -> None:
+    async def test_ends_when_it_takes_more_space_than_it_may(self, tmp_path: Path) -> None:
+        received, executor = FakeService(), ShellExecutor(Limits(disk_bytes=2**20))
+        script = "for each in 1 2 3 4; do head -c 900000 /dev/zero >$each; done; sleep 86422"
+        work = make_work(received, tmp_path, script, executor=executor)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("forgefront.runner.build_execution.DISK_CHECK_SECONDS", 0.05)
+            assert await work.run() is BuildOutcome.FAILED
+        assert received.text.endswith("ERROR: The build exceeded its limit of 1048576 bytes on disk.\n")
+        assert not is_running("sleep 86422")
+
+    async def test_a_wrong_variable_is_named(self, tmp_path: Path) -> None:
+        received = FakeService()
+        for variables, message in (
+            ({"GIT_STRATEGY": "pull"}, "GIT_STRATEGY is 'pull'; it can be fetch, clone, none."),
+            ({"GIT_DEPTH": "-1"}, "GIT_DEPTH is '-1'; it can be a number of commits"),
+            ({"GIT_SUBMODULE_STRATEGY": "all"}, "it can be none, normal, recursive."),
+        ):
+            received = FakeService()
+            assert await make_work(received, tmp_path, "true", variables=variables).run() is BuildOutcome.FAILED
+            assert message in received.text
+
+    async def test_after_script_runs_after_a_failure(self, executor: Executor, tmp_path: Path) -> None:
         received = FakeService()
 
-        assert await make_work(received, tmp_path, "false", after_script=("echo after", "exit 9")).run() is BuildOutcome.FAILED
+        assert (
+            await make_work(received, tmp_path, "false", after_script=("echo after", "exit 9"), executor=executor).run()
+            is BuildOutcome.FAILED
+        )
         assert "\nafter\n" in received.text
         assert "WARNING: after_script failed with 9" in received.text
 
@@ -406,7 +533,7 @@ class TestScripts:
     def test_commands_are_split_as_by_the_shell(self) -> None:
         text = "one\nfor each in 1 2; do\n  two\ndone\ncat <<END\nthree\n\nEND\nfour \\\n  five\n'a\nb'"
 
-        assert shell.split_statements(text) == [
+        assert scripts.split_statements(text) == [
             "one",
             "for each in 1 2; do\n  two\ndone",
             "cat <<END\nthree\n\nEND",
@@ -415,24 +542,24 @@ class TestScripts:
         ]
 
     def test_an_unparsable_script_is_shown_unsplit(self) -> None:
-        assert shell.split_statements("if\none\ntwo") == ["if\none\ntwo"]
+        assert scripts.split_statements("if\none\ntwo") == ["if\none\ntwo"]
 
     async def test_the_environment_is_the_builds_alone(self, tmp_path: Path) -> None:
-        values = shell.build_environment({"A": "1", "bad=": "2", "B": "x\0"}, tmp_path, tmp_path)
+        values = scripts.build_environment({"A": "1", "bad=": "2", "B": "x\0"}, "/home", "/tmp", "/bin")
 
         assert set(values) == {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "SHELL", "A"}
 
     def test_values_refer_to_other_variables(self) -> None:
         given = {"A": "1", "B": "$A-${A} $C $B ${A", "PASSWORD": "a$A", "URL": "http://x:${PASSWORD}@y"}
 
-        found = shell.expand_references(given, {"a$A"})
+        found = scripts.expand_references(given, {"a$A"})
 
         assert found == {**given, "B": "1-1 $C $A-${A} $C $B ${A ${A", "URL": "http://x:a$A@y"}
 
     async def test_stopping_kills_the_process_group(self, tmp_path: Path) -> None:
         trace, stop = TraceBuffer([], limit=10**6), asyncio.Event()
         command = "trap 'echo asked; exit 7' TERM; sleep 97531 & echo began; wait"
-        running = asyncio.create_task(shell.run_command(["bash", "-c", command], tmp_path, {"PATH": os.environ["PATH"]}, trace, stop))
+        running = asyncio.create_task(run_process(["bash", "-c", command], tmp_path, {"PATH": os.environ["PATH"]}, trace, stop))
         await trace.has_data.wait()
         stop.set()
 

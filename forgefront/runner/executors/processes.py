@@ -1,0 +1,142 @@
+"""Runs a program with its output in a trace, in a process group of its own, and ends it in time."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from forgefront.runner.trace_buffer import TraceBuffer
+
+TERMINATE_SECONDS = 10.0
+"""Seconds between the request to end a script and its kill."""
+KILL_SECONDS = 20.0
+"""Seconds after its kill for which a process is waited for; one that waits for a device does not end."""
+DRAIN_SECONDS = 5.0
+"""Seconds for which a process that left the group may keep the output open."""
+BLOCK_BYTES = 2**16
+UMASK = 0o022
+
+log = structlog.get_logger("runner")
+Terminate = Callable[[int], None]
+
+
+async def run_process(
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    trace: TraceBuffer,
+    stop: asyncio.Event,
+    *,
+    pass_fds: Sequence[int] = (),
+    input_fd: int = subprocess.DEVNULL,
+    terminate: Terminate | None = None,
+) -> int:
+    """Runs a program, and returns its exit code; a negative one is the signal that ended it.
+
+    When `stop` is set, `terminate` asks it to end, by default its process group, and it is killed a moment later. When the program ends,
+    the rest of the group is killed too.
+    """
+    reading, writing = os.pipe()
+    reader = asyncio.StreamReader(limit=BLOCK_BYTES)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0))
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *arguments,
+                cwd=folder,
+                env=dict(environment),
+                stdin=input_fd,
+                stdout=writing,
+                stderr=writing,
+                start_new_session=True,
+                pass_fds=pass_fds,
+                umask=UMASK,
+            )
+        finally:
+            os.close(writing)
+        pump = asyncio.create_task(_copy_output(reader, trace))
+        try:
+            await _wait_for_exit(process, stop, terminate or terminate_group)
+        finally:
+            # Also for processes that the program left behind, and for all when this task is cancelled.
+            signal_group(process.pid, signal.SIGKILL)
+            code = await _wait_for_kill(process, trace)
+            await asyncio.wait({pump}, timeout=DRAIN_SECONDS)
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+        return code
+    finally:
+        transport.close()
+
+
+async def _wait_for_exit(process: asyncio.subprocess.Process, stop: asyncio.Event, terminate: Terminate) -> None:
+    ending, stopping = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            terminate(process.pid)
+            await asyncio.wait({ending}, timeout=TERMINATE_SECONDS)
+    finally:
+        for task in (ending, stopping):
+            task.cancel()
+        await asyncio.gather(ending, stopping, return_exceptions=True)
+
+
+async def _wait_for_kill(process: asyncio.subprocess.Process, trace: TraceBuffer) -> int:
+    try:
+        async with asyncio.timeout(KILL_SECONDS):
+            return await process.wait()
+    except TimeoutError:
+        log.error("process cannot be killed", pid=process.pid)
+        trace.write_line("WARNING: A process of the build cannot be killed.")
+        return -signal.SIGKILL
+
+
+async def _copy_output(reader: asyncio.StreamReader, trace: TraceBuffer) -> None:
+    while block := await reader.read(BLOCK_BYTES):
+        await trace.write(block)
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def terminate_group(group: int) -> None:
+    signal_group(group, signal.SIGTERM)
+
+
+def terminate_descendants(parent: int) -> None:
+    """Asks the descendants of a process to end, but not the process."""
+    for pid in _children(parent):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+        terminate_descendants(pid)
+
+
+def _children(parent: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{parent}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def kill_marked(variable: str) -> int:
+    """Kills this user's processes whose initial environment has `NAME=VALUE`; returns their number.
+
+    It finds processes that left the group of their build, unless they cleared their environment.
+    """
+    wanted, killed = variable.encode(), 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
+                killed += 1
+    return killed

@@ -1,0 +1,178 @@
+"""The runner with several forges: its configuration, slots, metrics, and how it stops."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forgefront.runner.build_runner import BuildRunner, Forge
+from forgefront.runner.executors.executor import Limits
+from forgefront.runner.executors.shell import ShellExecutor
+from forgefront.runner.forge_client import ClaimedBuild, RequestRejected, ServiceUnreachable
+from forgefront.runner.metrics import RunnerMetrics
+from forgefront.runner.settings import InvalidRunnerConfig, load_settings
+from tests.forgefront.runner.test_runner import FakeService, make_work
+
+
+class FakeForge(FakeService):
+    """A stub of a service with builds of these scripts, which then has none until the runner stops."""
+
+    def __init__(self, *scripts: str, first_error: Exception | None = None) -> None:
+        super().__init__()
+        self.scripts = list(scripts)
+        self.first_error = first_error
+        self.claims = 0
+        self.is_empty = asyncio.Event()
+
+    async def claim(self, wait_seconds: int) -> ClaimedBuild | None:
+        self.claims += 1
+        if self.first_error is not None:
+            error, self.first_error = self.first_error, None
+            raise error
+        if self.scripts:
+            job = make_work(FakeService(), Path(), self.scripts.pop(0)).job
+            return replace(job, build_id=self.claims, trace_limit=0)
+        self.is_empty.set()
+        await asyncio.sleep(0.01 if wait_seconds < 5 else 3600)
+        return None
+
+    async def append_trace(self, job: ClaimedBuild, text: str, offset: int, *, retry_seconds: float) -> None:
+        """Several builds report at the same time."""
+
+
+def make_runner(forges: list[tuple[str, FakeForge]], folder: Path, ended: list[str], **settings: Any) -> BuildRunner:
+    return BuildRunner(
+        [Forge(client, f"fr-{name}", name, 2) for name, client in forges],  # type: ignore[arg-type]
+        folder,
+        ShellExecutor(),
+        on_build_end=lambda forge, job, outcome: ended.append(f"{forge.name}: {outcome.value}"),
+        **settings,
+    )
+
+
+class TestForges:
+    async def test_share_the_slots_and_the_figures(self, tmp_path: Path) -> None:
+        counter = tmp_path / "running"
+        # The number of builds that run at the same time never exceeds the slots.
+        script = f"mkdir {counter}$PPID-$$; ls -d {counter}* | wc -l >>{tmp_path}/counts; sleep 0.1; rmdir {counter}$PPID-$$"
+        first = FakeForge(*[script] * 5)
+        second = FakeForge(*[script] * 4, "false", first_error=ServiceUnreachable("It is down."))
+        rejecting = FakeForge(first_error=RequestRejected("The service does not know this token."))
+        ended: list[str] = []
+        metrics = RunnerMetrics()
+        forges = [("one", first), ("two", second), ("three", rejecting)]
+        runner = make_runner(forges, tmp_path / "builds", ended, max_concurrent=2, metrics=metrics, grace=10)
+        async with metrics.serve("127.0.0.1", 0) as port:
+            running = asyncio.create_task(runner.run(only_one=False))
+            for forge in (first, second):
+                await forge.is_empty.wait()
+            while len(ended) < 10:  # noqa: ASYNC110 - the runner has no event for it
+                await asyncio.sleep(0.01)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = (await reader.read()).decode()
+            writer.close()
+            runner.stop()
+            assert await running is False
+
+        assert sorted(ended) == ["one: passed"] * 5 + ["two: failed"] + ["two: passed"] * 4
+        assert {int(line) for line in (tmp_path / "counts").read_text().split()} == {1, 2}
+        assert rejecting.claims == 1
+        assert answer.startswith("HTTP/1.1 200 OK\r\n")
+        for line in (
+            'forgefront_runner_builds_total{ended="passed",forge="two"} 4.0',
+            'forgefront_runner_builds_running{forge="one"} 0.0',
+            'forgefront_runner_request_failures_total{forge="two"} 1.0',
+            'forgefront_runner_rejected{forge="three"} 1.0',
+        ):
+            assert line in answer
+
+    async def test_a_second_stop_returns_builds_at_once(self, tmp_path: Path) -> None:
+        forge, ended = FakeForge("trap '' TERM; while :; do sleep 0.05; done"), []
+        runner = make_runner([("one", forge)], tmp_path, ended, max_concurrent=2, grace=3600)
+        running = asyncio.create_task(runner.run(only_one=False))
+        await forge.is_empty.wait()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("forgefront.runner.executors.processes.TERMINATE_SECONDS", 0.2)
+            runner.stop()
+            await asyncio.sleep(0.2)
+            assert not running.done() and not ended
+            runner.stop()
+            async with asyncio.timeout(10):
+                assert await running is True
+        assert ended == ["one: given back"] and forge.statuses == ["PENDING"]
+
+    async def test_ends_when_all_reject_it(self, tmp_path: Path) -> None:
+        forges = [(name, FakeForge(first_error=RequestRejected(name))) for name in ("one", "two")]
+        with pytest.raises(RequestRejected, match="one"):
+            await make_runner(forges, tmp_path, [], max_concurrent=1).run(only_one=False)
+
+    async def test_leftovers_of_killed_runners_are_removed(self, tmp_path: Path) -> None:
+        (tmp_path / "runner-dead" / "build-1").mkdir(parents=True)
+        forge = FakeForge("true")
+        assert await make_runner([("one", forge)], tmp_path, [], max_concurrent=1).run(only_one=True)
+        assert await asyncio.to_thread(lambda: list(tmp_path.iterdir())) == []
+
+
+class TestSettings:
+    def load(self, folder: Path, text: str, **options: Any) -> Any:
+        file = folder / "runner.toml"
+        file.write_text(text)
+        file.chmod(0o600)
+        return load_settings(file, options, {"url": "", "token": ""})
+
+    def test_are_those_of_the_manual(self, tmp_path: Path) -> None:
+        manual = (Path(__file__).parents[3] / "docs" / "runner.md").read_text()
+        example = manual.partition("```toml\n")[2].partition("```")[0]
+        settings = self.load(tmp_path, example, concurrent=3)
+
+        assert (settings.concurrent, settings.metrics_address, len(settings.forge)) == (3, ("127.0.0.1", 9253), 2)
+        assert settings.executor_settings.limits == Limits(4 * 2**30, 2, 1000, 20 * 2**30)
+        assert "fr-" not in repr(settings)
+
+    def test_a_wrong_one_is_named_without_its_token(self, tmp_path: Path) -> None:
+        forge = '[[forge]]\nurl = "https://forge.example.com"\ntoken = "fr-secret"\n'
+        for text, message in (
+            ("", "No forge is named."),
+            ("concurrent = ", "Invalid value"),
+            (forge + "tags = []", r"forge\.0\.tags: Extra inputs"),
+            (
+                forge.replace("https", "http"),
+                r"forge\.0: url is http://forge\.example\.com: tokens and secret variables .* allow_http = true",
+            ),
+            (forge.replace("https", "ftp"), "must be an address such as"),
+            (forge + 'token_file = "x"', "one of token and token_file"),
+            ('metrics = "9253"\n' + forge, "metrics: must be an address such as"),
+            (forge + '[limits]\nmemory = "much"', r"limits\.memory: must be a size"),
+            (forge + "[limits]\nmemory = 5", r"limits\.memory: .*greater than or equal to 1048576"),
+            ('executor = "vm"\n' + forge, "executor: "),
+        ):
+            with pytest.raises(InvalidRunnerConfig, match=message) as raised:
+                self.load(tmp_path, text)
+            assert "fr-secret" not in str(raised.value)
+
+    def test_http_is_for_this_machine(self, tmp_path: Path) -> None:
+        for host, is_allowed in (
+            ("localhost", True),
+            ("127.8.9.1", True),
+            ("[::1]", True),
+            ("10.0.0.1", False),
+            ("localhost.evil.org", False),
+        ):
+            forge = {"url": f"http://{host}:80", "token": "x"}
+            if is_allowed:
+                assert load_settings(None, {}, forge).forge[0].read_token() == "x"
+            else:
+                with pytest.raises(InvalidRunnerConfig):
+                    load_settings(None, {}, forge)
+                assert load_settings(None, {}, {**forge, "allow_http": True})
+
+    def test_the_token_is_read_from_its_file(self, tmp_path: Path) -> None:
+        (tmp_path / "token").write_text("fr-secret\n")
+        text = f'[[forge]]\nurl = "https://forge.example.com"\ntoken_file = "{tmp_path}/token"'
+        assert self.load(tmp_path, text).forge[0].read_token() == "fr-secret"
+        (tmp_path / "token").unlink()
+        with pytest.raises(InvalidRunnerConfig, match="cannot be read"):
+            self.load(tmp_path, text).forge[0].read_token()

@@ -1,0 +1,91 @@
+"""`forgefront runner exec`, `check` and `unit`: without a server."""
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from forgefront.cli import main
+from tests.forgefront.runner.test_runner import EXECUTORS, require_executor
+
+FILE = """
+include: /ci/bad.yml
+variables: {GREETING: hello}
+job:
+  script: [cat file, 'echo "$GREETING $NAME $CI_BUILD_REF_NAME"', ls -A, echo made >out]
+  after_script: [echo after]
+  artifacts: {paths: [out]}
+"""
+INCLUDED = """
+bad:
+  script: exit 3
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["runner", *map(str, arguments)])
+
+
+@pytest.mark.usefixtures("isolated_environment")
+class TestExec:
+    @pytest.mark.parametrize("executor", EXECUTORS)
+    def test_runs_a_job_of_a_checkout_with_its_changes(self, executor: str, tmp_path: Path) -> None:
+        require_executor(executor)
+        folder = tmp_path / "tool"
+        folder.mkdir()
+        (folder / ".gitlab-ci.yml").write_text(FILE)
+        (folder / "ci").mkdir()
+        (folder / "ci/bad.yml").write_text(INCLUDED)
+        (folder / "file").write_text("committed\n")
+        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+        for arguments in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "First"]):
+            subprocess.run(["git", *arguments], cwd=folder, check=True)
+        (folder / "file").write_text("changed\n")
+        (folder / "untracked").touch()
+
+        done = run("--executor", executor, "exec", "job", "--folder", folder, "--variable", "NAME=Ann", "--artifacts", tmp_path)
+
+        assert done.exit_code == 0, done.output
+        assert f"({executor})" in done.output
+        for expected in ("changed\n", "hello Ann main\n", "$ ls -A\n.git\n.gitlab-ci.yml\nci\nfile\n$", "$ echo after\nafter\n"):
+            assert expected in done.output
+        with zipfile.ZipFile(tmp_path / "artifacts.zip") as file:
+            assert file.read("out") == b"made\n"
+        status = subprocess.run(["git", "status", "--short"], cwd=folder, capture_output=True, text=True, check=True)
+        assert status.stdout == " M file\n?? untracked\n"
+
+        failed = run("--executor", executor, "exec", "bad", "--folder", folder, "--json")
+        assert failed.exit_code == 1
+        assert json.loads(failed.stdout) == {"name": "bad", "ended": "failed", "artifacts": []}
+        assert "ERROR: Build failed: exit code 3" in failed.stderr
+
+        unknown = run("exec", "none", "--folder", folder)
+        assert (unknown.exit_code, unknown.stderr) == (2, "forgefront: There is no job 'none'. The jobs are bad, job.\n")
+        (folder / ".gitlab-ci.yml").write_text("include: ../secret.yml\njob: {script: make}\n")
+        assert "line 1: include: " in run("exec", "job", "--folder", folder).stderr
+        (folder / ".gitlab-ci.yml").write_text("job: {script: [1, {}]}\n")
+        assert "forgefront: line 1: `job` job: script" in run("exec", "job", "--folder", folder).stderr
+        assert run("exec", "job", "--folder", tmp_path).exit_code == 2
+
+
+@pytest.mark.usefixtures("isolated_environment")
+class TestHelp:
+    def test_executors_are_tried(self) -> None:
+        done = run("check", "--json")
+        found = json.loads(done.stdout)
+        assert found["executor"] == ("shell" if "bubblewrap" in found["problems"] else "bubblewrap")
+        assert "shell" not in found["problems"]
+
+    def test_the_unit_allows_what_sandboxes_need(self, tmp_path: Path) -> None:
+        done = run("--config", tmp_path / "runner.toml", "--grace", "90", "unit", "--user", "ci")
+        for line in ("User=ci", "TimeoutStopSec=120", "Delegate=cpu memory pids", "RestrictNamespaces=false", "KillMode=mixed"):
+            assert f"\n{line}\n" in done.stdout
+        assert f"runner --config {tmp_path}/runner.toml\n" in done.stdout
+
+    def test_without_a_forge_the_options_are_named(self) -> None:
+        done = run()
+        assert done.exit_code == 2 and "FORGEFRONT_RUNNER_TOKEN, or --config" in done.stderr
