@@ -10,12 +10,13 @@ from graph.errors import Conflict, Forbidden, NotAllowed, NotFound
 from graph.rules.builds import artifacts, builds, runner_tokens
 from storage import tables
 from storage.secrets import digest_token
+from storage.tables import CheckStatus
 from storage.tables.builds import artifacts as artifact_statements
 from storage.tables.builds import pipelines
 
 
 async def load_earlier_builds(context: Context, build: tables.Build) -> list[tables.Build]:
-    """The builds in earlier stages of the same pipeline, in their newest attempts, ordered by stage."""
+    """The builds in earlier stages of the same pipeline, or those that the job needs, in their newest attempts, ordered by stage."""
     if build.pipeline_id is None:
         return []
 
@@ -26,7 +27,12 @@ async def load_earlier_builds(context: Context, build: tables.Build) -> list[tab
         return found
 
     pipeline_builds = await context.loader("builds of pipelines", fetch).get(build.pipeline_id) or []
-    return [row for row in pipeline_builds if row.stage_index < build.stage_index]
+    needs = select_strings(build.options.get("needs"))
+    return [
+        row
+        for row in pipeline_builds
+        if row.stage_index < build.stage_index and row.status is not CheckStatus.MANUAL and (needs is None or row.name in needs)
+    ]
 
 
 async def find_artifact(context: Context, runner_identity: RunnerIdentity, build_id: int) -> tables.Artifact | None:

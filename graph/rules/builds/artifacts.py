@@ -15,7 +15,7 @@ import orjson
 
 from graph.context import Context, Services, StoredFile
 from graph.errors import Conflict, Forbidden, Invalid, NotAllowed, NotFound, TooLarge
-from graph.rules.builds import builds, trace_masking
+from graph.rules.builds import artifact_expiry, builds, trace_masking
 from graph.rules.builds.stored_objects import erase_after_commit
 from graph.rules.policy import Action, require
 from storage import tables
@@ -179,6 +179,7 @@ async def replace(context: Context, build: tables.Build, filename: str, key: str
     The caller has locked `build`.
     """
     await remove(context, build)
+    build.artifacts_expired_at = None
     return await context.add(
         tables.Artifact(
             project_id=build.project_id,
@@ -187,6 +188,7 @@ async def replace(context: Context, build: tables.Build, filename: str, key: str
             size=size,
             key=key,
             created_at=context.now(),
+            expires_at=artifact_expiry.expires_at(build, context.now()),
         )
     )
 

@@ -15,7 +15,8 @@ from graph.events.build_payloads import BuildChanged
 from graph.events.publisher import publish
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
 from graph.rules import lookup
-from graph.rules.builds import commit_checks, stored_objects, trace_masking
+from graph.rules.builds import commit_checks, deployments, stored_objects, trace_masking
+from graph.rules.builds.automatic_retries import FailureReason, is_retry_due
 from graph.rules.builds.build_queues import queue_name
 from graph.rules.ci import pipelines
 from graph.rules.events import change_records
@@ -30,6 +31,7 @@ from storage.tables.merge_requests import merge_requests
 
 NOT_RETRYABLE = "Build is not retryable"
 NOT_ERASABLE = "Build is not erasable!"
+NOT_PLAYABLE = "Build is not playable"
 
 UNCOPIED_COLUMNS = frozenset(
     ("id", "current_id", "queue", "token_digest", "sealed_token", "sealed_trace_end", "sealed_variables", "lease_until")
@@ -46,18 +48,24 @@ async def lock_build(context: Context, build_id: int) -> tables.Build:
 
 
 async def change_status(
-    context: Context, build: tables.Build, new_status: CheckStatus, *, at: datetime | None = None
+    context: Context,
+    build: tables.Build,
+    new_status: CheckStatus,
+    *,
+    at: datetime | None = None,
+    reason: FailureReason | None = None,
 ) -> tables.Build | None:
     """Change the status of a build.
 
     Every change except a retry and a return to the queue goes through here. Returns the build, locked until the transaction ends; None
     when the transition is not allowed, for example because the build has finished meanwhile, and then nothing changes. `at` is when the
-    status changed, by default now. A build that never ran has an end and no start. Raises NotFound.
+    status changed, by default now. A build that never ran has an end and no start. `reason` is why a runner's build failed; with it the
+    result may be the next, pending attempt (`retry` of the CI file). Raises NotFound.
     """
     row = await lock_build(context, build.id)
     if (
         row.current_id is not None
-        or new_status is CheckStatus.PENDING
+        or new_status in (CheckStatus.PENDING, CheckStatus.MANUAL)
         or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[new_status])) is not new_status
     ):
         return None
@@ -70,21 +78,31 @@ async def change_status(
         row.lease_until = None
         await trace_masking.flush_pending(context, row)
         row.sealed_variables = None
-    await handle_status_change(context, row, before)
+    await handle_status_change(context, row, before, reason)
     return row
 
 
-async def handle_status_change(context: Context, build: tables.Build, before: BuildSnapshot | None) -> None:
-    """Apply the effects of a new build or a changed status; `before` is None for a new build."""
+async def handle_status_change(
+    context: Context, build: tables.Build, before: BuildSnapshot | None, reason: FailureReason | None = None
+) -> None:
+    """Apply the effects of a new build or a changed status; `before` is None for a new build.
+
+    A build that is retried has not ended for its pipeline.
+    """
     build.updated_at = context.now()
     await context.session.flush()
     await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], before, BuildSnapshot.of(build))
     await commit_checks.handle_checks_changed(context, build.project_id, (build.sha, build.ref))
-    await pipelines.advance_pipeline(context, build)
+    await deployments.record_deployment(context, build)
+    is_retried = is_retry_due(build, reason)
+    if not is_retried:
+        await pipelines.advance_pipeline(context, build)
     if build.status is not CheckStatus.PENDING:
         await publish(context, BuildChanged, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:
         context.after_commit.append(context.services.runner_queue.notify)
+    if is_retried:
+        await retry_build(context, build)
 
 
 async def create_build(context: Context, build: tables.Build) -> tables.Build:
@@ -161,6 +179,10 @@ def is_cancelable(build: tables.Build) -> bool:
     return build.current_id is None and (build.status, BuildTransition.CANCEL) in BUILD_TRANSITIONS
 
 
+def is_playable(build: tables.Build) -> bool:
+    return build.current_id is None and (build.status, BuildTransition.PLAY) in BUILD_TRANSITIONS
+
+
 def is_erasable(build: tables.Build) -> bool:
     """Whether the build has finished and was not erased; superseded attempts have finished."""
     return build.status in FINISHED and build.erased_at is None
@@ -189,10 +211,27 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     row.created_at = context.now()
     row.started_at = row.finished_at = row.coverage = row.runner_id = None
     row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
-    row.erased_at = row.erased_by_id = row.trace_start = None
+    row.erased_at = row.erased_by_id = row.artifacts_expired_at = row.trace_start = None
     row.trace_size = 0
     if row.queue is not None:
         row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
+    await handle_status_change(context, row, before)
+    return row
+
+
+async def play_build(context: Context, build: tables.Build) -> tables.Build:
+    """Queue a build with `when: manual` for runners; from then on it is the viewer's.
+
+    Raises Forbidden for any other build and for one that was played before, NotFound.
+    """
+    row = await lock_build(context, build.id)
+    if not is_playable(row):
+        raise Forbidden(NOT_PLAYABLE)
+    before = BuildSnapshot.of(row)
+    row.status = CheckStatus.PENDING
+    row.user_id = context.viewer.id
+    row.created_at = context.now()
+    row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
     await handle_status_change(context, row, before)
     return row
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from graph.context import Context
+from graph.errors import Invalid
 from graph.rules import lookup, settings, validation
 from graph.rules.builds import commit_checks
 from graph.rules.git import commits
@@ -58,7 +59,7 @@ async def create_status(context: Context, values: Mapping[str, Any]) -> tables.C
         columns["allow_failure"] = values["allow_failure"]
     project = await _get_project(context, values["project_path"])
     name, ref = validate_name(values.get("name")), validate_ref(values.get("ref"))
-    return await record_status(context, project, oid, values["state"], name=name, ref=ref, **columns)
+    return await record_status(context, project, oid, validate_status("state", values["state"]), name=name, ref=ref, **columns)
 
 
 async def _get_project(context: Context, path: str) -> tables.Project:
@@ -86,6 +87,13 @@ async def record_status(
     await context.add(row)
     await commit_checks.handle_checks_changed(context, project.id, (sha, ref))
     return row
+
+
+def validate_status(field: str, status: CheckStatus) -> CheckStatus:
+    """A status that another system reports. Raises Invalid for MANUAL, which only a CI file makes."""
+    if status is CheckStatus.MANUAL:
+        raise Invalid(field, "cannot be MANUAL; a job of the CI file with `when: manual` begins so")
+    return status
 
 
 def apply_status(row: tables.CommitStatus, status: CheckStatus, now: datetime) -> None:

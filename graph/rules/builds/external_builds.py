@@ -9,6 +9,7 @@ from graph.context import Context
 from graph.errors import Invalid, NotAllowed, NotFound, Required
 from graph.rules import lookup, settings, validation
 from graph.rules.builds import builds, commit_checks
+from graph.rules.builds.commit_statuses import validate_status
 from graph.rules.git import refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action, require
@@ -39,7 +40,7 @@ async def create_build(context: Context, values: Mapping[str, Any]) -> tables.Bu
         tag=tag,
         name=validate_name(values["name"]),
         stage=validate_stage(values.get("stage")),
-        status=values.get("status") or CheckStatus.PENDING,
+        status=validate_status("status", values.get("status") or CheckStatus.PENDING),
         description=validate_description(values.get("description")),
         target_url=validate_target_url(values.get("target_url")),
         coverage=validate_coverage(values.get("coverage")),
@@ -70,7 +71,10 @@ async def update_build(context: Context, build: tables.Build, values: Mapping[st
     if row.current_id is not None:
         raise NotAllowed("id", "A superseded attempt cannot be changed.")
     if status is not None and status is not row.status:
-        if status is CheckStatus.PENDING or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[status])) is not status:
+        if (
+            status in (CheckStatus.PENDING, CheckStatus.MANUAL)
+            or BUILD_TRANSITIONS.get((row.status, TRANSITION_TO_STATUS[status])) is not status
+        ):
             raise NotAllowed("status", f"A build that is {row.status} cannot become {status}.")
         started_at = columns.get("started_at") or row.started_at
         now = context.now() if started_at is None else max(context.now(), started_at)

@@ -68,7 +68,7 @@ class CheckRollup(Generic[C]):
     @property
     def counts(self) -> CheckCounts:
         statuses = [check.status for check in self.checks]
-        return CheckCounts(len(statuses), **{status.value: statuses.count(status) for status in CheckStatus})
+        return CheckCounts(len(statuses), **{name: statuses.count(CheckStatus(name)) for name in CheckCounts.__slots__[1:]})
 
     @property
     def state(self) -> RollupState:
@@ -114,8 +114,8 @@ class CheckRollup(Generic[C]):
 
 
 def state_of(checks: Iterable[tuple[CheckStatus, bool]]) -> RollupState:
-    """The combined state of checks that count, each given as (status, whether it may fail)."""
-    kinds = set(checks)
+    """The combined state of checks that count, each given as (status, whether it may fail). Builds that nobody has played are left out."""
+    kinds = {kind for kind in checks if kind[0] is not CheckStatus.MANUAL}
     statuses = {status for status, _ in kinds}
     if not kinds:
         return RollupState.NONE

@@ -1,20 +1,26 @@
 """The description of a job for its runner (docs/wire-facts.md 13.2): commands, variables and artifacts."""
 
 from dataclasses import dataclass
-from importlib.metadata import version
+from enum import StrEnum
 from typing import Any
 
 from graph.context import Context
 from graph.events.payloads import full_path
-from graph.rules.builds import runners
+from graph.rules.builds import job_variables, runners
 from graph.rules.builds.variables import given_variables
 from storage import tables
-from storage.git.ref_names import NULL_ID
-from storage.tables import RunWhen
 
 BUILD_TOKEN_USERNAME = "gitlab-ci-token"  # noqa: S105 - a username
 """Username beside a build's token when git asks for both; any other username works too."""
 DEFAULT_ARTIFACT_NAME = "artifacts"
+
+
+class UploadCondition(StrEnum):
+    """The result of a build for which its artifacts are uploaded."""
+
+    ON_SUCCESS = "on_success"
+    ON_FAILURE = "on_failure"
+    ALWAYS = "always"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,13 @@ class EnvironmentVariable:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPatterns:
-    """What the runner uploads as the artifact: file patterns, the archive's name, and for which result."""
+    """What the runner uploads as the artifact: file patterns, the archive's name, for which result, and how long it is stored."""
 
     paths: list[str]
     untracked: bool
     name: str
-    when: RunWhen
+    when: UploadCondition
+    expire_in: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
         build=build,
         token=token,
         repository_url=clone_url,
-        variables=_build_variables(context, build, token, clone_url, await _load_pipeline(context, build)),
+        variables=_build_variables(context, build, token, clone_url, await job_variables.load_pipeline(context, build)),
         after_script=[line for line in options.get("after_script") or [] if isinstance(line, str)],
         artifacts=_parse_artifact_patterns(options.get("artifacts")),
         image=image if isinstance(image, str) else None,
@@ -76,41 +83,18 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
     )
 
 
-async def _load_pipeline(context: Context, build: tables.Build) -> tables.Pipeline | None:
-    return await context.rows_by_id(tables.Pipeline).get(build.pipeline_id) if build.pipeline_id is not None else None
-
-
 def _build_variables(
     context: Context, build: tables.Build, token: str, clone_url: str, pipeline: tables.Pipeline | None
 ) -> list[EnvironmentVariable]:
     scheme, _, address = clone_url.partition("://")
-    program_version = version("forgefront")
-    is_triggered = pipeline is not None and pipeline.trigger_request_id is not None
-    predefined = {
-        "CI": "true",
-        "GITLAB_CI": "true",
-        "CI_SERVER": "yes",
-        "CI_SERVER_NAME": "Forgefront",
-        "CI_SERVER_VERSION": program_version,
-        # A released program has no other revision.
-        "CI_SERVER_REVISION": program_version,
-        "CI_SERVER_URL": context.services.external_url,
-        "CI_PROJECT_ID": str(build.project_id),
-        "CI_BUILD_ID": str(build.id),
-        "CI_BUILD_REF": build.sha,
-        "CI_BUILD_BEFORE_SHA": (pipeline and pipeline.before_sha) or NULL_ID,
-        "CI_BUILD_REF_NAME": build.ref,
-        "CI_BUILD_NAME": build.name,
-        "CI_BUILD_STAGE": build.stage,
-        **({"CI_BUILD_TAG": build.ref} if build.tag else {}),
-        **({"CI_BUILD_TRIGGERED": "true"} if is_triggered else {}),
-    }
+    predefined = job_variables.predefined_variables(context, build, pipeline)
+    configured = job_variables.configured_variables(build)
+    environment = job_variables.environment_variables(build, {**predefined, **configured})
     secret = {"CI_BUILD_TOKEN": token, "CI_BUILD_REPO": f"{scheme}://{BUILD_TOKEN_USERNAME}:{token}@{address}"}
-    configured = build.options.get("variables") or {}
     return [
-        *(EnvironmentVariable(key, value, True) for key, value in predefined.items()),
+        *(EnvironmentVariable(key, value, True) for key, value in {**predefined, **environment}.items()),
         *(EnvironmentVariable(key, value, False) for key, value in secret.items()),
-        *(EnvironmentVariable(str(key), str(value), True) for key, value in configured.items()),
+        *(EnvironmentVariable(key, value, True) for key, value in configured.items()),
         *(EnvironmentVariable(key, value, False) for key, value in given_variables(context, build)),
     ]
 
@@ -123,10 +107,11 @@ def _parse_artifact_patterns(section: Any) -> ArtifactPatterns | None:
     if not paths and not untracked:
         return None
     name = section.get("name")
-    when = section.get("when")
+    when, expire_in = section.get("when"), section.get("expire_in")
     return ArtifactPatterns(
         paths,
         untracked,
         name if isinstance(name, str) and name.strip() else DEFAULT_ARTIFACT_NAME,
-        RunWhen(when) if when in set(RunWhen) else RunWhen.ON_SUCCESS,
+        UploadCondition(when) if when in set(UploadCondition) else UploadCondition.ON_SUCCESS,
+        expire_in if isinstance(expire_in, str) else None,
     )

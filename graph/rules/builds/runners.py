@@ -20,6 +20,7 @@ from graph.operations.disconnects import watch_disconnect
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules import validation
 from graph.rules.builds import builds, runner_tokens, traces, variables
+from graph.rules.builds.automatic_retries import FailureReason
 from graph.rules.builds.build_queues import accepts_queue, queue_name, queue_prefix
 from graph.rules.builds.stored_objects import erase_objects_of_builds
 from graph.rules.ci.coverage import parse_coverage
@@ -223,7 +224,7 @@ async def report_status(
             coverage = await asyncio.to_thread(parse_coverage, dict(row.options), printed)
     if status is None or status is CheckStatus.RUNNING:
         return row
-    if status is CheckStatus.CANCELED:
+    if status in (CheckStatus.CANCELED, CheckStatus.MANUAL):
         raise NotAllowed("status", "A runner cannot cancel builds. Report FAILED instead.")
     locked = await builds.lock_build(context, row.id)
     if not runner_identity.is_assigned(locked):
@@ -231,11 +232,13 @@ async def report_status(
     if status is CheckStatus.PENDING:
         await return_to_queue(context, locked, RETURNED_MESSAGE)
         return locked
-    finished = await builds.change_status(context, locked, status)
+    if coverage is not None:
+        # Before the change, which may begin the next attempt.
+        locked.coverage = coverage
+        await context.session.flush()
+    finished = await builds.change_status(context, locked, status, reason=FailureReason.SCRIPT_FAILURE)
     if finished is None:
         raise runner_tokens.lost_build_error(locked)
-    if coverage is not None:
-        finished.coverage = coverage
     return finished
 
 
@@ -251,7 +254,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
                 break
             starts += 1
     if starts >= MAX_STARTS:
-        await builds.change_status(context, build, CheckStatus.FAILED)
+        await builds.change_status(context, build, CheckStatus.FAILED, reason=FailureReason.RUNNER_SYSTEM_FAILURE)
         return
     await erase_objects_of_builds(context, [build.id])
     for table in (tables.Artifact, tables.TracePart):
@@ -294,7 +297,7 @@ async def _recover_build(context: Context, build_id: int) -> None:
     if _is_late(context.services, build):
         log.warning("build failed after its timeout", build_id=build.id, runner_id=build.runner_id)
         await traces.append_trace(context, build, "\nThe build exceeded its timeout, and the runner did not stop it.\n", build.trace_size)
-        await builds.change_status(context, build, CheckStatus.FAILED)
+        await builds.change_status(context, build, CheckStatus.FAILED, reason=FailureReason.STUCK_OR_TIMEOUT_FAILURE)
     elif build.lease_until < context.now():
         log.warning("runner lost", build_id=build.id, runner_id=build.runner_id)
         await return_to_queue(context, build, LOST_MESSAGE)

@@ -2,11 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 MAX_PROBLEMS = 20
 """Problems that are reported per file."""
 MAX_MESSAGE_LENGTH = 500
 """Characters of one message; names of jobs in the file may be long."""
+
+
+class SourceLine(int):
+    """A line number that knows the included file that it counts in; `file` is None for the main file."""
+
+    file: str | None
+
+    def __new__(cls, number: int, file: str | None = None) -> Self:
+        line = super().__new__(cls, number)
+        line.file = file
+        return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +28,15 @@ class ConfigProblem:
     message: str
     line: int | None = None
 
+    @property
+    def file(self) -> str | None:
+        """The path of the included file that has the problem; None for the main file."""
+        return self.line.file if isinstance(self.line, SourceLine) else None
+
     def __str__(self) -> str:
-        return self.message if self.line is None else f"line {self.line}: {self.message}"
+        if self.line is None:
+            return self.message
+        return f"{f'{self.file}, ' if self.file is not None else ''}line {self.line}: {self.message}"
 
 
 class PipelineConfigError(Exception):

@@ -21,10 +21,10 @@ class InvalidExpression(ValueError):
     """The expression is invalid; the message is the reason."""
 
 
-def compile_expression(source: str, *, ignore_case: bool = False) -> Any:
+def compile_expression(source: str, *, ignore_case: bool = False, max_length: int = MAX_EXPRESSION_LENGTH) -> Any:
     """Compile an expression, with a cache. Raises InvalidExpression."""
-    if len(source) > MAX_EXPRESSION_LENGTH:
-        raise InvalidExpression(f"it has more than {MAX_EXPRESSION_LENGTH} characters")
+    if len(source) > max_length:
+        raise InvalidExpression(f"it has more than {max_length} characters")
     # Imported lazily, because it takes 1.5 MB of memory.
     import re2
 

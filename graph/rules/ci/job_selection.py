@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from graph.rules.ci.config_errors import PipelineConfigError, quote
 from graph.rules.ci.expressions import InvalidExpression, compile_expression
+from graph.rules.ci.job_rules import JobRule, RuleContext
 from storage.tables import RunWhen
 
 MAX_REF_LENGTH = 255
@@ -58,6 +60,15 @@ class RefPattern:
 
 
 @dataclass(frozen=True, slots=True)
+class JobNeed:
+    """A job of an earlier stage that must have ended. `optional`: it may be missing in a pipeline."""
+
+    job: str
+    artifacts: bool = True
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobConfig:
     """One job of a file.
 
@@ -74,6 +85,8 @@ class JobConfig:
     run_when: RunWhen = RunWhen.ON_SUCCESS
     only: tuple[RefPattern, ...] | None = None
     excepted: tuple[RefPattern, ...] | None = None
+    rules: tuple[JobRule, ...] | None = None
+    needs: tuple[JobNeed, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     line: int | None = None
 
@@ -99,10 +112,10 @@ class PipelineConfig:
     jobs: tuple[JobConfig, ...]
 
 
-def select_jobs(config: PipelineConfig, ref: str, *, tag: bool, path: str) -> list[JobConfig]:
-    """The jobs that run for a branch or tag of the project with this full path, in order.
+def select_jobs(config: PipelineConfig, ref: str, *, tag: bool, path: str, rule_context: RuleContext | None = None) -> list[JobConfig]:
+    """The jobs that run for a branch or tag of the project with this full path, in order, as their rules decide.
 
-    May take a second on large files with many expressions.
+    May take a second on large files with many expressions. Raises PipelineConfigError if a job needs one that does not run.
     """
     known: dict[RefPattern, bool] = {}
 
@@ -116,7 +129,40 @@ def select_jobs(config: PipelineConfig, ref: str, *, tag: bool, path: str) -> li
 
     if len(ref) > MAX_REF_LENGTH:
         return []
-    return [job for job in config.jobs if (not job.only or any_of(job.only)) and not any_of(job.excepted or ())]
+    selected = [job for job in config.jobs if (not job.only or any_of(job.only)) and not any_of(job.excepted or ())]
+    context = rule_context if rule_context is not None else RuleContext()
+    return _resolve_needs([decided for job in selected if (decided := _apply_rules(job, context)) is not None])
+
+
+def _apply_rules(job: JobConfig, context: RuleContext) -> JobConfig | None:
+    """The job as its first rule that applies has it; None if it does not run."""
+    if job.rules is None:
+        return job
+    configured = job.options.get("variables", {})
+    rule = next((rule for rule in job.rules if context.applies(rule, configured)), None)
+    if rule is None or rule.run_when is None:
+        return None
+    return replace(job, run_when=rule.run_when, allow_failure=job.allow_failure if rule.allow_failure is None else rule.allow_failure)
+
+
+def _resolve_needs(jobs: list[JobConfig]) -> list[JobConfig]:
+    """The jobs with what they need among their options; by default they get the artifacts of these only."""
+    names = {job.name for job in jobs}
+    found = []
+    for job in jobs:
+        if job.needs is not None:
+            for need in job.needs:
+                if need.job not in names and not need.optional:
+                    raise PipelineConfigError.from_message(
+                        f"{quote(job.name)} job: needs: {quote(need.job)} does not run here."
+                        " Give both the same rules, or add `optional: true`.",
+                        job.line,
+                    )
+            needs = [need for need in job.needs if need.job in names]
+            artifacts = [need.job for need in needs if need.artifacts]
+            job = replace(job, options={"dependencies": artifacts, **job.options, "needs": [need.job for need in needs]})
+        found.append(job)
+    return found
 
 
 def group_by_stage(jobs: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:

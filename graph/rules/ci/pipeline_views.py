@@ -2,16 +2,23 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from graph.context import Context
 from graph.events.payloads import full_path
 from graph.rules.builds.rollups import RollupState, roll_up
 from graph.rules.ci import config_parser
+from graph.rules.ci.commit_files import CommitFiles
 from graph.rules.ci.config_errors import ConfigProblem, PipelineConfigError
+from graph.rules.ci.job_rules import RuleContext, push_variables
 from graph.rules.ci.job_selection import JobConfig, group_by_stage, select_jobs
+from graph.rules.ci.pipeline_planner import file_reader
 from storage import tables
+from storage.git.ref_names import BRANCHES, NULL_ID, TAGS
+from storage.git.repository import NotARepository, Repository
 from storage.tables.builds import pipelines
+from storage.tables.git import refs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +57,32 @@ async def load_stages(context: Context, pipeline: tables.Pipeline) -> list[Stage
 
 
 async def lint_config(context: Context, project: tables.Project, content: str, ref: str | None, *, tag: bool) -> CiLintResult:
-    """Parse the content as `.gitlab-ci.yml`; with a ref, select the jobs that would run for it."""
-    path = await full_path(context, project)
+    """Parse the content as `.gitlab-ci.yml`; with a ref, select the jobs that would run for it.
 
-    def work() -> CiLintResult:
+    Files that it includes are those of the ref, by default of the default branch.
+    """
+    path, version = await full_path(context, project), context.services.ci_file_version
+    named = f"{TAGS if tag else BRANCHES}{ref}" if ref is not None else f"{BRANCHES}{project.default_branch}"
+    oids = dict(map(tuple, await context.tuples(refs.targets(project.id, [named]))))
+
+    def work(repository: Repository | None) -> CiLintResult:
+        sha = repository.peel_to_commit(oids[named]) if repository is not None else None
+        reader = file_reader(repository, sha) if repository is not None and sha is not None else None
+        files = CommitFiles(repository, sha, None) if repository is not None and sha is not None else None
         try:
-            config = config_parser.parse_config(content)
+            config = config_parser.parse_config(content, reader, version)
+            if ref is None:
+                return CiLintResult((), config.stages, config.jobs)
+            variables = push_variables(project.id, ref, tag=tag, sha=sha or NULL_ID, before=None, source="push")
+            jobs = select_jobs(config, ref, tag=tag, path=path, rule_context=RuleContext(variables, files))
         except PipelineConfigError as error:
             return CiLintResult(error.problems)
-        return CiLintResult((), config.stages, config.jobs if ref is None else select_jobs(config, ref, tag=tag, path=path))
+        return CiLintResult((), config.stages, jobs)
 
-    return await asyncio.to_thread(work)
+    if named in oids:
+        with suppress(NotARepository):
+            return await context.services.repositories.read(project.id, work)
+    return await asyncio.to_thread(work, None)
 
 
 async def _load_builds(context: Context, pipeline: tables.Pipeline) -> list[tables.Build]:

@@ -3,6 +3,7 @@
 The pipelines of a push are inserted in the transaction that moves its refs: a crash leaves both or neither.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ ERROR_STAGE = "build"
 MAX_ERROR_LENGTH = 255
 
 STARTING_JOBS: Mapping[ChecksState, frozenset[RunWhen]] = {
-    ChecksState.SUCCESS: frozenset((RunWhen.ON_SUCCESS, RunWhen.ALWAYS)),
+    ChecksState.SUCCESS: frozenset((RunWhen.ON_SUCCESS, RunWhen.ALWAYS, RunWhen.MANUAL)),
     ChecksState.FAILED: frozenset((RunWhen.ON_FAILURE, RunWhen.ALWAYS)),
 }
 """Which jobs of a stage start, by the combined state of all earlier builds.
@@ -147,17 +148,35 @@ class _StageBuild:
 
 
 def _next_jobs(jobs: Sequence[Mapping[str, Any]], existing_builds: Sequence[_StageBuild]) -> list[Mapping[str, Any]]:
-    """The jobs to start: those of the first stage that has any, if all earlier builds have finished."""
+    """The jobs to create: those of the first stage that has any, if all earlier builds have finished.
+
+    Manual jobs do not delay the stages after theirs, so they are created together with the next others. A job with `needs` waits only for
+    what it needs, and the stages after its own wait for it.
+    """
     names = {build.name for build in existing_builds}
-    for index, stage_jobs in group_by_stage(jobs).items():
+    existing_builds = [build for build in existing_builds if build.status is not CheckStatus.MANUAL]
+    ended_builds = {build.name: build for build in existing_builds if build.status in FINISHED}
+    created = [job for job in jobs if "needs" in job["options"] and job["name"] not in names and _has_needs(job, ended_builds)]
+    started_index = min((int(job["stage_index"]) for job in created if job["when"] != RunWhen.MANUAL), default=math.inf)
+    for index, stage_jobs in group_by_stage([job for job in jobs if "needs" not in job["options"]]).items():
+        if index > started_index:
+            return created
         earlier_builds = [build for build in existing_builds if build.stage_index < index]
         if any(build.status not in FINISHED for build in earlier_builds):
-            return []
+            return created
         startable = STARTING_JOBS.get(_combined_state(earlier_builds), frozenset())
         found = [job for job in stage_jobs if RunWhen(job["when"]) in startable and job["name"] not in names]
-        if found:
-            return found
-    return []
+        created += found
+        if any(job["when"] != RunWhen.MANUAL for job in found):
+            return created
+    return created
+
+
+def _has_needs(job: Mapping[str, Any], ended_builds: Mapping[str, _StageBuild]) -> bool:
+    """Whether the builds that a job needs have ended so that it starts."""
+    needed = [ended_builds[name] for name in job["options"]["needs"] if name in ended_builds]
+    startable = STARTING_JOBS.get(_combined_state(needed), frozenset())
+    return len(needed) == len(job["options"]["needs"]) and RunWhen(job["when"]) in startable
 
 
 def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
@@ -174,7 +193,7 @@ def _combined_state(builds: Sequence[_StageBuild]) -> ChecksState:
 async def _create_builds(
     context: Context, specs: Sequence[Mapping[str, Any]], project: tables.Project, created_at: datetime | None = None
 ) -> None:
-    """Insert pending builds and their change records, in two statements.
+    """Insert builds, pending or manual, and their change records, in at most three statements.
 
     Each of `specs` has the columns of its pipeline, and its `job`.
     """
@@ -186,18 +205,23 @@ async def _create_builds(
             **{key: each[key] for key in ("project_id", "pipeline_id", "sha", "ref", "tag", "user_id")},
             **{key: each["job"][key] for key in ("name", "stage", "stage_index", "commands", "tags", "allow_failure", "options")},
             "run_when": RunWhen(each["job"]["when"]),
-            "queue": queue_name(project, each["job"]["tags"]),
+            # No runner gets a manual build before it is played.
+            "queue": None if each["job"]["when"] == RunWhen.MANUAL else queue_name(project, each["job"]["tags"]),
             "attempt": 1,
-            "status": CheckStatus.PENDING,
+            "status": CheckStatus.MANUAL if each["job"]["when"] == RunWhen.MANUAL else CheckStatus.PENDING,
             "trace_size": 0,
             "created_at": moment,
             "updated_at": moment,
         }
         for each in specs
     ]
-    statement = insert(tables.Build).returning(col(tables.Build.id), col(tables.Build.project_id), col(tables.Build.ref))
-    created = sorted(map(tuple, await context.session.execute(statement, rows)))
-    await change_records.record_builds(context, created, None, BuildSnapshot(CheckStatus.PENDING))
+    row = tables.Build
+    statement = insert(row).returning(col(row.id), col(row.project_id), col(row.ref), col(row.status))
+    # Without nulls, builds with and without a queue would be different statements.
+    created = sorted(map(tuple, await context.session.execute(statement.execution_options(render_nulls=True), rows)))
+    for status in (CheckStatus.PENDING, CheckStatus.MANUAL):
+        if among := [(build_id, project_id, ref) for build_id, project_id, ref, other in created if other is status]:
+            await change_records.record_builds(context, among, None, BuildSnapshot(status))
     context.after_commit.append(context.services.runner_queue.notify)
 
 

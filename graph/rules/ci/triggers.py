@@ -132,4 +132,5 @@ async def _plan(context: Context, project: tables.Project, ref: str) -> Pipeline
     if name is None:
         return None
     path = await full_path(context, project)
-    return await pipeline_planner.plan_ref(context.services.repositories, project.id, name, oids[name], path)
+    services = context.services
+    return await pipeline_planner.plan_ref(services.repositories, project.id, name, oids[name], path, services.ci_file_version)

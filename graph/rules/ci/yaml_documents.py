@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from graph.rules.ci.config_errors import PipelineConfigError, quote
+from graph.rules.ci.config_errors import PipelineConfigError, SourceLine, quote
 
 MAX_BYTES = 256 * 1024
 """Bytes of the source."""
@@ -85,17 +85,34 @@ class MappingNode:
 Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
-def parse_document(source: str) -> Node | None:
-    """Parse the only document of the source; None when it is empty. Raises PipelineConfigError."""
+@dataclass(slots=True)
+class DocumentBudget:
+    """What a file and those that it includes have used of their common bounds."""
+
+    size: int = 0
+    nodes: int = 0
+    characters: int = 0
+
+
+def parse_document(source: str, *, file: str | None = None, budget: DocumentBudget | None = None) -> Node | None:
+    """Parse the only document of the source; None when it is empty. Raises PipelineConfigError.
+
+    `file` is the path of an included file, which shares the `budget` of the main one.
+    """
     source = source.removeprefix("\ufeff")
+    budget = budget if budget is not None else DocumentBudget()
     try:
         size = len(source.encode())
     except UnicodeEncodeError as error:
-        raise PipelineConfigError.from_message("The file is not UTF-8.", source.count("\n", 0, error.start) + 1) from error
-    if size > MAX_BYTES:
-        raise PipelineConfigError.from_message(f"The file has {size} bytes; the limit is {MAX_BYTES}.")
+        raise PipelineConfigError.from_message(
+            "The file is not UTF-8.", SourceLine(source.count("\n", 0, error.start) + 1, file)
+        ) from error
+    budget.size += size
+    if budget.size > MAX_BYTES:
+        included = ", with those that it includes" if file is not None else ""
+        raise PipelineConfigError.from_message(f"The file{included} has {budget.size} bytes; the limit is {MAX_BYTES}.")
     try:
-        return _Composer(source).compose()
+        return _Composer(source, file, budget).compose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if error.context_mark is not None and mark.line >= len(source.splitlines()):
@@ -103,10 +120,12 @@ def parse_document(source: str) -> Node | None:
             mark = error.context_mark
         reason = ", ".join(filter(None, (error.context, error.problem))) or "cannot be parsed"
         hint = " Indent with spaces, not with tabs." if mark and "\t" in _indentation(source, mark.line) else ""
-        raise PipelineConfigError.from_message(f"The file is not valid YAML: {reason}.{hint}", mark.line + 1 if mark else None) from error
+        raise PipelineConfigError.from_message(
+            f"The file is not valid YAML: {reason}.{hint}", SourceLine(mark.line + 1, file) if mark else None
+        ) from error
     except yaml.reader.ReaderError as error:
         raise PipelineConfigError.from_message(
-            "The file contains a character that YAML does not allow.", _line_of_invalid_character(source)
+            "The file contains a character that YAML does not allow.", SourceLine(_line_of_invalid_character(source), file)
         ) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise PipelineConfigError.from_message("The file is not valid YAML.") from error
@@ -122,13 +141,13 @@ def to_json(node: Node) -> Any:
 
 
 class _Composer:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, file: str | None, budget: DocumentBudget) -> None:
+        self._file = file
+        self._budget = budget
         self._events: Iterator[Any] = iter(yaml.parse(text, Loader=_Loader))
         self._resolver = yaml.resolver.Resolver()
         self._anchors: dict[str, Node] = {}
         self._open: set[str] = set()
-        self._nodes = 0
-        self._characters = 0
 
     def compose(self) -> Node | None:
         next(self._events)  # the start of the stream
@@ -138,14 +157,16 @@ class _Composer:
         next(self._events)  # the end of the document
         more = next(self._events)
         if not isinstance(more, yaml.StreamEndEvent):
-            raise PipelineConfigError.from_message("A second document begins here. The file must contain one document.", _line_number(more))
+            raise PipelineConfigError.from_message(
+                "A second document begins here. The file must contain one document.", self._line_number(more)
+            )
         return None if isinstance(root, ScalarNode) and root.is_null else root
 
     def _compose_node(self, event: Any, depth: int) -> Node:
         if isinstance(event, yaml.AliasEvent):
             return self._resolve_alias(event)
         if depth > MAX_DEPTH:
-            raise PipelineConfigError.from_message(f"The value is nested more than {MAX_DEPTH} levels deep.", _line_number(event))
+            raise PipelineConfigError.from_message(f"The value is nested more than {MAX_DEPTH} levels deep.", self._line_number(event))
         anchor = event.anchor
         if anchor is not None:
             self._open.add(anchor)
@@ -165,39 +186,43 @@ class _Composer:
     def _resolve_alias(self, event: Any) -> Node:
         if event.anchor in self._open:
             raise PipelineConfigError.from_message(
-                f"The anchor {quote(event.anchor)} refers to a value that contains itself.", _line_number(event)
+                f"The anchor {quote(event.anchor)} refers to a value that contains itself.", self._line_number(event)
             )
         node = self._anchors.get(event.anchor)
         if node is None:
-            raise PipelineConfigError.from_message(f"The anchor {quote(event.anchor)} is not defined above this line.", _line_number(event))
+            raise PipelineConfigError.from_message(
+                f"The anchor {quote(event.anchor)} is not defined above this line.", self._line_number(event)
+            )
         self._count(node.nodes, node.characters, event)
         return node
 
     def _count(self, nodes: int, characters: int, event: Any) -> None:
-        self._nodes += nodes
-        self._characters += characters
-        if self._nodes > MAX_NODES:
+        self._budget.nodes += nodes
+        self._budget.characters += characters
+        if self._budget.nodes > MAX_NODES:
             raise PipelineConfigError.from_message(
-                f"The file has more than {MAX_NODES} values, with aliases expanded.", _line_number(event)
+                f"The file has more than {MAX_NODES} values, with aliases expanded.", self._line_number(event)
             )
-        if self._characters > MAX_CHARACTERS:
+        if self._budget.characters > MAX_CHARACTERS:
             raise PipelineConfigError.from_message(
-                f"The file has more than {MAX_CHARACTERS} characters, with aliases expanded.", _line_number(event)
+                f"The file has more than {MAX_CHARACTERS} characters, with aliases expanded.", self._line_number(event)
             )
 
     def _compose_scalar(self, event: Any) -> ScalarNode:
         value = event.value
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise PipelineConfigError.from_message("A string cannot contain the character NUL or a lone surrogate.", _line_number(event))
+            raise PipelineConfigError.from_message(
+                "A string cannot contain the character NUL or a lone surrogate.", self._line_number(event)
+            )
         self._count(0, len(value), event)
         tag = self._explicit_tag(event)
         if tag is None:
             tag = self._resolver.resolve(yaml.ScalarNode, value, event.implicit)
-        return ScalarNode(value, tag.removeprefix(_TAG), _line_number(event))
+        return ScalarNode(value, tag.removeprefix(_TAG), self._line_number(event))
 
     def _compose_sequence(self, event: Any, depth: int) -> SequenceNode:
         self._explicit_tag(event)
-        found = SequenceNode([], _line_number(event))
+        found = SequenceNode([], self._line_number(event))
         while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
             item = self._compose_node(inner, depth + 1)
             found.items.append(item)
@@ -207,10 +232,10 @@ class _Composer:
 
     def _compose_mapping(self, event: Any, depth: int) -> MappingNode:
         self._explicit_tag(event)
-        found = MappingNode({}, _line_number(event))
+        found = MappingNode({}, self._line_number(event))
         while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
             key = self._compose_node(inner, depth + 1)
-            line = _line_number(inner)
+            line = self._line_number(inner)
             value = self._compose_node(next(self._events), depth + 1)
             found.nodes += key.nodes + value.nodes
             found.characters += key.characters + value.characters
@@ -238,17 +263,16 @@ class _Composer:
             raise PipelineConfigError.from_message("The value of `<<` must be a mapping or a list of mappings.", line)
         return [each for each in values if isinstance(each, MappingNode)]
 
+    def _line_number(self, event: Any) -> SourceLine:
+        return SourceLine(int(event.start_mark.line) + 1, self._file)
+
     def _explicit_tag(self, event: Any) -> str | None:
         """The explicit tag of a node; None when it has none."""
         if event.tag is None or event.tag == "!":
             return None
         if event.tag not in _PLAIN_TAGS:
-            raise PipelineConfigError.from_message(f"The tag {quote(event.tag)} is not supported. Remove it.", _line_number(event))
+            raise PipelineConfigError.from_message(f"The tag {quote(event.tag)} is not supported. Remove it.", self._line_number(event))
         return str(event.tag)
-
-
-def _line_number(event: Any) -> int:
-    return int(event.start_mark.line) + 1
 
 
 def _line_of_invalid_character(text: str) -> int:

@@ -26,6 +26,9 @@ class Artifact(Node):
     filename: str = column(description="File name, without directories.")
     size: BigInt = column(description="Size in bytes.")
     created_at: datetime = column(description="When the upload completed.")
+    expires_at: datetime | None = column(
+        description="When it is deleted, by `artifacts: expire_in` of the CI file; null if never. See `keepArtifacts`."
+    )
 
     @computed(tables.Artifact.project_id, tables.Artifact.build_id, description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:

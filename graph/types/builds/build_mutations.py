@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.errors import NotFound
 from graph.fields.mutations import mutation
-from graph.rules.builds import builds, external_builds, runners
+from graph.rules.builds import artifact_expiry, builds, external_builds, runners
 from graph.rules.policy import Action
 from graph.types.builds.builds import Build
 from graph.types.builds.commit_statuses import BuildStatus
@@ -112,6 +112,26 @@ async def erase_build(info: Info, input: BuildInput) -> tables.Build:
     return await builds.erase_build(info.context, await _find_updatable_build(info, input))
 
 
+@mutation(
+    entity="build",
+    returns=Build,
+    entity_description="The pending build, whose `user` is the viewer.",
+    description="Plays a build with `when: manual`, so that a runner takes it. Developers can; FORBIDDEN if it was played before.",
+)
+async def play_build(info: Info, input: BuildInput) -> tables.Build:
+    return await builds.play_build(info.context, await _find_updatable_build(info, input))
+
+
+@mutation(
+    entity="build",
+    returns=Build,
+    entity_description="The build; its artifact does not expire any more.",
+    description="Keeps the artifact of a build, which `artifacts: expire_in` of the CI file would delete.",
+)
+async def keep_artifacts(info: Info, input: BuildInput) -> tables.Build:
+    return await artifact_expiry.keep_artifacts(info.context, await _find_updatable_build(info, input))
+
+
 @strawberry.type
 class BuildMutations:
     create_build = create_build
@@ -119,3 +139,5 @@ class BuildMutations:
     cancel_build = cancel_build
     retry_build = retry_build
     erase_build = erase_build
+    keep_artifacts = keep_artifacts
+    play_build = play_build

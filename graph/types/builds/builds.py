@@ -15,6 +15,7 @@ from graph.rules.policy import Action, can, require
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import BuildArtifactFields
 from graph.types.builds.commit_statuses import BuildStatus
+from graph.types.builds.environments import BuildDeploymentFields
 from graph.types.builds.runners import Runner
 from graph.types.builds.traces import BuildTraceFields
 from graph.types.git.commit_loader import COMMIT_INDEX, load_commit, load_commits
@@ -47,6 +48,7 @@ class BuildFilter:
     latest_attempt_only: bool = strawberry.field(
         description="If true, exclude superseded attempts. The attempts of one build are in its `attempts`.", default=True
     )
+    unplayed: bool = strawberry.field(description="If false, exclude builds with the status `MANUAL`.", default=True)
     created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
     finished: DateTimeRange | None = strawberry.field(description="Finished in this time range.", default=None)
     author_username: list[str] | None = strawberry.field(description="Created by one of these users, for example by a push.", default=None)
@@ -63,6 +65,8 @@ class BuildFilter:
         for moment, span in spans:
             if span is not None:
                 found += span.conditions(moment)
+        if not self.unplayed:
+            found.append(statements.is_check())
         return [*found, statements.is_current()] if self.latest_attempt_only else found
 
 
@@ -71,6 +75,7 @@ class BuildAbilities:
     cancel: bool = strawberry.field(description="Cancel the build.")
     retry: bool = strawberry.field(description="Retry the build.")
     erase: bool = strawberry.field(description="Erase the trace and the artifact.")
+    play: bool = strawberry.field(description="Play the build, which has `when: manual`.")
 
 
 def _as_row(build: Any) -> tables.Build:
@@ -87,7 +92,7 @@ async def _resolve_attempts(root: Any, info: Info, **arguments: Any) -> Any:
     project_key="project_id",
     action=Action.READ_BUILD,
 )
-class Build(BuildArtifactFields, BuildTraceFields, Node):
+class Build(BuildArtifactFields, BuildTraceFields, BuildDeploymentFields, Node):
     database_id: int = column(tables.Build.id, description="ID in the v3 API. A superseded attempt has an ID of its own.")
     project_id: int = column(description="v3 ID of the project.")
     sha: GitOid = column(description="Full ID of the commit.")
@@ -105,6 +110,7 @@ class Build(BuildArtifactFields, BuildTraceFields, Node):
     started_at: datetime | None = column(description="When the build started; null if it has not.")
     finished_at: datetime | None = column(description="When the build finished; null if it has not.")
     erased_at: datetime | None = column(description="When the trace and the artifact were erased; null if they were not.")
+    artifacts_expired_at: datetime | None = column(description="When the artifact was deleted because it had expired; null if it was not.")
     user: User | None = to_one(
         tables.Build.user_id,
         description="User who created the build, for example by a push; null if nobody did or the account was deleted.",
@@ -176,6 +182,7 @@ class Build(BuildArtifactFields, BuildTraceFields, Node):
             cancel=update and builds.is_cancelable(row),
             retry=update and builds.is_retryable(row),
             erase=update and builds.is_erasable(row),
+            play=update and builds.is_playable(row),
         )
 
 

@@ -132,6 +132,7 @@ class CommitPipelineFields:
 class CiProblem:
     message: str = strawberry.field(description="Error message: what is wrong and how to fix it.")
     line: int | None = strawberry.field(description="Line number, starting at 1; null if the error concerns no single line.")
+    file: str | None = strawberry.field(description="Path of the included file that has the error; null if the file itself has it.")
 
 
 @strawberry.type(description="A job of a CI configuration.")
@@ -144,6 +145,8 @@ class CiJob:
     run_when: JobWhen = strawberry.field(description="When the job runs; `when` in the file.")  # type: ignore[valid-type]
     only: list[str] | None = strawberry.field(description="Branches and tags for which the job runs; null for all.")
     excepted: list[str] | None = strawberry.field(description="Branches and tags for which the job does not run; `except` in the file.")
+    needs: list[str] | None = strawberry.field(description="Jobs for which it waits, not for the earlier stages; null without `needs`.")
+    environment: str | None = strawberry.field(description="Environment to which it deploys, as in the file; null if it has none.")
     line: int | None = strawberry.field(description="Line of the file at which the job begins.")
 
 
@@ -174,7 +177,7 @@ class PipelineQueries:
         result = await pipeline_views.lint_config(context, project, content, ref, tag=tag)
         return CiConfig(
             valid=not result.problems,
-            errors=[CiProblem(message=problem.message, line=problem.line) for problem in result.problems],
+            errors=[CiProblem(message=problem.message, line=problem.line, file=problem.file) for problem in result.problems],
             stages=list(result.stages),
             jobs=[
                 CiJob(
@@ -186,6 +189,8 @@ class PipelineQueries:
                     run_when=job.run_when,
                     only=[pattern.text for pattern in job.only] if job.only is not None else None,
                     excepted=[pattern.text for pattern in job.excepted] if job.excepted is not None else None,
+                    needs=[need.job for need in job.needs] if job.needs is not None else None,
+                    environment=job.options.get("environment", {}).get("name"),
                     line=job.line,
                 )
                 for job in result.jobs

@@ -14,7 +14,9 @@ from graph.types.builds.job_environment import JobEnvironmentFields
 from graph.types.inputs import get_or, optional, sent_values
 from storage import tables
 
-ArtifactsWhen = strawberry.enum(tables.RunWhen, name="ArtifactsWhen", description="Result of a build for which its artifacts are uploaded.")
+ArtifactsWhen = strawberry.enum(
+    runner_jobs.UploadCondition, name="ArtifactsWhen", description="Result of a build for which its artifacts are uploaded."
+)
 
 
 @strawberry.type(description="Environment variable of a build.")
@@ -32,6 +34,7 @@ class JobArtifacts:
     untracked: bool = strawberry.field(description="Whether to include all untracked files.")
     name: str = strawberry.field(description="File name without extension.")
     when: ArtifactsWhen = strawberry.field(description="Result of the build for which the artifacts are uploaded.")  # type: ignore[valid-type]
+    expire_in: str | None = strawberry.field(description="How long they are stored, as in the CI file; null if without a limit.")
 
 
 @strawberry.type(description="Data a runner needs to run a build.")

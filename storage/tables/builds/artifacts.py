@@ -12,13 +12,20 @@ from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import FINISHED
 
 _LATER = text("start > 0")
+_EXPIRING = text("expires_at IS NOT NULL")
 
 
 class Artifact(Row, table=True):
-    """The uploaded file of a build. The object `key` is complete before the row is written; `size` is in bytes."""
+    """The uploaded file of a build. The object `key` is complete before the row is written; `size` is in bytes.
+
+    A maintenance job deletes it after `expires_at`; null means never.
+    """
 
     __tablename__ = "artifacts"
-    __table_args__: Any = {"sqlite_autoincrement": True}
+    __table_args__: Any = (
+        Index("ix_artifacts_expires_at", "expires_at", sqlite_where=_EXPIRING, postgresql_where=_EXPIRING),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = foreign_key("projects.id", index=True)
     build_id: int = Field(foreign_key="builds.id", ondelete="CASCADE", unique=True)
@@ -26,6 +33,7 @@ class Artifact(Row, table=True):
     size: int = Field(sa_type=BigInteger)
     key: str = Field(max_length=64, unique=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+    expires_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
 class TracePart(Row, table=True):
@@ -52,6 +60,18 @@ def of_builds(build_ids: list[int]) -> Select[Artifact]:
 def of_build(project_id: int, build_id: int) -> Select[Artifact]:
     """The artifact of a build of the project, which may be superseded by a retry."""
     return select(Artifact).where(col(Artifact.build_id) == build_id, col(Artifact.project_id) == project_id)
+
+
+def expired(moment: datetime, limit: int) -> Select[int]:
+    """The builds of artifacts that have expired, those that expired first."""
+    expires_at = col(Artifact.expires_at)
+    return select(col(Artifact.build_id)).where(expires_at.is_not(None), expires_at <= moment).order_by(expires_at).limit(limit)
+
+
+def delete_expired(build_ids: list[int], moment: datetime) -> Any:
+    """Deletes those artifacts of these builds that have expired; returns (build, key)."""
+    conditions = col(Artifact.build_id).in_(build_ids), col(Artifact.expires_at) <= moment
+    return delete(Artifact).where(*conditions).returning(col(Artifact.build_id), col(Artifact.key))
 
 
 def trace_tails(build_ids: list[int], size: int) -> Select[TracePart]:

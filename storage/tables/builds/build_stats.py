@@ -14,7 +14,7 @@ from storage.tables import quantiles
 from storage.tables.accounts.namespaces import Namespace
 from storage.tables.accounts.users import User
 from storage.tables.buckets import Buckets
-from storage.tables.builds.builds import Build
+from storage.tables.builds.builds import Build, is_check
 from storage.tables.builds.commit_statuses import CheckStatus
 from storage.tables.projects.projects import Project
 
@@ -104,7 +104,7 @@ def _rows(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, o
     columns += [measured[each].label(each) for each in grouping.measures]
     if grouping.buckets is not None:
         columns.append(grouping.buckets.key(grouping.moment).label("bucket"))
-    statement: Select[Any] = select(*columns).where(*conditions)
+    statement: Select[Any] = select(*columns).where(*conditions, is_check())
     if owner is not None:
         statement = statement.add_columns(owner.label("owner")).join(Project, col(Project.id) == col(row.project_id))
     # OFFSET prevents both databases from flattening the subquery, which would evaluate the measures again at each use.

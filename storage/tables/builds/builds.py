@@ -20,6 +20,7 @@ class RunWhen(StrEnum):
     ON_SUCCESS = "on_success"
     ON_FAILURE = "on_failure"
     ALWAYS = "always"
+    MANUAL = "manual"
 
 
 _WAITING = "status = 'pending' AND queue IS NOT NULL"
@@ -40,7 +41,7 @@ class Build(Row, table=True):
     the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` includes it, the stored parts do not.
     `sealed_variables` are the encrypted secret variables that the runner received, while it runs the build.
     `trace_size` is in bytes. The first `trace_start` bytes are a message of the service about an earlier run, which the runner did not
-    send; null if there is none. `coverage` is in per cent.
+    send; null if there is none. `coverage` is in per cent. `artifacts_expired_at` is when the artifact was deleted because it had expired.
     """
 
     __tablename__ = "builds"
@@ -93,11 +94,17 @@ class Build(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=Timestamp)
     erased_at: datetime | None = Field(default=None, sa_type=Timestamp)
     erased_by_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
+    artifacts_expired_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
 def is_current() -> Any:
     """The condition that a build has not been superseded by a later attempt."""
     return col(Build.current_id).is_(None)
+
+
+def is_check() -> Any:
+    """The condition that a build counts for its commit: that it does not wait for somebody to play it."""
+    return col(Build.status) != CheckStatus.MANUAL
 
 
 def has_ref(names: Sequence[str | None]) -> Any:
@@ -114,6 +121,11 @@ def for_update(build_id: int) -> Select[Build]:
     """The current build, locked until the transaction ends; rows that refer to it can still be inserted."""
     statement: Select[Build] = select(Build).where(col(Build.id) == build_id)
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+def lock_all(build_ids: Sequence[int]) -> Select[int]:
+    """Locks these builds, in the order of their ids, until the transaction ends."""
+    return select(col(Build.id)).where(col(Build.id).in_(build_ids)).order_by(col(Build.id)).with_for_update(key_share=True)
 
 
 def attempts(ids: list[int], conditions: Sequence[Any], order: Sequence[Any], skipped: int, limit: int) -> Select[Build]:

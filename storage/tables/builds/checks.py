@@ -7,7 +7,7 @@ from sqlalchemy import Integer, Select, and_, bindparam, func, literal, select, 
 from sqlmodel import col
 
 from storage.database.statement_cache import mark_constant
-from storage.tables.builds.builds import Build
+from storage.tables.builds.builds import Build, is_check
 from storage.tables.builds.commit_statuses import CommitStatus
 from storage.tables.git.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys
 
@@ -56,7 +56,7 @@ def _newest_and_summaries(is_single_project: bool) -> Select[Any]:
 
 def _newest_ids(is_single_project: bool) -> list[Any]:
     """The SELECTs of (kind, id) of the newest checks; the kind is 0 for a build and 1 for a commit status."""
-    tables: list[tuple[Any, Any]] = [(Build, [col(Build.current_id).is_(None)]), (CommitStatus, [])]
+    tables: list[tuple[Any, Any]] = [(Build, [col(Build.current_id).is_(None), is_check()]), (CommitStatus, [])]
     return [
         select(literal(kind).label("kind"), func.max(col(table.id)).label("id"))
         .where(matches_keys(table.project_id, table.sha, is_single_project), *conditions)
@@ -73,7 +73,10 @@ def _join_checks(statement: Any, found: Any) -> Any:
 @cache
 def _runs(is_single_project: bool) -> Select[Any]:
     build_id = func.coalesce(col(Build.current_id), col(Build.id))
-    tables: list[tuple[Any, Any, Any]] = [(Build, build_id, col(Build.attempt)), (CommitStatus, col(CommitStatus.id), literal(1))]
+    tables: list[tuple[Any, Any, Any, list[Any]]] = [
+        (Build, build_id, col(Build.attempt), [is_check()]),
+        (CommitStatus, col(CommitStatus.id), literal(1), []),
+    ]
     found = union_all(
         *(
             select(
@@ -81,8 +84,8 @@ def _runs(is_single_project: bool) -> Select[Any]:
                 check_id.label("check_id"),
                 attempt.label("attempt"),
                 literal(kind).label("kind"),
-            ).where(matches_keys(table.project_id, table.sha, is_single_project))
-            for kind, (table, check_id, attempt) in enumerate(tables)
+            ).where(matches_keys(table.project_id, table.sha, is_single_project), *conditions)
+            for kind, (table, check_id, attempt, conditions) in enumerate(tables)
         )
     ).subquery()
     return mark_constant(select(*found.c).limit(bindparam("limit", type_=Integer)))

@@ -13,13 +13,17 @@ from storage.tables.git.commits import CommitsByProject, of_commits
 
 
 class CheckStatus(StrEnum):
-    """The status of a commit status or a build."""
+    """The status of a commit status or a build.
+
+    `MANUAL` is that of a build with `when: manual` that nobody has played yet. It is no check: commits do not wait for it.
+    """
 
     PENDING = "pending"
     RUNNING = "running"
     SUCCESS = "success"
     FAILED = "failed"
     CANCELED = "canceled"
+    MANUAL = "manual"
 
 
 class CommitStatus(Row, table=True):

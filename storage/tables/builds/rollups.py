@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, Subquery, and_, case
 from sqlmodel import col
 
 from storage.database.engine import enum_type
-from storage.tables.builds.builds import Build
+from storage.tables.builds.builds import Build, is_check
 from storage.tables.builds.commit_statuses import FINISHED, CheckStatus, CommitStatus
 
 STATUS_TYPE = enum_type(CheckStatus)
@@ -34,7 +34,7 @@ def has_checks(outer: Any) -> ColumnElement[bool]:
     return or_(
         *(
             select(literal(1))
-            .where(col(table.project_id) == col(outer.project_id), col(table.sha) == col(outer.oid))
+            .where(col(table.project_id) == col(outer.project_id), col(table.sha) == col(outer.oid), *_conditions(table))
             .correlate(outer)
             .exists()
             for table in (Build, CommitStatus)
@@ -82,7 +82,7 @@ def _checks(
     moment: Any,
     names: Sequence[str] | None,
 ) -> Select[Any]:
-    conditions = [col(table.project_id) == project_id, col(table.sha) == oid]
+    conditions = [col(table.project_id) == project_id, col(table.sha) == oid, *_conditions(table)]
     if names is not None:
         conditions.append(col(table.name).in_(names))
     status: Any = col(table.status)
@@ -108,6 +108,10 @@ def _checks(
     )
     statement: Select[Any] = select(*keys, *columns).where(*conditions)
     return statement.correlate(outer) if outer is not None else statement
+
+
+def _conditions(table: Any) -> list[Any]:
+    return [is_check()] if table is Build else []
 
 
 def _state(checks: Subquery) -> Any:

@@ -117,7 +117,7 @@ class TestCancelBuild:
         ends = status in (CheckStatus.PENDING, CheckStatus.RUNNING)
         assert shown["status"] == ("CANCELED" if ends else status.name)
         assert (shown["finishedAt"] == NOW) is ends
-        assert (shown["startedAt"] is None) is (status is CheckStatus.PENDING)
+        assert (shown["startedAt"] is None) is (status in (CheckStatus.PENDING, CheckStatus.MANUAL))
         assert await events(services, build.id) == ([(status, CheckStatus.CANCELED)] if ends else [])
         stored = await make.fetch(tables.Build, build.id)
         assert stored is not None

@@ -285,6 +285,7 @@ class TestClaimPayload:
             "CI_BUILD_REF": "a" * 40,
             "CI_BUILD_BEFORE_SHA": "b" * 40,
             "CI_BUILD_REF_NAME": "v1",
+            "CI_BUILD_REF_SLUG": "v1",
             "CI_BUILD_NAME": "rspec",
             "CI_BUILD_STAGE": "test",
             "CI_BUILD_TAG": "v1",

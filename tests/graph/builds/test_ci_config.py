@@ -44,7 +44,7 @@ deploy:
   except: [branches]
   before_script: []
   variables: {RAILS_ENV: production}
-  artifacts: {paths: [log/], name: logs, untracked: no, when: on_failure}
+  artifacts: {paths: [log/], name: logs, untracked: no, when: on_failure, expire_in: 1 week}
   dependencies: [compile]
 
 compile:
@@ -97,7 +97,7 @@ class TestValidFiles:
                 "after_script": ["rm -rf tmp"],
                 "variables": {"RAILS_ENV": "production", "NUMBER": "010"},
                 "cache": {"paths": ["vendor"], "key": "$CI_BUILD_REF", "untracked": True},
-                "artifacts": {"paths": ["log/"], "name": "logs", "untracked": False, "when": "on_failure"},
+                "artifacts": {"paths": ["log/"], "name": "logs", "untracked": False, "when": "on_failure", "expire_in": "1 week"},
                 "dependencies": ["compile"],
             },
             line=17,
@@ -165,7 +165,7 @@ b:
         empty = "".join(f"  {key}:\n" for key in (*keys, "type", "before_script", "after_script", "dependencies", "coverage"))
         text = f"stages:\nvariables:\ncache:\nimage:\nbefore_script:\na:\n  script: x\n{empty}"
         assert replace(job(text), line=0) == replace(job("a: {script: x}"), line=0)
-        kept = job("a: {script: x, artifacts: {paths: [b], name: , expire_in: 1 week}, cache: {key: , paths: [c], policy: pull}}")
+        kept = job("a: {script: x, artifacts: {paths: [b], name: , public: no}, cache: {key: , paths: [c], policy: pull}}")
         assert kept.options == {"artifacts": {"paths": ["b"]}, "cache": {"paths": ["c"]}}
 
     def test_a_mark_of_byte_order_and_windows_lines(self) -> None:
@@ -188,16 +188,19 @@ WRONG: list[tuple[str, str]] = [
         "line 4: `a` job: script should be a string or a list of strings. Put quotes around a line that contains `: `.",
     ),
     (
-        "a:\n  script: x\n  retry: 2",
-        "line 3: `a` job: unknown parameter `retry`. Supported: script, before_script, after_script, stage, type, only, except, tags,"
-        " allow_failure, when, variables, artifacts, image, services, cache, dependencies, coverage.",
+        "a:\n  script: x\n  retries: 2",
+        "line 3: `a` job: unknown parameter `retries`. Supported: script, before_script, after_script, stage, type, only, except, tags,"
+        " allow_failure, when, variables, artifacts, image, services, cache, dependencies, coverage, retry, environment, rules, needs,"
+        " extends.",
     ),
+    ("a:\n  script: x\n  parallel: 2", "line 3: `a` job: `parallel` is not supported. Write one job for each part."),
+    ("default: {image: x}", "line 1: `default` is not supported. Write its keys at the top level of the file."),
     ("a:\n  script: x\n  stage: prod", "line 3: `a` job: the stage `prod` is not one of `build`, `test`, `deploy`."),
     ("stages: [prod]\na: {script: x}", "line 2: `a` job: the stage `test` is not one of `prod`."),
     ("stages: []\na: {script: x}", "line 1: stages is empty. Add a stage, or remove stages to use build, test, deploy."),
     ("stages: {a: b}\na: {script: x}", "line 1: stages should be a list of strings."),
     ("stages: [[a]]\na: {script: x}", "line 1: stages should be a list of strings."),
-    ("a: {script: x, when: manual}", "line 1: `a` job: when: `manual` should be on_success, on_failure or always."),
+    ("a: {script: x, when: later}", "line 1: `a` job: when: `later` should be on_success, on_failure, always or manual."),
     ("a: {script: x, allow_failure: maybe}", "line 1: `a` job: allow_failure should be true or false."),
     ("a: {script: x, tags: [[x]]}", "line 1: `a` job: tags should be a list of strings."),
     ("a: {script: x, tags: ['x,y']}", "line 1: `a` job: tags: `x,y` contains a comma. Put each tag on its own line."),
@@ -220,7 +223,12 @@ WRONG: list[tuple[str, str]] = [
         "line 1: `a` job: coverage must be a regular expression between slashes, such as /Coverage: (\\d+)%/.",
     ),
     ("a: {script: x, coverage: '/[/'}", "line 1: `a` job: coverage: not a valid RE2 expression: missing ]: [."),
-    ("a: {script: x, artifacts: [log]}", "line 1: `a` job: artifacts must be a mapping with paths, name, untracked, when."),
+    ("a: {script: x, artifacts: [log]}", "line 1: `a` job: artifacts must be a mapping with paths, name, untracked, when, expire_in."),
+    (
+        "a:\n  script: x\n  artifacts:\n    expire_in: soon",
+        "line 4: `a` job: artifacts: expire_in: `soon` is not valid:"
+        " it is not a duration, such as `30 minutes`, `1 week 2 days` or `never`.",
+    ),
     ("a: {script: x, variables: [A]}", "line 1: `a` job: variables must be a mapping of names to strings."),
     ("a: {script: x, variables: {A: [1]}}", "line 1: `a` job: variables: A should be a string."),
     ("a: {script: x, variables: {'A=B': 1}}", "line 1: `a` job: variables: `A=B` is not a valid variable name."),

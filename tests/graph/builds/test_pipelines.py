@@ -28,7 +28,7 @@ from tests.support.repositories import push as push_refs
 from tests.support.statements import StatementRecorder
 
 FILE = config_parser.CONFIG_FILENAME
-PENDING, RUNNING, SUCCESS, FAILED, CANCELED = CheckStatus
+PENDING, RUNNING, SUCCESS, FAILED, CANCELED, MANUAL = CheckStatus
 STAGES = """
 compile: {stage: build, script: make, tags: [b, a]}
 unit: {script: make test}

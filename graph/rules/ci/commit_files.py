@@ -1,0 +1,77 @@
+"""The files of a pushed commit, as `rules: changes` and `rules: exists` ask for them."""
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+
+from graph.rules.ci.expressions import compile_expression
+from storage.git import trees
+from storage.git.pushed_objects import MAX_CHANGED_PATHS, list_changed_paths
+from storage.git.ref_names import NULL_ID
+from storage.git.repository import DamagedRepository, Repository, UnknownCommit
+
+MAX_LISTED_PATHS = 10_000
+"""Paths of a commit that `exists` compares with a pattern; in a larger commit every pattern is found."""
+MAX_PATTERN_LENGTH = 255
+
+_SPECIAL_PATTERN = re.compile(r"\*\*/|\*\*|\*|\?|\{|\}|,|[^*?{},]+")
+_SPECIAL = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/\n]*", "?": "[^/\n]", "{": "(?:", "}": ")"}
+
+
+def glob_expression(pattern: str) -> str:
+    r"""The RE2 expression of a pattern for whole lines. Raises InvalidExpression if it is too long or its braces do not match.
+
+    >>> glob_expression("src/**/*.{c,h}")
+    '(?m)^src/(?:.*/)?[^/\\n]*\\.(?:c|h)$'
+    """
+    depth, parts = 0, []
+    for part in _SPECIAL_PATTERN.findall(pattern):
+        parts.append("|" if part == "," and depth else _SPECIAL.get(part) or re.escape(part))
+        depth += (part == "{") - (part == "}")
+    expression = f"(?m)^{''.join(parts)}$"
+    compile_expression(expression, max_length=len(expression))
+    return expression
+
+
+class CommitFiles:
+    """The files of a commit, and those that a push of it changed. Used by the repository's thread.
+
+    What cannot be told counts as changed and as existing: the changes of a new branch, and those beyond the bounds.
+    """
+
+    def __init__(self, repository: Repository, sha: str, before: str | None) -> None:
+        self._repository = repository
+        self._sha = sha
+        self._before = before if before != NULL_ID else None
+
+    def has_changed(self, patterns: Iterable[str]) -> bool:
+        return _matches(self._changed_paths, patterns)
+
+    def has_any(self, patterns: Iterable[str]) -> bool:
+        return _matches(self._paths, patterns)
+
+    @cached_property
+    def _changed_paths(self) -> str | None:
+        before = self._repository.peel_to_commit(self._before) if self._before is not None else None
+        if before is None:
+            return None
+        try:
+            found = list_changed_paths(self._repository, self._sha, before)
+        except (DamagedRepository, UnknownCommit):
+            return None
+        return None if len(found) >= MAX_CHANGED_PATHS else "\n".join((*found.added, *found.modified, *found.removed))
+
+    @cached_property
+    def _paths(self) -> str | None:
+        try:
+            page = trees.TreeListing(self._repository, self._sha, recursive=True).page(trees.ListingPage(MAX_LISTED_PATHS))
+        except (DamagedRepository, UnknownCommit, LookupError, trees.ListingTimeout):
+            return None
+        return None if len(page) > MAX_LISTED_PATHS else "\n".join(entry.path for entry in page)
+
+
+def _matches(paths: str | None, patterns: Iterable[str]) -> bool:
+    if paths is None:
+        return True
+    expressions = map(glob_expression, patterns)
+    return any(compile_expression(each, max_length=len(each)).search(paths) is not None for each in expressions)

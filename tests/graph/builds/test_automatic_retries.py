@@ -1,0 +1,93 @@
+"""`retry` in the CI file: a runner's failed build starts again before its pipeline goes on."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlmodel import col
+
+from graph.operations.execution import Graph
+from graph.rules.builds import runners
+from graph.rules.builds.automatic_retries import FailureReason, is_retry_due
+from graph.rules.ci.config_errors import PipelineConfigError
+from graph.rules.ci.config_parser import parse_config
+from storage import tables
+from storage.tables import CheckStatus, Visibility
+from storage.tables.builds import builds as statements
+from tests.graph.builds.test_build_claims import REPORT, RunnerCalls
+from tests.graph.builds.test_pipelines import PushScenario
+from tests.make import DataFactory
+
+FILE = """
+unit: {script: make, retry: 1, coverage: '/(\\d+)%/'}
+deploy: {stage: deploy, script: c}
+alarm: {stage: deploy, script: ring, when: on_failure}
+"""
+
+
+class TestRetry:
+    async def test_starts_a_failed_build_again(self, graph: Graph, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 2}, visibility=Visibility.PUBLIC)
+        pushes = PushScenario(make, await make.indexed(project), owner)
+        await pushes(FILE)
+        runner = RunnerCalls(graph, make.runner_token(await make.runner()))
+        for status in ("FAILED", "FAILED"):
+            job = await runner.claim()
+            assert job is not None
+            build = await make.fetch(tables.Build, job["id"])
+            assert build is not None
+            await make.trace(build, "7%\n")
+            assert await runner.code(REPORT, job["token"], databaseId=job["id"], status=status) == "ok"
+        found = await pushes.builds()
+        assert {name: (build.status, build.attempt, build.coverage) for name, build in found.items()} == {
+            "unit": (CheckStatus.FAILED, 2, 7.0),
+            "alarm": (CheckStatus.PENDING, 1, None),
+        }
+        async with make.services.database.read_session() as session:
+            (row,) = [
+                row
+                for (row,) in await session.read(
+                    statements.attempts([found["unit"].id], [col(tables.Build.attempt) == 1], [col(tables.Build.id)], 0, 1)
+                )
+            ]
+        assert (row.status, row.attempt, row.coverage, row.trace_size) == (CheckStatus.FAILED, 1, 7.0, 3)
+
+        # The runner does not stop a build at its time limit.
+        late = await make.pending_build(project, options={"retry": {"max": 1, "when": ["stuck_or_timeout_failure"]}})
+        while await runner.claim_id() != late.id:
+            pass
+        moment = make.services.clock() + timedelta(hours=2)
+        await runners.recover_lost_builds(replace(make.services, clock=lambda: moment))
+        build = await make.fetch(tables.Build, late.id)
+        assert build is not None
+        assert (build.status, build.attempt) == (CheckStatus.PENDING, 2)
+
+    def test_conditions(self) -> None:
+        def due(retry: object, reason: FailureReason | None, attempt: int = 1) -> bool:
+            build = tables.Build(project_id=1, sha="a", ref="a", name="a", status=CheckStatus.FAILED, attempt=attempt)
+            build.options = {"retry": retry}
+            return is_retry_due(build, reason)
+
+        script, runner = FailureReason.SCRIPT_FAILURE, FailureReason.RUNNER_SYSTEM_FAILURE
+        assert due({"max": 2}, script, 2) and due({"max": 1, "when": ["always"]}, runner)
+        assert due({"max": 1, "when": [str(runner)]}, runner)
+        assert not due({"max": 2}, script, 3)
+        assert not due({"max": 0}, script)
+        assert not due({"max": 1}, None)
+        assert not due({"max": 1, "when": [str(runner)]}, script)
+        assert not due(None, script)
+
+    def test_of_a_file(self) -> None:
+        (job,) = parse_config("a: {script: x, retry: {max: 2, when: runner_system_failure}}").jobs
+        assert job.options["retry"] == {"max": 2, "when": ["runner_system_failure"]}
+        for text, message in {
+            "retry: 3": "line 3: `a` job: retry should be a number from 0 to 2.",
+            "retry: {when: always}": "line 3: `a` job: retry: `max` is missing.",
+            "retry: {max: x}": "line 3: `a` job: retry: max should be a number from 0 to 2.",
+            "retry: {max: 1, times: 2}": "line 3: `a` job: retry: unknown key `times`. Supported: max, when.",
+            "retry: {max: 1, when: [api_failure]}": "line 3: `a` job: retry: when: `api_failure` is not one of always, script_failure,"
+            " stuck_or_timeout_failure, runner_system_failure.",
+        }.items():
+            with pytest.raises(PipelineConfigError) as caught:
+                parse_config(f"a:\n  script: x\n  {text}\n")
+            assert str(caught.value) == message
