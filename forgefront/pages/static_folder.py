@@ -7,11 +7,13 @@
 
 The folder is listed once, at start, so that a path from outside never reaches the file system. Small files are cached in memory; large ones
 are read in a thread while they are sent. Every response has an ETag and is revalidated each time (RFC 9110, section 13.1.2), so that a new
-version is seen immediately and an unchanged one is not sent again.
+version is seen immediately and an unchanged one is not sent again. Cached text is sent compressed to clients that accept gzip.
 """
 
 import asyncio
+import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -36,6 +38,7 @@ CONTENT_TYPES = {
     "": "text/plain; charset=utf-8",
 }
 """Content types by extension; other files are not served."""
+COMPRESSED_SUFFIXES = frozenset((".html", ".css", ".js", ".json", ".graphql", ".svg", ".txt", ""))
 INDEX = "index.html"
 MAX_CACHED_BYTES = 256 * 1024
 """Larger files are read from the disk."""
@@ -68,6 +71,7 @@ class StaticFolder:
         self._base_path = base_path
         self._headers = {**SECURITY_HEADERS, "content-security-policy": policy}
         self._files: dict[str, _StaticFile] = {}
+        self._compressed: dict[str, bytes] = {}
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix in CONTENT_TYPES:
                 self._files[path.relative_to(folder).as_posix()] = _read_file(path, values or {})
@@ -78,6 +82,7 @@ class StaticFolder:
     def put(self, name: str, body: bytes) -> None:
         """Serves generated content under this name."""
         self._files[name] = _StaticFile(Path(name), body, len(body), CONTENT_TYPES[Path(name).suffix], _etag_of(body))
+        self._compressed.pop(name, None)
 
     def matches(self, path: str) -> bool:
         """Whether the path of a scope is below `base_path`."""
@@ -95,14 +100,24 @@ class StaticFolder:
         if scope["method"] not in ("GET", "HEAD"):
             await JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})(scope, receive, send)
             return
-        headers = {**self._headers, "etag": file.etag, **({"vary": vary} if vary else {})}
-        if _matches_etag(Headers(scope=scope).get("if-none-match"), file.etag):
+        request_headers = Headers(scope=scope)
+        body, size, etag, coding = file.body, file.size, file.etag, {}
+        if body is not None and file.path.suffix in COMPRESSED_SUFFIXES:
+            vary = f"{vary}, accept-encoding" if vary else "accept-encoding"
+            if _accepts_gzip(request_headers.get("accept-encoding", "")):
+                # Compressed at the first request, so that a start does not wait for it.
+                if name not in self._compressed:
+                    self._compressed[name] = await asyncio.to_thread(gzip.compress, body, mtime=0)
+                body = self._compressed[name]
+                size, etag, coding = len(body), f'{file.etag[:-1]}-gzip"', {"content-encoding": "gzip"}
+        headers = {**self._headers, "etag": etag, **({"vary": vary} if vary else {})}
+        if _matches_etag(request_headers.get("if-none-match"), etag):
             await _start_response(send, 304, headers)
             await send({"type": "http.response.body", "body": b""})
             return
-        await _start_response(send, 200, {**headers, "content-type": file.content_type, "content-length": str(file.size)})
-        if scope["method"] == "HEAD" or file.body is not None:
-            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else file.body})
+        await _start_response(send, 200, {**headers, **coding, "content-type": file.content_type, "content-length": str(size)})
+        if scope["method"] == "HEAD" or body is not None:
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
             return
         with await asyncio.to_thread(file.path.open, "rb") as opened:
             remaining = file.size
@@ -123,6 +138,15 @@ def _read_file(path: Path, values: Mapping[str, str]) -> _StaticFile:
         CONTENT_TYPES[path.suffix],
         _etag_of(body),
     )
+
+
+def _accepts_gzip(header: str) -> bool:
+    """Whether Accept-Encoding names gzip without the weight 0 (RFC 9110, section 12.5.3)."""
+    for each in header.lower().split(","):
+        coding, _, weight = each.partition(";")
+        if coding.strip() == "gzip":
+            return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
+    return False
 
 
 def _etag_of(body: bytes) -> str:

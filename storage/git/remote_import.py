@@ -4,7 +4,6 @@ The caller has checked the addresses of the host. Git connects to these alone (`
 other protocol, so a name that changes its addresses in between has no effect.
 """
 
-import base64
 import os
 import signal
 import subprocess
@@ -115,8 +114,6 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _credential_environment(remote: RemoteRepository) -> dict[str, str]:
-    """The credentials as a setting in the environment, since the arguments of a process are visible to all users of the host."""
     if remote.credentials is None:
         return {}
-    encoded = base64.b64encode(remote.credentials.encode()).decode()
-    return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.extraHeader", "GIT_CONFIG_VALUE_0": f"Authorization: Basic {encoded}"}
+    return git_command.config_environment({"http.extraHeader": git_command.basic_authorization(remote.credentials)})

@@ -11,7 +11,7 @@ recursive listings). Everything is limited, because a tree of a few kilobytes ca
 import codecs
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -42,6 +42,8 @@ MAX_COUNT = 2**31 - 1
 
 _MAX_PATH_LENGTH = MAX_DEPTH * (MAX_NAME_BYTES + 1)
 _ENTRY = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
+_DIRECTORY_TYPE = 0o04
+_MAX_TRACKED_TREES = 16
 _BINARY_CHECK_BYTES = 8000
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -130,6 +132,7 @@ class TreeListing:
 
     def __init__(self, repository: Repository, commit: str, path: str = "", *, recursive: bool = False) -> None:
         """Raises LookupError if the path is not a directory of the commit, UnknownCommit, DamagedRepository."""
+        self.commit = commit
         self._trees = _TreeReader(repository)
         self._root, self._prefix = _find_directory(self._trees, commit, path)
         self._recursive = recursive
@@ -233,6 +236,32 @@ class PathTracker:
             return None
         is_last = depth == len(self._names) - 1
         return (row.oid, row.mode.decode().zfill(6)) if is_last or row.is_expandable else None
+
+
+class DirectoryTracker:
+    """Finds the entries of one directory, by name, in successive commits. The last few trees are cached, since most do not change."""
+
+    def __init__(self, repository: Repository, path: str) -> None:
+        self._trees = _TreeReader(repository)
+        self._path = PathTracker(repository, path) if path else None
+        self._entries: dict[str, dict[bytes, tuple[str, bytes]]] = {}
+
+    def tree_at(self, commit: str) -> str | None:
+        """Returns the id of the directory in a commit; None if it does not exist. Raises UnknownCommit, DamagedRepository."""
+        if self._path is None:
+            return self._trees.root(commit)
+        entry = self._path.entry_at(commit)
+        return entry[0] if entry is not None and int(entry[1], 8) >> 12 == _DIRECTORY_TYPE else None
+
+    def entries(self, tree: str | None) -> Mapping[bytes, tuple[str, bytes]]:
+        """Returns the id and the mode of each entry of a tree; nothing for None. Raises DamagedRepository."""
+        if tree is None:
+            return {}
+        if tree not in self._entries:
+            if len(self._entries) == _MAX_TRACKED_TREES:
+                del self._entries[next(iter(self._entries))]
+            self._entries[tree] = {row.name: (row.oid, row.mode) for row in self._trees.rows(tree)}
+        return self._entries[tree]
 
 
 def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobContent:

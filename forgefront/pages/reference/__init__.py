@@ -7,7 +7,6 @@ routes.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
@@ -18,7 +17,6 @@ from graphql import (
     EnumTypeDefinitionNode,
     EnumValueDefinitionNode,
     FieldDefinitionNode,
-    GraphQLSchema,
     InputObjectTypeDefinitionNode,
     InputValueDefinitionNode,
     InterfaceTypeDefinitionNode,
@@ -37,7 +35,8 @@ from starlette.types import Receive, Scope, Send
 
 import rest_v3
 from forgefront.pages.static_folder import INDEX, StaticFolder
-from graph.schema import graphql_schema, print_schema
+from graph.operations.documents import prepare_document
+from graph.schema import print_schema
 from rest_v3.operations import OperationRegistry, SelectedField
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
 
@@ -85,7 +84,7 @@ def render_page(base: str) -> str:
     """The HTML. `base` is the path prefix of every address of the service."""
     document = parse(print_schema())
     groups = _group_definitions(document)
-    sections = _SectionRenderer(document, _collect_calls(graphql_schema))
+    sections = _SectionRenderer(document, _collect_calls())
     navigation = "".join(
         f"<details{' open' if kind in SECTION_TITLES[:3] else ''}><summary>{kind} <small>{len(entries)}</small></summary><ul>"
         + "".join(f'<li><a href="#{anchor}">{name}</a></li>' for name, anchor, _ in entries)
@@ -235,22 +234,8 @@ def _render_description(node: TypeDefinitionNode | FieldDefinitionNode | InputVa
 # The routes of v3
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedOperation:
-    """An operation of rest_v3 from its file, which was validated at start."""
-
-    name: str
-    kind: str
-    document: DocumentNode
-    schema: GraphQLSchema
-
-
-def _collect_calls(schema: GraphQLSchema) -> CallsByAnchor:
-    def parse_operation(source: str, name: str) -> _ParsedOperation:
-        kind = "mutation" if source.lstrip().startswith("mutation") else "query"
-        return _ParsedOperation(name, kind, parse(source), schema)
-
-    operations = OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, parse_operation)
+def _collect_calls() -> CallsByAnchor:
+    operations = OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare_document)
     calls: dict[str, list[str]] = defaultdict(list)
     for route in (*ROUTES, *EXTRA_ROUTES):
         operation = operations.get(route.operation)

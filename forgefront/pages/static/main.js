@@ -49,21 +49,28 @@ const VIEWS = [
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
-  [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "commit"],
+  [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "repository/commit"],
   [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],
   [`${PROJECT}/snippets/(?<number>\\d+)`, "snippet"],
   [`${PROJECT}/fork`, "new_project"],
-  [`${PROJECT}/tags`, "tags"],
-  [`${PROJECT}/branches`, "branches"],
+  [`${PROJECT}/files(?:/(?<at>[^]*?))?`, "repository/files"],
+  [`${PROJECT}/(?<act>new|edit|remove)_file(?:/(?<at>[^]*?))?`, "repository/change_file"],
+  [`${PROJECT}/history/(?<at>[^]+?)`, "repository/history"],
+  [`${PROJECT}/compare(?:/(?<range>[^]*?))?`, "repository/compare"],
+  [`${PROJECT}/(?<kind>tree|blob)/(?<rest>[^]+?)`, "repository/other_addresses"],
+  [`${PROJECT}/contributors`, "repository/contributors"],
+  [`${PROJECT}/tags`, "repository/tags"],
+  [`${PROJECT}/branches`, "repository/branches"],
+  [`${PROJECT}/environments`, "environments"],
   [`${PROJECT}/snippets`, "snippets"],
-  [`${PROJECT}/settings(?:/members)?`, "members"],
-  [`${PROJECT}/settings/general`, "general"],
-  [`${PROJECT}/settings/hooks`, "hooks"],
-  [`${PROJECT}/settings/hooks/(?<number>\\d+)`, "hook"],
-  [`${PROJECT}/settings/deploy_keys`, "deploy_keys"],
-  [`${PROJECT}/settings/variables`, "variables"],
-  [`${PROJECT}/settings/runners`, "runners"],
-  [`${PROJECT}/settings/triggers`, "triggers"],
+  [`${PROJECT}/settings(?:/members)?`, "settings/members"],
+  [`${PROJECT}/settings/general`, "settings/general"],
+  [`${PROJECT}/settings/hooks`, "settings/hooks"],
+  [`${PROJECT}/settings/hooks/(?<number>\\d+)`, "settings/hook"],
+  [`${PROJECT}/settings/deploy_keys`, "settings/deploy_keys"],
+  [`${PROJECT}/settings/variables`, "settings/variables"],
+  [`${PROJECT}/settings/runners`, "settings/runners"],
+  [`${PROJECT}/settings/triggers`, "settings/triggers"],
 ].map(([pattern, view]) => [new RegExp(`^${pattern}/?$`), view]);
 
 const main = document.getElementById("main");
@@ -263,6 +270,7 @@ function signedOut() {
 async function signOut() {
   const fromProvider = session.isFromProvider();
   session.end();
+  session.removeDrafts();
   viewer = null;
   showAccount();
   let to = null;

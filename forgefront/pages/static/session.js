@@ -42,6 +42,13 @@ export function end() {
   for (const store of stores()) store.removeItem(KEY);
 }
 
+export const DRAFT_PREFIX = "forgefront.draft ";
+
+/** Removes what was typed in this tab and not sent. A session that expires leaves it for the person who signs in again. */
+export function removeDrafts() {
+  for (const store of stores()) for (const key of Object.keys(store)) if (key.startsWith(DRAFT_PREFIX)) store.removeItem(key);
+}
+
 /** Calls the listener when another tab signs in or out. */
 export function onChange(listener) {
   addEventListener("storage", (event) => {

@@ -91,7 +91,9 @@ async def index_updates(
     # Beside the walk, because both wait for threads most of the time.
     (found, deferred), plans = await asyncio.gather(
         _index(services, project_id, project, known, updates),
-        pipeline_planner.plan_updates(services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id)),
+        pipeline_planner.plan_updates(
+            services.repositories, project_id, updates, lambda: _load_path_if_built(services, project_id), services.ci_file_version
+        ),
     )
     return [replace(found[update], plan=plans.get(update)) for update in updates], deferred
 

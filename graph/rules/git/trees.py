@@ -41,8 +41,9 @@ async def tree_page(
     name = project.default_branch if ref is None else ref
     known = await refs.of_revisions(context, project.id, name)
 
-    def work(repository: Repository) -> list[TreeListingEntry]:
-        return _open_listing(repository, name, path, recursive).page(span)
+    def work(repository: Repository) -> list[ProjectTreeEntry]:
+        listing = _open_listing(repository, name, path, recursive)
+        return [ProjectTreeEntry.of(entry, project.id, listing.commit) for entry in listing.page(span)]
 
     def count(repository: Repository) -> int:
         return _open_listing(repository, name, path, recursive).count()
@@ -59,6 +60,19 @@ async def tree_page(
         cursor=lambda entry: encode_cursor(_CURSOR_KIND, entry.key.decode("latin-1")),
         count=lambda: _run_within_limits(context, project.id, count, known),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectTreeEntry(TreeListingEntry):
+    """An entry of a directory in a commit of a project."""
+
+    project_id: int
+    commit_oid: str
+
+    @classmethod
+    def of(cls, entry: TreeListingEntry, project_id: int, commit_oid: str) -> "ProjectTreeEntry":
+        values = {field.name: getattr(entry, field.name) for field in fields(entry)}
+        return cls(**values, project_id=project_id, commit_oid=commit_oid)
 
 
 @dataclass(frozen=True, slots=True)

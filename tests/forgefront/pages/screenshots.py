@@ -107,6 +107,7 @@ async def take_screenshots(folder: Path) -> None:
 PICTURES = (
     ("wall", "/", ".tile"),
     ("project", "/web/storefront", ".row"),
+    ("files", "/web/storefront/files", ".file-change time"),
     ("merge-requests", "/web/storefront/merge_requests", ".row"),
     ("builds", "/web/storefront/builds", ".row"),
     ("merge-request", "/web/storefront/merge_requests/1", ".line"),

@@ -14,7 +14,7 @@ from graph.operations.execution import SCHEMA, prepare
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 SHIPPED = sorted(path for folder in (pages.STATIC_FOLDER, pages.OPERATIONS_FOLDER) for path in folder.rglob("*") if path.is_file())
-OPERATIONS = sorted(pages.OPERATIONS_FOLDER.glob("*.graphql"))
+OPERATIONS = sorted(pages.OPERATIONS_FOLDER.rglob("*.graphql"))
 
 OUTSIDE = re.compile(r"""https?:(?://|\\/\\/)[\w.-]+|(?:src|href|url|import|from)\s*[=(]?\s*["'`(]//""")
 NAMESPACES = {"http://www.w3.org"}
@@ -33,11 +33,16 @@ def http(app: App) -> httpx.AsyncClient:
 
 PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/tools/issues/3 /demo/tools/builds/9
 /demo/tools/merge_requests/1 /demo/tools/commit/0123456789abcdef /demo/tools/milestones/2 /demo/tools/snippets/4
-/demo/tools/activity /demo/tools/stars /demo/tools/branches /demo/tools/tags /demo/tools/snippets
+/demo/tools/activity /demo/tools/stars /demo/tools/branches /demo/tools/tags /demo/tools/snippets /demo/tools/environments
 /demo/tools/settings /demo/tools/settings/hooks /demo/tools/settings/hooks/3
 /demo/tools/settings/deploy_keys
+/demo/tools/files /demo/tools/files/ /demo/tools/files/src/ /demo/tools/files/src/a.git /demo/tools/files/%3Cb%3E%2F%0A.js
+/demo/tools/history/src /demo/tools/new_file /demo/tools/new_file/src/ /demo/tools/edit_file/a /demo/tools/remove_file/a
+/demo/tools/tree/main/src /demo/tools/blob/main/src/a.py
+/demo/tools/contributors /demo/tools/compare /demo/tools/compare/main...topic/one
 /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in"""
 NO_PAGES = """/demo /nope/tools/x /demo/tools.git /demo/tools.git/info/refs /demo/tools/info/refs /demo/tools/issues/x /api/v3/nope
+/demo/tools/edit_file /demo/tools/remove_file/ /demo/tools/history /demo/tools/filesystem /demo/tools/files/%00 /demo/tools.git/files/a
 /demo/tools/settings/nope /demo/tools/settings/members/3 /demo/tools/activity/3
 /graphql/x /-/nope /ci/api /users/x /-/pages/../files.py /-/pages/%2e%2e/files.py /%00 /demo/to%0als"""
 
@@ -48,7 +53,7 @@ class TestAddresses:
             response = await http.get(path, headers={"Accept": BROWSER})
             assert response.status_code == 200, path
             assert response.headers["content-type"] == "text/html; charset=utf-8"
-            assert response.headers["vary"] == "accept"
+            assert response.headers["vary"] == "accept, accept-encoding"
             assert 'src="/git/-/pages/main.js"' in response.text
 
     async def test_the_policy(self, http: httpx.AsyncClient) -> None:

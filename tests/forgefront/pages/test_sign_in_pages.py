@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.forgefront.pages.test_pages import PagesSite
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
 from tests.forgefront.support.demo_server import DemoProject, run_demo_server
-from tests.support.ldap_server import free_port
+from tests.support.databases import free_port
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
 
 pytestmark = [

@@ -50,6 +50,22 @@ class TestFiles:
             assert (again.status_code, again.content) == (304, b"")
         assert (await http.get("/-/x/large.txt", headers={"If-None-Match": '"other"'})).status_code == 200
 
+    async def test_small_text_is_compressed_for_clients_that_accept_it(self, http: httpx.AsyncClient) -> None:
+        plain = await http.get("/-/x/deep/main.js", headers={"Accept-Encoding": "identity"})
+        for accepted in ("gzip", "br, GZIP;q=0.5"):
+            response = await http.get("/-/x/deep/main.js", headers={"Accept-Encoding": accepted})
+            assert (response.headers["content-encoding"], response.text) == ("gzip", plain.text)
+            assert response.headers["etag"] != plain.headers["etag"]
+            assert response.headers["vary"] == plain.headers["vary"] == "accept-encoding"
+            again = await http.get("/-/x/deep/main.js", headers={"Accept-Encoding": accepted, "If-None-Match": response.headers["etag"]})
+            assert (again.status_code, again.headers["etag"]) == (304, response.headers["etag"])
+        for refused in ("", "gzip;q=0", "br, gzip; q=0.000", "xgzip"):
+            response = await http.get("/-/x/deep/main.js", headers={"Accept-Encoding": refused})
+            assert "content-encoding" not in response.headers
+            assert response.content == plain.content
+        large = await http.get("/-/x/large.txt", headers={"Accept-Encoding": "gzip"})
+        assert "content-encoding" not in large.headers
+
     async def test_head_and_other_methods(self, http: httpx.AsyncClient) -> None:
         head = await http.head("/-/x/large.txt")
         assert (head.status_code, head.headers["content-length"], head.content) == (200, "2000", b"")

@@ -2,12 +2,18 @@
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import update
+from sqlmodel import col
 
+from storage import tables
+from storage.database.engine import now
+from storage.tables import CheckStatus
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
 
@@ -155,6 +161,47 @@ class TestBuild:
                 await page.wait_for_text("There is no output, or it was erased.")
             else:
                 assert "make compile" in await page.evaluate("document.querySelector('.output').innerText")
+
+
+class TestEnvironments:
+    async def test_a_manual_build_is_played_and_what_it_deploys_to_is_stopped(self, site: WorkPagesSite) -> None:
+        page, sha = site.page, (await site.builds())["compile"]["sha"]
+        common: dict[str, Any] = {"project_id": 1, "sha": sha, "ref": "main"}
+        async with site.forge.app.graph.services.database.write_session() as session:
+            session.add(pipeline := tables.Pipeline(**common))
+            session.add(place := tables.Environment(project_id=1, name="production", external_url="https://shop.example/", stop_job="halt"))
+            await session.flush()
+            common |= {"pipeline_id": pipeline.id, "options": {"environment": {"name": "production"}}}
+            session.add(build := tables.Build(**common, name="release", status=CheckStatus.SUCCESS, started_at=now(), finished_at=now()))
+            session.add(halt := tables.Build(**common, name="halt", status=CheckStatus.MANUAL))
+            await session.flush()
+            session.add(tables.Deployment(project_id=1, sha=sha, ref="main", environment_id=place.id, build_id=build.id, user_id=1))
+            session.add(
+                tables.Artifact(
+                    project_id=1, build_id=build.id, filename="a.zip", size=1, key="0" * 32, expires_at=now() + timedelta(days=1)
+                )
+            )
+            await session.commit()
+            build_id, halt_id = build.id, halt.id
+        await site.visit(f"/{PATH}/environments")
+        await page.wait_for("document.querySelectorAll('.entry').length === 1")
+        shown = await page.evaluate("document.querySelector('.entry').innerText")
+        assert all(each in shown for each in ("production", "Prices are shown with tax", "main", f"release #{build_id}"))
+        await page.click(".entry .actions button")
+        await page.wait_for("document.getElementById('said').textContent === 'production is being stopped.'")
+        await page.click(".entry a[href*='/builds/']")
+        await page.wait_for("document.body.innerText.includes('Deployed to') && document.body.innerText.includes('It is deleted on')")
+        await page.evaluate("[...document.querySelectorAll('button')].find(each => each.innerText === 'Keep').click()")
+        await page.wait_for("!document.body.innerText.includes('It is deleted on')")
+        await site.visit(f"/{PATH}/builds/{halt_id}")
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'waiting'")
+        async with site.forge.app.graph.services.database.write_session() as session:
+            await session.execute(update(tables.Build).where(col(tables.Build.id) == halt_id).values(status=CheckStatus.MANUAL))
+            await session.commit()
+        await site.visit(f"/{PATH}/builds/{halt_id}")
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'manual'")
+        await page.evaluate("[...document.querySelectorAll('button')].find(each => each.innerText === 'Play').click()")
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'waiting'")
 
 
 class TestCommit:

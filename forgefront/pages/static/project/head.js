@@ -71,10 +71,12 @@ function clone(project) {
 function tabs(project, current) {
   const all = [
     [undefined, "Overview", true],
+    ["files", "Files", project.viewerCan.readCode],
     ["commits", "Commits", project.viewerCan.readCode],
     ["branches", "Branches", project.viewerCan.readCode],
     ["tags", "Tags", project.viewerCan.readCode],
     ["builds", "Builds", project.viewerCan.readBuilds],
+    ["environments", "Environments", project.viewerCan.readBuilds],
     ["merge_requests", "Merge requests", project.mergeRequestsEnabled],
     ["issues", "Issues", project.issuesEnabled],
     ["snippets", "Snippets", project.snippetsEnabled],

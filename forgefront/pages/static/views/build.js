@@ -9,6 +9,7 @@ import { coloured, output } from "../output.js";
 import { save } from "../project/downloads.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, proposal, rows } from "../rows.js";
+import { size } from "../sizes.js";
 
 const FEW = 200;
 const MANY = 1000;
@@ -73,14 +74,6 @@ export async function open(page) {
 
 const amount = ({ lines, totalBytes }, requested) => `${lines.length < requested ? "All" : `The last ${lines.length}`} lines of ${size(totalBytes)}.`;
 
-const UNITS = ["bytes", "kB", "MB", "GB"];
-
-function size(bytes) {
-  let [number, unit] = [Number(bytes), 0];
-  while (number >= 1000 && unit < UNITS.length - 1) [number, unit] = [number / 1000, unit + 1];
-  return `${unit ? number.toFixed(1) : number} ${UNITS[unit]}`;
-}
-
 function above(page, build, act) {
   const { project: { fullPath: path }, viewerCan: can } = build;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
@@ -88,6 +81,7 @@ function above(page, build, act) {
     h("div.head-line", null,
       h("h1", null, build.name, " ", h("span.quiet", null, `#${build.databaseId}`)),
       h("div.actions", null,
+        can.play ? doing("button", "Play", wrong, () => act("Play")) : null,
         can.retry ? doing("button", "Retry", wrong, () => act("Retry")) : null,
         can.cancel ? doing("button", "Cancel", wrong, () => act("Cancel")) : null,
         can.erase && (build.trace || build.artifact)
@@ -102,7 +96,8 @@ function above(page, build, act) {
       build.mergeRequest ? proposal(build.mergeRequest) : null,
       ago(build.finishedAt ?? build.startedAt ?? build.createdAt)),
     build.description ? h("p", null, build.description) : null,
-    build.artifact ? download(page, build.artifact) : null);
+    build.artifact ? download(page, build.artifact, can.erase ? () => act("Keep") : null) : null,
+    build.artifactsExpiredAt ? h("p.quiet", null, "The artifact expired ", ago(build.artifactsExpiredAt), ".") : null);
 }
 
 function beside(build) {
@@ -114,6 +109,7 @@ function beside(build) {
     ["Created by", build.user ? person(build.user) : null],
     ["Runner", build.runner?.description ?? null],
     ["Attempt", build.attempt > 1 ? String(build.attempt) : null],
+    ["Deployed to", build.deployment ? h("a", { href: address(path, "environments") }, build.deployment.environment.name) : null],
     ["Coverage", build.coverage === null ? null : `${build.coverage} %`],
     ["Erased", build.erasedAt ? ago(build.erasedAt) : null],
     ["Details", build.targetUrl && outside(build.targetUrl) ? h("a", { href: outside(build.targetUrl), rel: "noopener noreferrer" }, "external page") : null],
@@ -132,8 +128,11 @@ const attempt = ({ attempt: number, status, createdAt, finishedAt, durationSecon
     h("summary", null, symbol(status), ` Attempt ${number} `, h("span.quiet", null, ago(finishedAt ?? createdAt), durationSeconds === null ? null : `, ${duration(durationSeconds)}`)),
     trace?.lines.length ? h("pre.output", { tabindex: 0 }, h("code", null, trace.lines.map((line) => [coloured(line), "\n"]))) : h("p.quiet", null, "The output was erased.")));
 
-function download(page, { filename, size: bytes, downloadUrl }) {
+function download(page, { filename, size: bytes, downloadUrl, expiresAt }, keep) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const button = doing("button", `Download ${filename} (${size(bytes)})`, wrong, () => save(page, downloadUrl, filename));
-  return h("div.stack", null, h("div.actions.start", null, button), wrong);
+  return h("div.stack", null,
+    h("div.actions.start", null, button, expiresAt && keep ? doing("button", "Keep", wrong, keep) : null),
+    expiresAt ? h("p.quiet", null, `It is deleted on ${new Date(expiresAt).toLocaleString()}.`) : null,
+    wrong);
 }

@@ -15,7 +15,7 @@ const LISTS = {
   commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit.", refs: true },
   builds: {
     operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
-    filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"] },
+    filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"], MANUAL: ["MANUAL"] },
   },
   merge_requests: {
     operation: "MergeRequests", row: mergeRequestRow, connection: "mergeRequests", none: "No matching merge requests.",

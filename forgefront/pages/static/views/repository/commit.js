@@ -1,12 +1,13 @@
 // A commit: its message, diff, builds and other checks, and the merge requests that contain it.
 
-import { address, outside } from "../address.js";
-import { changes } from "../diff.js";
-import { answer, discussion } from "../discussion.js";
-import { h, replace } from "../dom.js";
-import { ago, badge, code, icon, lasted, person, prose, section, symbol, wordOf } from "../parts.js";
-import { keepFocus, renewal } from "../renewing.js";
-import { buildRow, mergeRequestRow, rows } from "../rows.js";
+import { address, outside } from "../../address.js";
+import { changes } from "../../diff.js";
+import { answer, discussion } from "../../discussion.js";
+import { h, replace } from "../../dom.js";
+import { ago, badge, code, icon, lasted, person, prose, section, symbol, wordOf } from "../../parts.js";
+import { keepFocus, renewal } from "../../renewing.js";
+import { folderAddress } from "../../repository/addresses.js";
+import { buildRow, mergeRequestRow, rows } from "../../rows.js";
 
 export async function open(page) {
   const { path, sha } = page.where;
@@ -63,7 +64,7 @@ function above(commit) {
         commit.rollup.state === "NONE" ? null : badge(commit.rollup.state),
         person(commit.author, commit.author?.name ?? commit.authorName), ago(commit.authoredAt),
         other ? h("span", null, `committed by ${commit.committerName} `, ago(commit.committedAt)) : null,
-        h("span", null, code(commit.oid)),
+        h("span", null, code(commit.oid)), h("a", { href: folderAddress(path, "", commit.oid) }, "Files"),
         commit.parentOids.length
           ? h("span", null, commit.parentOids.length === 1 ? "parent " : "parents ", commit.parentOids.map((oid, at) => [at ? " and " : null, h("a", { href: address(path, "commit", oid) }, code(oid.slice(0, 8)))]))
           : h("span", null, "root commit"))),

@@ -1,12 +1,12 @@
 // The runners of a project: those that serve it, others that the viewer may assign, and the token that registers new ones.
 
-import { removal } from "../dialogs.js";
-import { doing } from "../discussion.js";
-import { h, replace } from "../dom.js";
-import { field, form } from "../forms.js";
-import { ago, section, symbol } from "../parts.js";
-import { entry, listOf } from "../project/lists.js";
-import { showSection } from "../settings/page.js";
+import { removal } from "../../dialogs.js";
+import { doing } from "../../discussion.js";
+import { h, replace } from "../../dom.js";
+import { field, form } from "../../forms.js";
+import { ago, section, symbol } from "../../parts.js";
+import { entry, listOf } from "../../project/lists.js";
+import { showSection } from "../../settings/page.js";
 
 const ONLINE = 5 * 60_000;
 /** Milliseconds after its last call during which a runner counts as online, as for the graph. */

@@ -1,12 +1,12 @@
 // The members of a project: those of its own, whose levels masters change, and those of its group.
 
-import { address } from "../address.js";
-import { removal } from "../dialogs.js";
-import { h, replace } from "../dom.js";
-import { field, form } from "../forms.js";
-import { ago, avatar, more, section } from "../parts.js";
-import { entries, entry, listOf } from "../project/lists.js";
-import { showSection } from "../settings/page.js";
+import { address } from "../../address.js";
+import { removal } from "../../dialogs.js";
+import { h, replace } from "../../dom.js";
+import { field, form } from "../../forms.js";
+import { ago, avatar, more, section } from "../../parts.js";
+import { entries, entry, listOf } from "../../project/lists.js";
+import { showSection } from "../../settings/page.js";
 
 const LEVELS = [["GUEST", "Guest"], ["REPORTER", "Reporter"], ["DEVELOPER", "Developer"], ["MASTER", "Master"]];
 const MEANINGS = "Guests write issues and comments, reporters also read the code, developers push, masters change the project.";

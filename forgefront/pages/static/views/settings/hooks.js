@@ -1,11 +1,11 @@
 // The hooks of a project, and the form that adds one.
 
-import { address } from "../address.js";
-import { h } from "../dom.js";
-import { EVENTS, hookForm } from "../settings/hook_form.js";
-import { ago, section, symbol } from "../parts.js";
-import { entry, listOf } from "../project/lists.js";
-import { showSection } from "../settings/page.js";
+import { address } from "../../address.js";
+import { h } from "../../dom.js";
+import { EVENTS, hookForm } from "../../settings/hook_form.js";
+import { ago, section, symbol } from "../../parts.js";
+import { entry, listOf } from "../../project/lists.js";
+import { showSection } from "../../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;

@@ -1,12 +1,12 @@
 // The general settings of a project: what it is called, who sees it, what it has, and whether it is archived.
 
-import { removal } from "../dialogs.js";
-import { doing } from "../discussion.js";
-import { h } from "../dom.js";
-import { check, field, form } from "../forms.js";
-import { section } from "../parts.js";
-import { VISIBILITIES } from "../project/visibilities.js";
-import { showSection } from "../settings/page.js";
+import { removal } from "../../dialogs.js";
+import { doing } from "../../discussion.js";
+import { h } from "../../dom.js";
+import { check, field, form } from "../../forms.js";
+import { section } from "../../parts.js";
+import { VISIBILITIES } from "../../project/visibilities.js";
+import { showSection } from "../../settings/page.js";
 
 const FEATURES = [
   ["issuesEnabled", "Issues"],

@@ -1,26 +1,27 @@
 // The branches of a project: the newest commit, the state of the checks and the protection of each.
 
-import { address } from "../address.js";
-import { removal } from "../dialogs.js";
-import { doing } from "../discussion.js";
-import { h } from "../dom.js";
-import { field, form } from "../forms.js";
-import { ago, avatar, section, symbol } from "../parts.js";
-import { showProject } from "../project/head.js";
-import { entry, listOf } from "../project/lists.js";
+import { address } from "../../address.js";
+import { removal } from "../../dialogs.js";
+import { doing } from "../../discussion.js";
+import { h } from "../../dom.js";
+import { field, form } from "../../forms.js";
+import { ago, avatar, section, symbol } from "../../parts.js";
+import { showProject } from "../../project/head.js";
+import { entry, listOf } from "../../project/lists.js";
+import { compareAddress, folderAddress } from "../../repository/addresses.js";
 
 export async function open(page) {
   const { path } = page.where;
   const { project, element, renew } = await listOf(page, {
     operation: "Branches", connection: "branches", name: "Branches", none: "No branches yet.",
-    item: (branch, { defaultBranch }) => branchEntry(page, branch, { isDefault: branch.name === defaultBranch, renew: () => renew() }),
+    item: (branch, { defaultBranch }) => branchEntry(page, branch, { isDefault: branch.name === defaultBranch, defaultBranch, renew: () => renew() }),
   });
   showProject(page, project, "branches", h("div.settings", null,
     section("Branches", null, element),
     project.viewerCan.pushCode && project.defaultBranch ? section("Create a branch", null, creation(page, path, project.defaultBranch, renew)) : null));
 }
 
-function branchEntry(page, { name, protected: isProtected, developersCanPush, viewerCan, target, health }, { isDefault, renew }) {
+function branchEntry(page, { name, protected: isProtected, developersCanPush, viewerCan, target, health }, { isDefault, defaultBranch, renew }) {
   const { path } = page.where;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   return entry(
@@ -30,7 +31,9 @@ function branchEntry(page, { name, protected: isProtected, developersCanPush, vi
     target ? [h("a", { href: address(path, "commit", target.shortOid) }, target.title),
       h("span.person", null, avatar(target.author, target.authorName), h("span", null, target.author?.name ?? target.authorName)), ago(target.committedAt),
       health.since && health.state === "FAILED" ? h("span", null, "failing since ", ago(health.since)) : null] : null,
-    [viewerCan.protect ? protection(page, { name, isProtected, developersCanPush, wrong, renew }) : null,
+    [h("a.button", { href: folderAddress(path, "", name), "aria-label": `Files of ${name}` }, "Files"),
+      isDefault ? null : h("a.button", { href: compareAddress(path, defaultBranch, name), "aria-label": `Compare ${name} with ${defaultBranch}` }, "Compare"),
+      viewerCan.protect ? protection(page, { name, isProtected, developersCanPush, wrong, renew }) : null,
       viewerCan.delete && !isDefault ? removal(page, {
         word: "Delete", label: `Delete the branch ${name}`, title: `Delete the branch ${name}?`, text: "Commits that no other branch and no tag contains can be lost.",
         async act() {

@@ -1,11 +1,11 @@
 // The secret variables of builds. Their values are never loaded: a page on a screen is seen by others.
 
-import { removal } from "../dialogs.js";
-import { h } from "../dom.js";
-import { field, form } from "../forms.js";
-import { ago, section } from "../parts.js";
-import { entry, listOf } from "../project/lists.js";
-import { showSection } from "../settings/page.js";
+import { removal } from "../../dialogs.js";
+import { h } from "../../dom.js";
+import { field, form } from "../../forms.js";
+import { ago, section } from "../../parts.js";
+import { entry, listOf } from "../../project/lists.js";
+import { showSection } from "../../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;

@@ -1,13 +1,14 @@
 // The tags of a project with their release notes, which those who may push write.
 
-import { address } from "../address.js";
-import { removal } from "../dialogs.js";
-import { h } from "../dom.js";
-import { field, form } from "../forms.js";
-import { ago, prose, section } from "../parts.js";
-import { downloads } from "../project/downloads.js";
-import { showProject } from "../project/head.js";
-import { entry, listOf } from "../project/lists.js";
+import { address } from "../../address.js";
+import { removal } from "../../dialogs.js";
+import { h } from "../../dom.js";
+import { field, form } from "../../forms.js";
+import { ago, prose, section } from "../../parts.js";
+import { downloads } from "../../project/downloads.js";
+import { showProject } from "../../project/head.js";
+import { entry, listOf } from "../../project/lists.js";
+import { folderAddress } from "../../repository/addresses.js";
 
 export async function open(page) {
   const { path } = page.where;
@@ -29,7 +30,7 @@ function tagEntry(page, { name, message, target, release }, { may, renew }) {
       may ? notesForm(page, path, name, release, renew) : null],
     [message ? h("span", null, message) : null,
       target ? h("a", { href: address(path, "commit", target.shortOid) }, target.title) : null, target ? ago(target.committedAt) : null],
-    [downloads(page, path, name), may ? removal(page, {
+    [h("a.button", { href: folderAddress(path, "", name), "aria-label": `Files of ${name}` }, "Files"), downloads(page, path, name), may ? removal(page, {
       word: "Delete", label: `Delete the tag ${name}`, title: `Delete the tag ${name}?`, text: "Its release notes are deleted too. The commit stays while a branch contains it.",
       async act() {
         await page.change("DeleteTag", { path, name });

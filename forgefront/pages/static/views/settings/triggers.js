@@ -1,12 +1,12 @@
 // The triggers of builds. A token is loaded when somebody asks to see it.
 
-import { address } from "../address.js";
-import { removal } from "../dialogs.js";
-import { doing } from "../discussion.js";
-import { h, replace } from "../dom.js";
-import { ago, section } from "../parts.js";
-import { entry, listOf } from "../project/lists.js";
-import { showSection } from "../settings/page.js";
+import { address } from "../../address.js";
+import { removal } from "../../dialogs.js";
+import { doing } from "../../discussion.js";
+import { h, replace } from "../../dom.js";
+import { ago, section } from "../../parts.js";
+import { entry, listOf } from "../../project/lists.js";
+import { showSection } from "../../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;

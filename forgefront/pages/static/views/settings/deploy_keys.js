@@ -1,11 +1,11 @@
 // The deploy keys of a project: SSH keys that fetch from it.
 
-import { removal } from "../dialogs.js";
-import { h } from "../dom.js";
-import { field, form } from "../forms.js";
-import { ago, section } from "../parts.js";
-import { entry, listOf } from "../project/lists.js";
-import { showSection } from "../settings/page.js";
+import { removal } from "../../dialogs.js";
+import { h } from "../../dom.js";
+import { field, form } from "../../forms.js";
+import { ago, section } from "../../parts.js";
+import { entry, listOf } from "../../project/lists.js";
+import { showSection } from "../../settings/page.js";
 
 export async function open(page) {
   const { path } = page.where;

@@ -1,13 +1,13 @@
 // A hook of a project: its settings, a test, and its deliveries.
 
-import { address } from "../address.js";
-import { removal } from "../dialogs.js";
-import { doing } from "../discussion.js";
-import { h, replace } from "../dom.js";
-import { hookForm } from "../settings/hook_form.js";
-import { ago, more, section, symbol } from "../parts.js";
-import { keepFocus, watch } from "../renewing.js";
-import { showSection } from "../settings/page.js";
+import { address } from "../../address.js";
+import { removal } from "../../dialogs.js";
+import { doing } from "../../discussion.js";
+import { h, replace } from "../../dom.js";
+import { hookForm } from "../../settings/hook_form.js";
+import { ago, more, section, symbol } from "../../parts.js";
+import { keepFocus, watch } from "../../renewing.js";
+import { showSection } from "../../settings/page.js";
 import { since } from "./hooks.js";
 
 const POLL = 3000;

@@ -1,0 +1,61 @@
+// The lines of a file with their numbers. #L10 and #L10-20 in the address mark lines.
+
+import { h } from "../dom.js";
+
+const PAGE_LINES = 3000;
+const RANGE = /^#?L?(\d+)(?:-L?(\d+))?$/;
+// Characters that change the order in which others are shown, so that a text can look like another one.
+const REORDERING = /[\u202A-\u202E\u2066-\u2069]/;
+
+/** The lines of a text, and `goTo(hash)`, which marks lines and scrolls to them; it returns whether there are such lines. */
+export function lines(text) {
+  const all = text.split("\n");
+  if (all.at(-1) === "") all.pop();
+  const shown = h("div.code-lines", { tabindex: 0, role: "region", "aria-label": "Lines of the file", onclick: choose });
+  const rest = h("button.more", { type: "button", onclick: () => draw(all.length) });
+  const draw = (count) => {
+    const from = shown.childElementCount;
+    shown.append(...all.slice(from, count).map((line, index) => row(line, from + index + 1)));
+    rest.hidden = shown.childElementCount === all.length;
+    rest.textContent = `Show ${all.length - shown.childElementCount} more lines`;
+  };
+  draw(PAGE_LINES);
+
+  let first = null;
+  function goTo(hash) {
+    const [, from, to] = RANGE.exec(hash.trim()) ?? [];
+    const [start, end] = [Number(from), Number(to ?? from)].sort((one, other) => one - other);
+    for (const each of shown.querySelectorAll(".chosen")) each.classList.remove("chosen");
+    if (!from || start < 1 || start > all.length) return false;
+    if (start > shown.childElementCount) draw(all.length);
+    first = start;
+    for (let number = start; number <= Math.min(end, shown.childElementCount); number++) shown.children[number - 1].classList.add("chosen");
+    history.replaceState(history.state, "", start === end ? `#L${start}` : `#L${start}-${end}`);
+    shown.children[start - 1].scrollIntoView({ block: "center" });
+    return true;
+  }
+
+  /** A click on a number marks its line, with Shift all lines from the marked one. The page does not move. */
+  function choose(event) {
+    const number = event.target.closest(".number")?.dataset.number;
+    if (!number || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const top = scrollY;
+    goTo(event.shiftKey && first ? `${first}-${number}` : number);
+    scrollTo(scrollX, top);
+  }
+
+  return {
+    count: all.length,
+    element: [
+      REORDERING.test(text) ? h("p.wrong", null, "This file has invisible characters that change the order of its text: it may read differently from what programs see.") : null,
+      h("div.code", null, shown, rest),
+    ],
+    goTo,
+  };
+}
+
+// The numbers are links for a pointer; the field "Go to line" serves the keyboard.
+const row = (line, number) =>
+  h("div.code-line", null, h("a.number", { href: `#L${number}`, "data-number": number, tabindex: -1, "aria-label": `Line ${number}` }),
+    h("span.text", null, line.replace(/\r$/, ""), "\n"));
