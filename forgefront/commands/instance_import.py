@@ -91,6 +91,10 @@ def import_instance(
     # When the first error or Ctrl-C ends what runs side by side, the pool reports each statement that was cut off.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     _check_arguments(url, project, group)
+    for option, file in (("--report", report), ("--old-ids", old_ids)):
+        # The files are written at the end, which may be hours later.
+        if file is not None and not file.absolute().parent.is_dir():
+            fail(f"{option}: there is no folder {file.absolute().parent}", EXIT_USAGE)
     options = ImportOptions(project, group, keep_ids, read_all, ssh, enable_hooks)
     found = ImportReport((continued_url or url).rstrip("/"), is_dry_run=dry_run, keeps_ids=keep_ids)
     client = SourceClient(url, token, requests_per_second, parallel)
@@ -169,7 +173,8 @@ async def _import(
                 with old_ids.open("w", encoding="utf-8") as file:
                     await target.write_old_ids(file)
         except (SourceError, OperationRejected, ForgeError) as error:
-            fail(f"{error}\nrun the same command again: it goes on where it was")
+            # What is rejected before anything was read would be rejected again.
+            fail(f"{error}\nrun the same command again: it goes on where it was" if report.counts else str(error))
         except asyncio.CancelledError:
             typer.echo("forgefront: run the same command again: it goes on where it was", err=True)
             raise
@@ -183,6 +188,8 @@ async def run_import(
     client = LocalClient(backend.graph, OPERATIONS_FILE, username)
     target = ImportTarget(client, report)
     await target.begin(report.source, keeps_ids=options.keeps_ids)
+    if options.reads_all:
+        target.marks.clear()
     run = ImportRun(
         source=source,
         target=target,

@@ -7,9 +7,12 @@ from typing import Any
 from forgefront.importing import entity_mapping
 from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
 from forgefront.importing.entity_mapping import Item
+from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_run import CollectionState, ImportRun, for_each
 from forgefront.importing.import_target import BatchWriter
-from forgefront.importing.source_client import SourceSkipped, SourceUnauthorized
+from forgefront.importing.source_client import SourceSkipped
+
+NO_TOKENS = "the source does not show the private tokens of other users: they get new ones"
 
 
 @dataclass
@@ -38,9 +41,9 @@ class AccountImporter:
     async def import_users(self) -> None:
         """All users, with their addresses and keys."""
         await self._read_namespaces()
-        self.can_read_tokens = await self._check_sudo()
+        self.can_read_tokens = await self.run.source.shows_tokens()
         if not self.can_read_tokens:
-            self.run.report.note("the source does not show the private tokens of other users: they get new ones")
+            self.run.report.note(NO_TOKENS)
         page: list[SourceEntity] = []
         state = CollectionState()
         async for user in self.run.read("users", self.run.source.path("users"), state=state):
@@ -83,37 +86,12 @@ class AccountImporter:
         if namespace.id is not None and owner.text("username") and owner.text("username") == namespace.text("path"):
             self.namespace_ids.setdefault((owner.text("username") or "").lower(), namespace.id)
 
-    async def _check_sudo(self) -> bool:
-        """Whether the source shows an administrator the private tokens of others: servers of that time do, to `sudo`."""
-        if not self.run.source.is_admin:
-            return False
-        try:
-            async for page in self.run.source.client.pages(self.run.source.path("users")):
-                for user in map(SourceEntity, page.entries):
-                    if user.id is not None and user.id != self.run.source.user["id"] and user.text("state") == "active":
-                        return await self._read_token(user.id) is not None
-        except SourceSkipped:
-            pass
-        return False
-
-    async def _read_token(self, user_id: int) -> str | None:
-        if user_id == self.run.source.user["id"]:
-            return SourceEntity(self.run.source.user).text("private_token")
-        path = self.run.source.path("current_user")
-        try:
-            user = SourceEntity(await self.run.source.client.get_object(path, {"sudo": user_id}))
-        except (SourceSkipped, SourceUnauthorized):
-            # Some servers treat a blocked user as nobody.
-            return None
-        # An instance that does not know `sudo` answers with the caller.
-        return user.text("private_token") if user.id == user_id else None
-
     async def _import_page(self, users: list[SourceEntity]) -> None:
         tokens: dict[int, str | None] = {}
 
         async def read_token(user: SourceEntity) -> None:
             if user.id is not None and (self.can_read_tokens or user.id == self.run.source.user["id"]):
-                tokens[user.id] = await self._read_token(user.id)
+                tokens[user.id] = await self.run.source.read_token(user.id)
 
         await for_each(users, read_token, parallel=self.run.parallel)
         writer = BatchWriter(self.run.target, "users")
@@ -129,11 +107,7 @@ class AccountImporter:
         self.run.known_users |= {str(user.id) for user in users}
 
     def _map_user(self, user: SourceEntity, token: str | None) -> Item:
-        identities = user.fields.get("identities")
-        if isinstance(identities, list) and len(identities) > 1:
-            self.run.report.leave("users", f"/users/{user.id}", f"{len(identities) - 1} further directory identities: a user has one here")
-        if user.boolean("two_factor_enabled"):
-            self.run.report.leave("users", f"/users/{user.id}", "the second factor: it is set up again")
+        report_parts_of_user(self.run.report, user)
         return entity_mapping.map_user(
             user, namespace_id=self.namespace_ids.get((user.text("username") or "").lower()), private_token=token
         )
@@ -177,8 +151,7 @@ class AccountImporter:
         writer = BatchWriter(self.run.target, "groups")
         for group in sorted(groups, key=lambda each: each.id or 0):
             where = self.run.source.path("group", group=group.id)
-            if "/" in (group.text("full_path") or ""):
-                self.run.report.leave("groups", where, f"its place in {group.text('full_path')}: groups here do not nest")
+            report_place_of_group(self.run.report, where, group)
             try:
                 await writer.add(where, entity_mapping.map_group(group, group_times.get(group.id or 0, SourceEntity(None))))
             except InvalidEntity as error:
@@ -201,6 +174,8 @@ class AccountImporter:
         async for member in self.run.read(kind, path, state=state):
             where = f"{path}/{member.id}"
             current.add(f"{parent_id}/{member.id}")
+            if expires_on := member.day("expires_at"):
+                self.run.report.leave(kind, where, f"its end on {expires_on}: remove the member by hand then")
             await self.ensure_users([member])
             try:
                 await writer.add(where, mapper(parent_id, member))
@@ -237,3 +212,20 @@ class AccountImporter:
             except (SourceSkipped, InvalidEntity) as error:
                 self.run.report.skip("runners", path, error.reason if isinstance(error, SourceSkipped) else str(error))
         await writer.flush()
+
+
+def report_parts_of_user(report: ImportReport, user: SourceEntity) -> None:
+    """Records what is left behind of a user who is taken."""
+    identities = user.fields.get("identities")
+    if isinstance(identities, list) and len(identities) > 1:
+        report.leave("users", f"/users/{user.id}", f"{len(identities) - 1} further directory identities: a user has one here")
+    if user.boolean("external"):
+        reason = "its limits: an external user would see internal projects here, and is blocked until an administrator decides"
+        report.leave("users", f"/users/{user.id}", reason)
+    if user.boolean("two_factor_enabled"):
+        report.leave("users", f"/users/{user.id}", "the second factor: it is set up again")
+
+
+def report_place_of_group(report: ImportReport, where: str, group: SourceEntity) -> None:
+    if "/" in (group.text("full_path") or ""):
+        report.leave("groups", where, f"its place in {group.text('full_path')}: groups here do not nest")

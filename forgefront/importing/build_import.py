@@ -106,8 +106,7 @@ class BuildImporter:
     async def import_builds(self, work: ProjectWork) -> None:
         """The builds that are newer than the oldest unfinished one of the last run, oldest first, with their traces and artifacts."""
         path = self.run.source.path("builds", project=work.id)
-        stored = "" if self.run.options.reads_all else self.run.target.marks.get(work.mark_name("builds"), "")
-        mark, newest, oldest_unfinished, is_complete = int(stored or 0), 0, 0, True
+        mark, newest, oldest_unfinished, is_complete = int(self.run.target.marks.get(work.mark_name("builds"), 0)), 0, 0, True
         writer, batch = BatchWriter(self.run.target, "builds"), list[SourceEntity]()
         is_known = (lambda fields: (SourceEntity(fields).id or MAX_ID) <= mark) if mark else None
         try:
@@ -118,6 +117,8 @@ class BuildImporter:
                     self.run.report.skip("builds", f"{path}/?", "it has no valid id")
                     continue
                 newest = max(newest, build.id)
+                if (pipeline_id := build.entity("pipeline").id) is not None:
+                    work.pipelines.add(pipeline_id)
                 if not oldest_unfinished and entity_mapping.BUILD_STATUSES.get(build.text("status") or "") not in FINISHED_STATUSES:
                     oldest_unfinished = build.id
                 batch.append(build)
@@ -170,7 +171,7 @@ class BuildImporter:
             return
         if len(commits) > MAX_COMMITS:
             self.run.report.leave("commit comments", work.path, f"comments and statuses of all but the newest {MAX_COMMITS:,} commits")
-        mark = self.run.target.marks.get(work.mark_name("commits"), "") if not self.run.options.reads_all else ""
+        mark = self.run.target.marks.get(work.mark_name("commits"), "")
         times = {commit.oid: commit.committed_at for commit in commits}
         wanted = dict.fromkeys(oid for oid in work.commit_oids if oid)
         wanted |= dict.fromkeys(commit.oid for commit in commits[:RECENT_COMMITS])

@@ -28,6 +28,14 @@ class InvalidEntity(Exception):
     """What the source answered cannot be imported; the message says which field is wrong."""
 
 
+def format_time(time: datetime) -> str:
+    """
+    >>> format_time(datetime(2016, 1, 2, tzinfo=UTC))
+    '2016-01-02T00:00:00.000000Z'
+    """
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 class SourceEntity:
     """One object of an answer. A reader takes the names that a field has in the versions of the interface, and returns the first one's
     value; a value of another type counts as absent."""
@@ -70,7 +78,7 @@ class SourceEntity:
         return [clean_text(each) for each in named if isinstance(each, str)]
 
     def time(self, *names: str) -> str | None:
-        """An RFC 3339 timestamp in UTC."""
+        """An RFC 3339 timestamp in UTC with microseconds, so that timestamps can be compared as strings."""
         value = self._first(names)
         try:
             parsed = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -79,7 +87,7 @@ class SourceEntity:
             parsed = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
         except (ValueError, OverflowError):
             return None
-        return parsed.isoformat().replace("+00:00", "Z")
+        return format_time(parsed)
 
     def day(self, *names: str) -> str | None:
         value = self._first(names)

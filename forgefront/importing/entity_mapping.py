@@ -21,6 +21,7 @@ BUILD_STATUSES = {each: each.upper() for each in ("pending", "running", "success
     "scheduled": "PENDING",
     "canceling": "CANCELED",
 }
+PROJECT_FEATURES = ("repository", "issues", "merge_requests", "builds", "snippets")
 FINISHED_STATUSES = ("SUCCESS", "FAILED", "CANCELED")
 BRANCH_PROTECTIONS = {0: "NONE", 1: "PARTIAL", 2: "FULL", 3: "FULL", 4: "FULL"}
 MAX_DEVELOPER_LEVEL = 30
@@ -69,7 +70,8 @@ def map_user(user: SourceEntity, *, namespace_id: int | None = None, private_tok
         username=user.require_text("username"),
         name=user.text("name") or user.require_text("username"),
         email=user.text("email"),
-        state=USER_STATES.get(state, "BLOCKED"),
+        # An external user sees the internal projects of others here.
+        state="BLOCKED" if user.boolean("external") else USER_STATES.get(state, "BLOCKED"),
         blockedByDirectory=True if state == "ldap_blocked" else None,
         # v3 does not say whether the address was confirmed.
         confirmed=user.time("confirmed_at") is not None if user.has("confirmed_at") else None,
@@ -136,6 +138,8 @@ def map_project(project: SourceEntity) -> Item:
     visibility = project.visibility()
     if visibility is None:
         raise InvalidEntity("it has no valid visibility")
+    if list_members_only_features(project):
+        visibility = "PRIVATE"
     return drop_absent(
         sourceId=project.require_id(),
         namespaceId=namespace.require_id(),
@@ -159,6 +163,11 @@ def map_project(project: SourceEntity) -> Item:
         createdAt=project.require_time("created_at"),
         lastActivityAt=project.time("last_activity_at"),
     )
+
+
+def list_members_only_features(project: SourceEntity) -> list[str]:
+    """The features of a project of v4 that only its members see. Here all who see the project see its features."""
+    return [name for name in PROJECT_FEATURES if project.text(f"{name}_access_level") == "private"]
 
 
 def _optional_id(value: int | None) -> str | None:
@@ -218,6 +227,13 @@ def map_deploy_key(project_id: str, key: SourceEntity) -> Item:
 def map_variable(project_id: str, variable: SourceEntity) -> Item:
     if variable.text("value") is None:
         raise InvalidEntity("its value is not shown")
+    # Here all builds get a variable, and those who may push can print it.
+    if variable.boolean("protected"):
+        raise InvalidEntity("it is for protected branches alone")
+    if variable.text("environment_scope") not in (None, "*"):
+        raise InvalidEntity(f"it is for the environment {variable.text('environment_scope')} alone")
+    if variable.text("variable_type") == "file":
+        raise InvalidEntity("it is a file, which builds do not get here")
     return {"projectId": project_id, "key": variable.require_text("key"), "value": variable.text("value")}
 
 
@@ -304,7 +320,7 @@ def map_issue(project_id: str, issue: SourceEntity) -> Item:
         "createdAt": created_at,
         "updatedAt": updated_at,
         "closedAt": (issue.time("closed_at") or updated_at) if state == "CLOSED" else None,
-        **drop_absent(confidential=issue.boolean("confidential")),
+        **drop_absent(confidential=is_confidential(issue) or None),
     }
 
 
@@ -345,15 +361,18 @@ def map_merge_request(project_id: str, request: SourceEntity, commit_oids: Seque
     }
 
 
+def is_confidential(entity: SourceEntity) -> bool:
+    """Whether only members see an issue or a note of the source."""
+    return bool(entity.boolean("confidential") or entity.boolean("internal"))
+
+
 def map_note(project_id: str, parent_field: str, parent_id: str, note: SourceEntity) -> Item:
     """`parent_field` is issueId, mergeRequestId or snippetId."""
     body = note.text("body")
     if body is None:
         raise InvalidEntity("it has no body")
     return {
-        **drop_absent(
-            attachment=note.text("attachment"), updatedAt=note.time("updated_at"), confidential=note.boolean("internal", "confidential")
-        ),
+        **drop_absent(attachment=note.text("attachment"), updatedAt=note.time("updated_at"), confidential=is_confidential(note) or None),
         "sourceId": note.require_id(),
         "projectId": project_id,
         parent_field: parent_id,

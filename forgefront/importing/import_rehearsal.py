@@ -1,8 +1,10 @@
 """Counts what an import would read, and finds what it could not take, without writing anything."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from forgefront.importing import entity_mapping
+from forgefront.importing.account_import import NO_TOKENS, report_parts_of_user, report_place_of_group
 from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
 from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_run import ImportOptions, ImportProgress, for_each
@@ -35,8 +37,9 @@ class ImportRehearsal:
     async def count_all(self) -> None:
         """Counts everything that the options select. Notes, traces and what belongs to commits are listed by their parents alone."""
         if self.options.is_whole:
-            await self._count("users", self.source.path("users"))
-            await self._count("groups", self.source.path("groups"))
+            await self._read_users()
+            async for group in self._read("groups"):
+                report_place_of_group(self.report, self.source.path("group", group=group.id), group)
             if self.source.is_admin:
                 await self._count("hooks", self.source.path("system_hooks"))
         projects = await self._read_projects()
@@ -52,6 +55,22 @@ class ImportRehearsal:
             "notes, traces, artifacts, statuses and comments of commits are not counted: they are listed by their parents alone"
         )
         self.report.is_complete = True
+
+    async def _read_users(self) -> None:
+        async for user in self._read("users"):
+            report_parts_of_user(self.report, user)
+        if not await self.source.shows_tokens():
+            self.report.note(NO_TOKENS)
+
+    async def _read(self, kind: str) -> AsyncIterator[SourceEntity]:
+        """The entries of a collection of the instance, counted."""
+        path = self.source.path(kind)
+        try:
+            async for fields in self.source.client.read_all(path):
+                self.report.count(kind).read += 1
+                yield SourceEntity(fields)
+        except SourceSkipped as error:
+            self.report.skip(kind, path, error.reason)
 
     async def _read_projects(self) -> list[SourceEntity]:
         if self.options.project is not None:

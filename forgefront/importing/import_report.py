@@ -13,7 +13,7 @@ NEVER_IMPORTED = (
     ("two-factor secrets", "the interface shows none: people set them up again"),
     ("registration tokens of projects", "runners that are registered keep their tokens; register new ones with the new token"),
     ("avatar images", "users and projects keep a link to the image on the old server"),
-    ("LFS objects and wikis", "the interface has no route that lists them: copy them from the old server's disk"),
+    ("LFS objects and pages of wikis", "the report lists the projects that have some: copy them from the old server's disk"),
     ("stars, activities, notification settings and OAuth applications", "the interface does not show those of other users"),
 )
 """What no interface shows, so that no run looks for it."""
@@ -113,6 +113,7 @@ class ImportReport:
         lines += ["", "Never imported:", *(f"  {what}: {reason}" for what, reason in NEVER_IMPORTED)]
         if self.notes:
             lines += ["", *(f"note   {note}" for note in self.notes)]
+        lines += ["", f"{self.requests:,} requests in {_describe_duration(self.seconds)}"]
         # A name may contain any characters; control characters of the terminal are replaced.
         return "\n".join("".join(each if each.isprintable() else "�" for each in line) for line in lines)
 
@@ -123,7 +124,7 @@ class ImportReport:
         facts = [
             f"API {self.api}" + (f", version {self.version}" if self.version else ""),
             "ids are kept" if self.keeps_ids else "ids are new",
-            f"{self.requests:,} requests in {self.seconds:,.0f} s",
+            f"{self.requests:,} requests in {_describe_duration(self.seconds)}",
             state,
         ]
         columns = ("kind", *KindCount.__slots__)
@@ -149,6 +150,11 @@ class ImportReport:
             never=never,
             notes=f"<h2>Notes</h2><ul>{notes}</ul>" if notes else "",
         )
+
+
+def _describe_duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 _PAGE = """<!DOCTYPE html>

@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
+from forgefront.importing.entity_fields import InvalidEntity, SourceEntity, format_time
 from forgefront.importing.entity_mapping import Item
 from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_target import ImportTarget
@@ -24,6 +25,8 @@ from graph.upload_imports import UploadImports
 from storage.git.repository_import import ProgressCallback
 
 T = TypeVar("T")
+SETTLED_AFTER = timedelta(minutes=1)
+"""The longest that a change takes in the source from its time until it can be read."""
 REPORT_SECONDS = 0.25
 """Between two reports of the progress of a kind."""
 
@@ -87,6 +90,17 @@ class ImportRun:
     @property
     def parallel(self) -> int:
         return self.source.client.parallel
+
+    def mark_after(self, newest: str) -> str:
+        """The mark of a list with this newest time: entries with this time or a later one are read again.
+
+        An entry with the newest time may have changed since it was read. If that time was long over when the run began, by the clock of
+        the source, it has not: a later change has a later time.
+        """
+        started_at = self.source.client.started_at
+        if started_at is None or newest >= format_time(started_at - SETTLED_AFTER):
+            return newest
+        return format_time(datetime.fromisoformat(newest) + timedelta(microseconds=1))
 
     async def read_mapped(
         self,

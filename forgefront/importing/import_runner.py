@@ -11,6 +11,7 @@ from forgefront.importing.entity_mapping import Item
 from forgefront.importing.import_run import CollectionState, ImportRun, for_each
 from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.note_import import NoteImporter
+from forgefront.importing.omissions import OmissionFinder
 from forgefront.importing.project_import import ProjectImporter, ProjectWork
 from forgefront.importing.source_client import SourceSkipped
 from forgefront.importing.upload_import import UploadImporter
@@ -31,6 +32,7 @@ class ImportRunner:
     def __post_init__(self) -> None:
         self._accounts = AccountImporter(self.run)
         uploads = UploadImporter(self.run)
+        self._omissions = OmissionFinder(self.run)
         self._projects = ProjectImporter(self.run, self._accounts, uploads)
         self._notes = NoteImporter(self.run, self._accounts, uploads)
         self._builds = BuildImporter(self.run, self._accounts)
@@ -51,7 +53,7 @@ class ImportRunner:
             await self._accounts.import_runners()
         works = list(self.works.values())
         for phase, step in (
-            ("contents", self._projects.import_contents),
+            ("contents", self._import_contents),
             ("notes and builds", self._import_notes_and_builds),
         ):
             self.run.progress.expect(f"projects: {phase}", len(works))
@@ -65,9 +67,15 @@ class ImportRunner:
         await self.run.target.finish()
         self.run.report.is_complete = True
 
+    async def _import_contents(self, work: ProjectWork) -> None:
+        await self._projects.import_contents(work)
+        await self._omissions.find_wiki(work, self._projects.find_repository(work))
+        await self._omissions.find_lfs(work)
+
     async def _import_notes_and_builds(self, work: ProjectWork) -> None:
         await self._notes.import_notes(work)
         await self._builds.import_builds(work)
+        await self._omissions.find_empty_pipelines(work)
         await self._builds.import_commit_facts(work)
         await self.run.target.flush_marks()
 
@@ -94,6 +102,9 @@ class ImportRunner:
         except (SourceSkipped, InvalidEntity) as error:
             self.run.report.skip("projects", path, error.reason if isinstance(error, SourceSkipped) else str(error))
             return
+        if features := entity_mapping.list_members_only_features(project):
+            reason = f"its visibility: only members see its {', '.join(features)}, so that the whole project is private here"
+            self.run.report.leave("projects", path, reason)
         namespace = project.entity("namespace")
         self._accounts.learn_namespace(project)
         self._namespace_times[namespace.id or 0] = SourceEntity({name: namespace.fields.get(name) for name in NAMESPACE_TIMES})
@@ -101,8 +112,6 @@ class ImportRunner:
             self._groups.add(namespace.id or 0)
         else:
             self._accounts.owners.append(project.entity("owner"))
-        if project.boolean("wiki_enabled"):
-            self.run.report.note("wikis are not imported: clone PROJECT.wiki.git from the old server where one has pages")
         self._items.append((path, item))
         self.works[item["sourceId"]] = ProjectWork(
             id=item["sourceId"],
@@ -110,6 +119,7 @@ class ImportRunner:
             web_url=project.text("web_url") or "",
             ssh_url=project.text("ssh_url_to_repo") or "",
             runners_token=project.text("runners_token"),
+            wiki_changed_at=(project.time("last_activity_at") or "") if project.boolean("wiki_enabled") else None,
         )
 
     async def _import_namespaces(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -174,11 +175,16 @@ def is_retriable(result: Mapping[str, Any]) -> bool:
 
 @dataclass
 class BatchWriter:
-    """Collects items of one kind and writes them in batches. `retry` counts the items that a later run has to read again."""
+    """Collects items of one kind and writes them in batches. `retry` counts the items that a later run has to read again.
+
+    With a `mark`, the digest of each batch that was written completely is stored under this name, and an equal batch is not written again.
+    """
 
     target: ImportTarget
     kind: str
+    mark: str | None = None
     retry: int = 0
+    _batches: int = 0
     _items: list[tuple[str, Item]] = field(default_factory=list)
     _bytes: int = 0
 
@@ -198,8 +204,15 @@ class BatchWriter:
         items, self._items, self._bytes = self._items, [], 0
         if not items:
             return []
+        name, digest = f"{self.mark}/{self._batches}", blake2b(orjson.dumps([item for _, item in items]), digest_size=16).hexdigest()
+        self._batches += 1
+        if self.mark is not None and self.target.marks.get(name) == digest:
+            self.target.report.count(self.kind).unchanged += len(items)
+            return []
         results = await self.target.write(self.kind, items)
         self.retry += sum(map(is_retriable, results))
+        if self.mark is not None and not any(result["errors"] for result in results):
+            await self.target.set_mark(name, digest)
         return results
 
     async def write_all(self, items: AsyncIterator[tuple[str, Item]]) -> None:

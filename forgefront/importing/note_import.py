@@ -69,6 +69,7 @@ class NoteImporter:
                 await writer.add(where, entity_mapping.map_note(work.id, parent.field, str(parent_id), note))
             except InvalidEntity as error:
                 self.run.report.skip("notes", where, str(error))
-            await self.uploads.import_links(work.id, work.path, note.text("body"), note)
+            if not entity_mapping.is_confidential(note):
+                await self.uploads.import_links(work.id, work.path, note.text("body"), note)
         # Not `is_short`: notes that the caller may not see are counted, and not listed.
         state.has_failed |= own.has_failed

@@ -34,15 +34,23 @@ class ProjectWork:
     runners_token: str | None = field(default=None, repr=False)
     changed: dict[str, "array[int]"] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
+    confidential: set[int] = field(default_factory=set)
+    """Ids of issues whose notes and files are not read, because more people could see them here."""
     commit_oids: list[str] = field(default_factory=list)
+    pipelines: set[int] = field(default_factory=set)
+    """Ids of the pipelines of builds, where the source shows them."""
+    wiki_changed_at: str | None = None
+    """When there was activity in the project; None if it has no wiki."""
     has_repository: bool = False
+    has_new_refs: bool = False
 
     def add_changed(self, kind: str, entity: SourceEntity) -> None:
         self.changed.setdefault(kind, array("q")).extend((entity.id or 0, entity.integer("iid") or 0))
 
     def list_changed(self, kind: str) -> list[tuple[int, int]]:
         numbers = self.changed.get(kind, array("q"))
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
+        left_out = self.confidential if kind == "issues" else ()
+        return [pair for pair in zip(numbers[::2], numbers[1::2], strict=True) if pair[0] not in left_out]
 
     def mark_name(self, collection: str) -> str:
         return f"project/{self.id}/{collection}"
@@ -69,10 +77,10 @@ class ProjectImporter:
         await self._import_snippets(work)
 
     def mark(self, work: ProjectWork, collection: str) -> str:
-        return "" if self.run.options.reads_all else self.run.target.marks.get(work.mark_name(collection), "")
+        return self.run.target.marks.get(work.mark_name(collection), "")
 
     async def _import_members(self, work: ProjectWork) -> None:
-        writer = BatchWriter(self.run.target, "project members")
+        writer = self._collection_writer(work, "project members")
         await self.accounts.import_members("project members", self.run.source.path("members", project=work.id), work.id, writer)
         await writer.flush()
 
@@ -87,34 +95,45 @@ class ProjectImporter:
                 item["enabled"] = self.run.options.enables_hooks
             return item
 
-        await BatchWriter(self.run.target, kind).write_all(self.run.read_mapped(kind, path, map_one))
+        await self._collection_writer(work, kind).write_all(self.run.read_mapped(kind, path, map_one))
+
+    def _collection_writer(self, work: ProjectWork, kind: str) -> BatchWriter:
+        """Of a collection that is read whole in every run, and written only where it changed."""
+        return BatchWriter(self.run.target, kind, work.mark_name(kind))
 
     async def _import_repository(self, work: ProjectWork) -> None:
         """Mirrors the repository, and copies the mirror if its refs are not those of the last run."""
         count, where = self.run.report.count("repositories"), f"{work.path}.git"
         count.read += 1
-        client = self.run.source.client
-        # Some servers accept the token as a password; others accept only the CI token of the project.
-        credentials = [f"{self.run.source.user['username']}:{client.token}", f"oauth2:{client.token}"]
-        if work.runners_token:
-            credentials.append(f"gitlab-ci-token:{work.runners_token}")
-        source = MirrorSource(work.ssh_url) if self.run.options.uses_ssh else MirrorSource(f"{client.url}/{where}", tuple(credentials))
+        source = self.find_repository(work)
         try:
             digest = await self.run.mirrors.update(int(work.id), source)
             work.has_repository = True
             if digest == self.mark(work, "refs"):
                 count.unchanged += 1
                 return
+            work.has_new_refs = True
             path = self.run.mirrors.path_of(int(work.id))
             repositories, import_id = self.run.repositories, self.run.target.import_id
             result = await self.run.target.call(lambda: repositories.import_repository(import_id, work.id, path), is_bounded=False)
         except (CloneFailed, ForgeError, OSError) as error:
-            self.run.report.skip("repositories", where, str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__)
+            self.run.report.skip("repositories", where, str(error) or type(error).__name__)
             return
         self.run.target.record_result("repositories", where, result)
         if str(result.outcome) != "SKIPPED":
             await self.run.target.set_mark(work.mark_name("refs"), digest)
         work.commit_oids += [commit.oid for commit in await asyncio.to_thread(self.run.mirrors.list_heads, int(work.id))]
+
+    def find_repository(self, work: ProjectWork) -> MirrorSource:
+        """Where the repository of the project is cloned from."""
+        if self.run.options.uses_ssh:
+            return MirrorSource(work.ssh_url)
+        client = self.run.source.client
+        # Some servers accept the token as a password; others accept only the CI token of the project.
+        credentials = [f"{self.run.source.user['username']}:{client.token}", f"oauth2:{client.token}"]
+        if work.runners_token:
+            credentials.append(f"gitlab-ci-token:{work.runners_token}")
+        return MirrorSource(f"{client.url}/{work.path}.git", tuple(credentials))
 
     async def _find_new_notes(self, work: ProjectWork) -> None:
         """Issues and merge requests with notes since the last run: not every server changes `updated_at` for a note."""
@@ -137,7 +156,7 @@ class ProjectImporter:
             self.run.report.leave("notes", path, error.reason)
             return
         if newest:
-            work.marks[work.mark_name("events")] = newest
+            work.marks[work.mark_name("events")] = self.run.mark_after(newest)
 
     async def _import_issues(self, work: ProjectWork) -> None:
         path, state = self.run.source.path("issues", project=work.id), CollectionState()
@@ -146,6 +165,9 @@ class ProjectImporter:
         async for issue in self.run.read("issues", path, params=self._list_params(mark), state=state):
             updated_at = issue.time("updated_at") or ""
             newest = max(newest, updated_at)
+            is_confidential = entity_mapping.is_confidential(issue)
+            if is_confidential and issue.id is not None:
+                work.confidential.add(issue.id)
             if mark and updated_at < mark:
                 self.run.report.count("issues").unchanged += 1
                 continue
@@ -156,10 +178,11 @@ class ProjectImporter:
                 work.add_changed("issues", issue)
             except InvalidEntity as error:
                 self.run.report.skip("issues", where, str(error))
-            await self.uploads.import_links(work.id, work.path, issue.text("description"), issue)
+            if not is_confidential:
+                await self.uploads.import_links(work.id, work.path, issue.text("description"), issue)
         await writer.flush()
         if state.is_complete and not writer.retry and newest:
-            work.marks[work.mark_name("issues")] = newest
+            work.marks[work.mark_name("issues")] = self.run.mark_after(newest)
 
     def _list_params(self, mark: str) -> dict[str, Any]:
         """v4 lists what changed; servers of v3 ignore the parameters or follow the interface document, so that the newest come first."""
@@ -199,7 +222,7 @@ class ProjectImporter:
             await self.uploads.import_links(work.id, work.path, request.text("description"), request)
         await writer.flush()
         if state.is_complete and not writer.retry and newest:
-            work.marks[work.mark_name("merge requests")] = newest
+            work.marks[work.mark_name("merge requests")] = self.run.mark_after(newest)
 
     def _merge_request_path(self, work: ProjectWork, route: str, request: SourceEntity) -> str:
         number = request.id if self.run.source.api is ApiVersion.V3 else request.integer("iid")
@@ -251,7 +274,7 @@ class ProjectImporter:
                 state.has_failed = True
         await writer.flush()
         if state.is_complete and not writer.retry and newest:
-            work.marks[work.mark_name("snippets")] = newest
+            work.marks[work.mark_name("snippets")] = self.run.mark_after(newest)
 
 
 def _map_tag(project_id: str, tag: SourceEntity) -> Item | None:

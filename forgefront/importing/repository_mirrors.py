@@ -5,7 +5,6 @@ of git, since the arguments of a process and the files of a repository are visib
 """
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import os
@@ -23,6 +22,7 @@ from storage.git.subprocesses import git_command
 
 CLONE_SECONDS = 3_600.0
 HEAD_SECONDS = 60.0
+MAX_REASON_LENGTH = 500
 REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/merge-requests/*:refs/merge-requests/*")
 DIGEST_FILE = "refs.digest"
 """What git listed at the last complete fetch, as a digest; without it the next run fetches."""
@@ -61,6 +61,7 @@ class RepositoryMirrors:
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.parallel)
         self._processes: set[subprocess.Popen[bytes]] = set()
+        self._accepted = 0
 
     def path_of(self, project_id: int) -> Path:
         return self.folder / f"{project_id}.git"
@@ -75,6 +76,29 @@ class RepositoryMirrors:
                 for process in list(self._processes):
                     _kill(process)
                 raise
+
+    async def has_branches(self, project_id: int, source: MirrorSource) -> bool:
+        """Whether another repository of the project can be read and is not empty, with the credentials that were accepted last."""
+        async with self._slots:
+            return await asyncio.to_thread(self._has_branches, self.path_of(project_id), source)
+
+    def _has_branches(self, path: Path, source: MirrorSource) -> bool:
+        (_, credentials), *_ = self._order_credentials(source)
+        try:
+            environ = _environment(_protocols_of(source.url), credentials)
+            return bool(self._run(path, environ, HEAD_SECONDS, "ls-remote", "--heads", "--end-of-options", source.url).strip())
+        except CloneFailed:
+            return False
+
+    def uses_lfs(self, project_id: int) -> bool:
+        """Whether files of the default branch are in LFS."""
+        arguments = ("grep", "--quiet", "--fixed-strings", "filter=lfs", "HEAD", "--", ":(glob)**/.gitattributes")
+        try:
+            self._run(self.path_of(project_id), git_command.environment(), HEAD_SECONDS, *arguments)
+        except CloneFailed:
+            # Nothing was found, or there is no commit.
+            return False
+        return True
 
     def remove(self, project_id: int) -> None:
         shutil.rmtree(self.path_of(project_id), ignore_errors=True)
@@ -96,25 +120,28 @@ class RepositoryMirrors:
         return [MirrorCommit(line.split()[0], int(line.split()[1])) for line in listed.splitlines()]
 
     def _update(self, path: Path, source: MirrorSource) -> str:
-        if source.url.startswith(("http://", "https://")):
-            protocols = "http:https"
-        elif _SSH_URL.fullmatch(source.url):
-            protocols = "ssh"
-        else:
-            raise CloneFailed("the address of the repository is neither HTTP nor SSH")
+        protocols = _protocols_of(source.url)
         if not (path / "HEAD").is_file():
             # A clone that was killed leaves a repository that the next fetch completes.
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             git_command.run(path, "init", "--bare", "--quiet")
-        attempts: tuple[str | None, ...] = source.credentials if protocols != "ssh" and source.credentials else (None,)
         error: CloneFailed | None = None
-        for credentials in attempts:
+        for number, credentials in self._order_credentials(source):
             try:
-                return self._fetch(path, source.url, _environment(protocols, credentials))
+                digest = self._fetch(path, source.url, _environment(protocols, credentials))
             except CloneFailed as failure:
                 error = failure
+            else:
+                self._accepted = number
+                return digest
         assert error is not None  # noqa: S101 - there is an attempt
         raise error
+
+    def _order_credentials(self, source: MirrorSource) -> list[tuple[int, str | None]]:
+        """With their positions; the kind that the server accepted last comes first."""
+        if _is_ssh(source.url) or not source.credentials:
+            return [(0, None)]
+        return sorted(enumerate(source.credentials), key=lambda each: each[0] != self._accepted)
 
     def _fetch(self, path: Path, url: str, environ: dict[str, str]) -> str:
         listed = self._run(path, environ, HEAD_SECONDS, "ls-remote", "--symref", "--end-of-options", url)
@@ -151,9 +178,28 @@ class RepositoryMirrors:
                 _kill(process)
                 process.wait()
         if process.returncode:
-            message = errors.decode("utf-8", "replace").strip() or f"git ended with {process.returncode}"
-            raise CloneFailed(message[-500:])
+            raise CloneFailed(_find_reason(errors.decode("utf-8", "replace")) or f"git ended with {process.returncode}")
         return output.decode("utf-8", "replace")
+
+
+def _is_ssh(url: str) -> bool:
+    return not url.startswith(("http://", "https://"))
+
+
+def _protocols_of(url: str) -> str:
+    """What git may speak to this address. Raises CloneFailed."""
+    if not _is_ssh(url):
+        return "http:https"
+    if _SSH_URL.fullmatch(url):
+        return "ssh"
+    raise CloneFailed("the address of the repository is neither HTTP nor SSH")
+
+
+def _find_reason(errors: str) -> str:
+    """What git and the server report, without the advice that git adds."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    reported = [line for line in lines if line.lower().startswith(("fatal:", "error:", "remote:"))]
+    return "; ".join(reported or lines[-1:])[:MAX_REASON_LENGTH]
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
@@ -166,12 +212,8 @@ def _environment(protocols: str, credentials: str | None) -> dict[str, str]:
     environ = {**git_command.environment(), "GIT_ALLOW_PROTOCOL": protocols}
     if protocols == "ssh":
         environ |= {name: os.environ[name] for name in SSH_ENVIRONMENT if name in os.environ}
-        environ["GIT_SSH_COMMAND"] = "ssh -o BatchMode=yes"
+        # Of the caller, who may name another key or file of settings.
+        environ["GIT_SSH_COMMAND"] = f"{os.environ.get('GIT_SSH_COMMAND') or 'ssh'} -o BatchMode=yes"
     if credentials is not None:
-        encoded = base64.b64encode(credentials.encode()).decode()
-        environ |= {
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "http.extraHeader",
-            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {encoded}",
-        }
+        environ |= git_command.config_environment({"http.extraHeader": git_command.basic_authorization(credentials)})
     return environ

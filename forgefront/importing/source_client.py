@@ -15,6 +15,7 @@ The token is sent in the header PRIVATE-TOKEN, to the host of the instance alone
 
 import asyncio
 import random
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -36,6 +37,8 @@ TIMEOUT = httpx.Timeout(60, connect=15)
 MAX_ATTEMPTS = 5
 """Attempts of a request that is answered by 5xx."""
 MAX_CONNECTION_ATTEMPTS = 8
+MAX_FIRST_CONNECTION_ATTEMPTS = 2
+"""Attempts while nothing was answered in this run: the address is probably wrong, or the instance is down."""
 MAX_THROTTLED_ATTEMPTS = 30
 """Attempts of a request that is answered by 429, or by 503 with Retry-After while no other is answered."""
 FIRST_BACKOFF_SECONDS = 0.5
@@ -109,6 +112,8 @@ class SourceClient:
     clock: Callable[[], float] = time.monotonic
     requests: int = 0
     retries: int = 0
+    started_at: datetime | None = None
+    """When the first request was answered, by the clock of the instance; None if it does not say."""
 
     def __post_init__(self) -> None:
         self.url = self.url.rstrip("/")
@@ -116,18 +121,27 @@ class SourceClient:
         self._slots = asyncio.Semaphore(self.parallel)
         self._next_start = 0.0
         self._answered = 0
-        self._http = httpx.AsyncClient(
+        # The authorities of the system, as git uses them, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+        verify = ssl.create_default_context()
+        # Each with one connection: a pool of several checks the sockets of all of them for each request.
+        self._clients = [self._open_client(verify) for _ in range(self.parallel)]
+        self._idle = list(self._clients)
+
+    def _open_client(self, verify: ssl.SSLContext) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
             transport=self.transport,
+            verify=verify,
             timeout=TIMEOUT,
             follow_redirects=False,
             headers={TOKEN_HEADER: self.token, "User-Agent": USER_AGENT, "Accept": "application/json"},
-            limits=httpx.Limits(max_connections=self.parallel, max_keepalive_connections=self.parallel),
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
             # Proxies and .netrc of the environment would receive the token.
             trust_env=False,
         )
 
     async def aclose(self) -> None:
-        await self._http.aclose()
+        for client in self._clients:
+            await client.aclose()
 
     async def get(self, path: str, params: Params | None = None) -> Any:
         """The JSON value at `path`. Raises SourceError."""
@@ -242,30 +256,36 @@ class SourceClient:
         address = path if path.startswith(("http://", "https://")) else f"{self.url}{path}"
         shown = address.removeprefix(self.url)
         async with self._slots:
-            response = await self._send(address, shown, params)
+            client = self._idle.pop()
             try:
-                yield response
-            except httpx.HTTPError as error:
-                raise SourceFailed(shown, f"the answer broke off ({type(error).__name__})") from None
+                response = await self._send(client, address, shown, params)
+                try:
+                    yield response
+                except httpx.HTTPError as error:
+                    raise SourceFailed(shown, f"the answer broke off ({type(error).__name__})") from None
+                finally:
+                    await response.aclose()
             finally:
-                await response.aclose()
+                self._idle.append(client)
 
-    async def _send(self, address: str, shown: str, params: Params | None) -> httpx.Response:
+    async def _send(self, client: httpx.AsyncClient, address: str, shown: str, params: Params | None) -> httpx.Response:
         failures = connection_failures = throttled = 0
         others = self._answered
         while True:
             await self._wait_for_start()
             self.requests += 1
             try:
-                response = await self._http.send(self._http.build_request("GET", address, params=params), stream=True)
+                response = await client.send(client.build_request("GET", address, params=params), stream=True)
             except httpx.TransportError as error:
                 connection_failures += 1
-                if connection_failures >= MAX_CONNECTION_ATTEMPTS:
-                    raise SourceUnreachable(shown, f"{self._origin[1]} cannot be reached ({type(error).__name__})") from None
+                if connection_failures >= (MAX_CONNECTION_ATTEMPTS if self._answered else MAX_FIRST_CONNECTION_ATTEMPTS):
+                    raise SourceUnreachable(shown, f"{self.url} cannot be reached: {self._describe_failure(error)}") from None
                 await self._back_off(connection_failures)
                 continue
             status = response.status_code
             if response.is_success:
+                if not self._answered:
+                    self.started_at = _time_of(response.headers.get("date", ""))
                 self._answered += 1
                 return response
             retry_after = _retry_after(response.headers)
@@ -285,6 +305,12 @@ class SourceClient:
             else:
                 self._answered += 1
                 raise _error_of(status, shown, response.headers)
+
+    def _describe_failure(self, error: httpx.TransportError) -> str:
+        reason = (str(error) or type(error).__name__).replace(self.token, "***")
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            reason += "; set SSL_CERT_FILE, and GIT_SSL_CAINFO for git, to the authority that issued its certificate"
+        return reason
 
     async def _wait_for_start(self) -> None:
         """Waits until the next request may start: starts are evenly spaced, also after a pause."""
@@ -363,6 +389,14 @@ def _next_number(headers: httpx.Headers, number: int, size: int) -> int | None:
 
 def _number(value: str | None) -> int | None:
     return int(value) if value and value.isascii() and value.isdigit() and len(value) < 12 else None
+
+
+def _time_of(date: str) -> datetime | None:
+    """The time of a Date header; None without a valid one."""
+    try:
+        return parsedate_to_datetime(date).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from forgefront.importing.entity_fields import SourceEntity
 from forgefront.importing.source_client import SourceClient, SourceError, SourceMissing, SourceSkipped, SourceUnauthorized
 from forgefront.importing.source_routes import ApiVersion, route_path
 
@@ -36,6 +37,30 @@ class SourceInstance:
 
     def path(self, route: str, **values: Any) -> str:
         return route_path(self.api, route, **values)
+
+    async def shows_tokens(self) -> bool:
+        """Whether an administrator sees the private tokens of others: servers of v3's time show them to `sudo`."""
+        if not self.is_admin:
+            return False
+        try:
+            async for user in self.client.read_all(self.path("users")):
+                if isinstance(user.get("id"), int) and user["id"] != self.user["id"] and user.get("state") == "active":
+                    return await self.read_token(user["id"]) is not None
+        except SourceSkipped:
+            pass
+        return False
+
+    async def read_token(self, user_id: int) -> str | None:
+        """The private token of a user; None if the instance does not show it."""
+        if user_id == self.user["id"]:
+            return SourceEntity(self.user).text("private_token")
+        try:
+            user = SourceEntity(await self.client.get_object(self.path("current_user"), {"sudo": user_id}))
+        except (SourceSkipped, SourceUnauthorized):
+            # Some servers treat a blocked user as nobody.
+            return None
+        # An instance that does not know `sudo` answers with the caller.
+        return user.text("private_token") if user.id == user_id else None
 
 
 async def open_source(client: SourceClient) -> SourceInstance:

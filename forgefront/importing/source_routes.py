@@ -49,6 +49,7 @@ ROUTES: dict[str, str | tuple[str, str]] = {
     "commit_comments": f"{_PROJECT}/repository/commits/{{sha}}/comments",
     "commit_statuses": f"{_PROJECT}/repository/commits/{{sha}}/statuses",
     "builds": (f"{_PROJECT}/builds", f"{_PROJECT}/jobs"),
+    "pipelines": f"{_PROJECT}/pipelines",
     "trace": (f"{_PROJECT}/builds/{{build}}/trace", f"{_PROJECT}/jobs/{{build}}/trace"),
     "artifacts": (f"{_PROJECT}/builds/{{build}}/artifacts", f"{_PROJECT}/jobs/{{build}}/artifacts"),
     "project_hooks": f"{_PROJECT}/hooks",

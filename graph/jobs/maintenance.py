@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from graph.context import Services
-from graph.rules.builds import runners, traces
+from graph.rules.builds import artifact_expiry, runners, traces
 from graph.rules.git import branch_health_job
 from graph.rules.merge_requests import automatic_merging, merge_request_refresh
 from storage.database.engine import is_unavailable
@@ -24,6 +24,7 @@ JOBS: tuple[MaintenanceJob, ...] = (
     automatic_merging.merge_waiting,
     traces.join_traces,
     runners.recover_lost_builds,
+    artifact_expiry.expire_artifacts,
 )
 POLL_SECONDS = 20.0
 """Seconds between two runs without a wake-up."""

@@ -183,13 +183,20 @@ async def _find_rows(batch: Batch) -> None:
         return
     known = await batch.context.tuples(import_identities.of_source_ids(batch.running.id, {batch.kind.kind: items.keys()}))
     table: Any = batch.kind.table
-    columns = (col(table.id), col(table.created_at)) if batch.kind.reuses_ids else (col(table.id),)
+    # The project of a hook is null if it is one of the instance.
+    names = [name for name, is_read in (("created_at", batch.kind.reuses_ids), ("project_id", hasattr(table, "project_id"))) if is_read]
+    columns = (col(table.id), *(col(getattr(table, name)) for name in names))
     ids = sorted(row_id for _, _, row_id, _ in known)
     statement = select(*columns).where(col(table.id).in_(ids)).order_by(col(table.id)).with_for_update(key_share=True)
-    existing = {row_id: created_at for row_id, *created_at in await batch.context.tuples(statement)} if ids else {}
+    rows = await batch.context.tuples(statement) if ids else []
+    existing = {row_id: dict(zip(names, values, strict=True)) for row_id, *values in rows}
     for _, key, row_id, digest in known:
-        item = items[key]
-        if row_id in existing and existing[row_id] in ([], [item.initial.get("created_at")]):
+        item, row = items[key], existing.get(row_id)
+        if row is None or ("created_at" in row and row["created_at"] != item.initial.get("created_at")):
+            continue
+        if "project_id" in row and row["project_id"] != item.columns.get("project_id"):
+            item.skip(Invalid("sourceId", "was imported into another project"))
+        else:
             item.row_id, item.is_new, item.last_digest = row_id, False, digest
             if digest == MERGED:
                 item.outcome = ImportOutcome.UNCHANGED

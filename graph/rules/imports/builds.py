@@ -2,6 +2,7 @@
 
 from graph.errors import Invalid
 from graph.rules import settings, validation
+from graph.rules.builds.commit_statuses import validate_status
 from graph.rules.builds.external_builds import validate_coverage
 from graph.rules.imports import branch_health
 from graph.rules.imports.batches import Batch
@@ -38,7 +39,7 @@ BUILDS = ItemKind(
         "name": ImportField(validate=validation.validate_title, is_required=True),
         "stage": ImportField(default="test", validate=validate_short),
         "stage_index": ImportField(default=0, validate=_validate_stage_index),
-        "status": ImportField(),
+        "status": ImportField(validate=validate_status),
         "allow_failure": ImportField(default=False),
         "run_when": ImportField(default=RunWhen.ON_SUCCESS),
         "user_id": reference(ImportKind.USER, is_required=False),

@@ -14,7 +14,7 @@ from graph.rules.imports.item_kinds import AUTHOR, TIMES, ImportField, Item, Uni
 from graph.rules.imports.numbers import raise_counters, validate_iid
 from graph.rules.issues.issues import DEFAULT_LABEL_COLOR, LABEL_FOREIGN_KEYS
 from storage import tables
-from storage.tables import CounterKind, ImportKind
+from storage.tables import CounterKind, ImportKind, import_identities
 from storage.tables.issues import labels
 
 
@@ -23,11 +23,17 @@ def validate_text(field: str, value: str) -> str | None:
     return validation.validate_string(field, value) or None
 
 
-def skip_confidential(items: Iterable[Item]) -> None:
+async def skip_confidential(batch: Batch) -> None:
     """Skip what only some people may see in the source: here everybody could who may see the rest."""
+    items = [item for item in batch.open_items if item.values.get("confidential")]
+    if not items:
+        return
+    kind, keys = batch.kind, {item.key for item in items}
+    existing = await batch.context.tuples(import_identities.existing_for_key_share(batch.running.id, kind.kind, kind.table, keys))
+    readable = {key for key, _ in existing}
     for item in items:
-        if item.values.get("confidential"):
-            item.skip(NotAllowed("confidential", "Confidential issues and notes are not supported."))
+        advice = " It was imported before it became confidential and is readable here: delete it." if item.key in readable else ""
+        item.skip(NotAllowed("confidential", f"Confidential issues and notes are not supported.{advice}"))
 
 
 ISSUABLE_FIELDS = {
@@ -47,7 +53,7 @@ UNIQUE_IID = UniqueKey(("project_id", "iid"), "iid")
 
 async def prepare(batch: Batch, closed_state: Any) -> None:
     """Validate the labels, leave out milestones of other projects, and find when closed ones were closed."""
-    skip_confidential(batch.open_items)
+    await skip_confidential(batch)
     await leave_out_strangers(batch, "milestone_id", tables.Milestone)
     for item in batch.open_items:
         is_closed = item.columns["state"] is closed_state

@@ -22,7 +22,7 @@ MAX_SOURCE_LENGTH = 80
 
 
 async def _prepare_notes(batch: Batch) -> None:
-    skip_confidential(batch.open_items)
+    await skip_confidential(batch)
     for kind in NOTEABLES:
         await leave_out_strangers(batch, kind.foreign_key, kind.table, is_required=True)
     for item in batch.open_items:

@@ -296,10 +296,21 @@ async def _follow(batch: Batch) -> None:
     items = [item for item in batch.written_items if item.digest != MERGED and not _is_ghost(item)]
     created = [item for item in items if item.outcome is ImportOutcome.CREATED]
     updated = [item for item in items if item.outcome is ImportOutcome.UPDATED]
+    await _write_creation_of_administrator(batch, updated)
     await _write_namespaces(batch, created, updated)
     await _write_emails(batch, created, updated)
     await _write_identities(batch, created, updated)
     await _write_tokens(batch, created, updated)
+
+
+async def _write_creation_of_administrator(batch: Batch, updated: list[Item]) -> None:
+    """The account of the administrator of the import exists already; all others get the time when they are created."""
+    if not batch.running.keeps_ids:
+        return
+    for item in updated:
+        if item.row_id == batch.running.user_id and item.initial.get("created_at") is not None:
+            statement = update(tables.User).where(col(tables.User.id) == item.row_id).values(created_at=item.initial["created_at"])
+            await batch.context.session.execute(statement)
 
 
 async def _write_namespaces(batch: Batch, created: list[Item], updated: list[Item]) -> None:

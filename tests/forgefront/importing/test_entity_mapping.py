@@ -73,7 +73,7 @@ class TestIssuesAndMergeRequests:
         issue |= {"state": "reopened", "author": {"id": 3}, "assignee": None, "labels": ["a", {"name": "b"}], "milestone": {"id": 4}}
         mapped = entity_mapping.map_issue("1", SourceEntity(issue))
         assert (mapped["state"], mapped["authorId"], mapped["assigneeId"], mapped["milestoneId"]) == ("OPENED", "3", None, "4")
-        assert (mapped["labels"], mapped["updatedAt"], mapped["closedAt"]) == (["a", "b"], "2016-01-20T08:00:00Z", None)
+        assert (mapped["labels"], mapped["updatedAt"], mapped["closedAt"]) == (["a", "b"], "2016-01-20T08:00:00.000000Z", None)
         request = {**issue, "state": "merged", "source_branch": "a", "target_branch": "b", "source_project_id": 1, "sha": None}
         mapped = entity_mapping.map_merge_request("1", SourceEntity(request), ["f" * 40, "e" * 40])
         assert (mapped["state"], mapped["headOid"], mapped["commitOids"]) == ("MERGED", "f" * 40, ["f" * 40, "e" * 40])

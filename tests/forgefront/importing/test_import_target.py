@@ -70,3 +70,23 @@ async def test_batches_are_bounded_in_size_and_number() -> None:
     # What the source has to change is not read again until it did.
     assert writer.retry == 2
     assert [(each.where, each.reason) for each in report.left_behind] == [("/b", "name is wrong")] * 3
+
+
+async def test_a_batch_that_did_not_change_is_not_written_again() -> None:
+    async def write(target: ImportTarget, *codes: str) -> int:
+        before = len(client.batches)
+        writer = BatchWriter(target, "labels", "project/1/labels")
+        for number in range(import_target.BATCH_SIZE):
+            await writer.add("/a", {"number": number})
+        for code in codes:
+            await writer.add("/b", {"code": code})
+        await writer.flush()
+        return len(client.batches) - before
+
+    client, report = RecordingClient(), ImportReport("x")
+    target = ImportTarget(client, report)  # type: ignore[arg-type]
+    assert [await write(target, ""), await write(target, ""), await write(target, "TAKEN"), await write(target, "TAKEN")] == [2, 0, 1, 1]
+    # What was skipped is reported by every run.
+    assert (report.count("labels").skipped, report.count("labels").unchanged) == (2, 101 + 2 * 100)
+    target.marks.clear()
+    assert await write(target, "") == 2

@@ -1,7 +1,7 @@
 """The client of the source: retries, rates, pages, and what it does with answers that are wrong."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from forgefront.importing.source_client import (
 from forgefront.importing.source_instance import InvalidSource, open_source
 from forgefront.importing.source_routes import ApiVersion
 
-Handler = Callable[[httpx.Request], httpx.Response]
+Handler = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 URL = "https://old.example"
 
 
@@ -75,21 +75,31 @@ class TestRetries:
         async with open_client(refuse) as (client, _):
             with pytest.raises(SourceUnreachable) as caught:
                 await client.get("/x")
-            assert client.requests == source_client.MAX_CONNECTION_ATTEMPTS
-            assert "secret-token" not in str(caught.value) + repr(client)
+            assert client.requests == source_client.MAX_FIRST_CONNECTION_ATTEMPTS
+            assert str(caught.value) == "/x: https://old.example cannot be reached: https://***@old.example"
+            assert "secret-token" not in repr(client)
+
+        answered = iter([httpx.Response(200, json={})])
+
+        def answer_once(request: httpx.Request) -> httpx.Response:
+            return next(answered, None) or refuse(request)
+
+        async with open_client(answer_once) as (client, _):
+            await client.get("/x")
+            with pytest.raises(SourceUnreachable):
+                await client.get("/x")
+            assert client.requests == 1 + source_client.MAX_CONNECTION_ATTEMPTS
 
     async def test_retry_after_delays_all_requests(self) -> None:
         starts: list[float] = []
 
-        async with open_client(lambda _: httpx.Response(200, json={})) as (client, time):
+        def handler(request: httpx.Request) -> httpx.Response:
+            starts.append(time.now)
+            if len(starts) == 1:
+                return httpx.Response(429, headers={"Retry-After": "7"})
+            return httpx.Response(503, headers={"Retry-After": "3"}) if len(starts) == 2 else httpx.Response(200, json={})
 
-            def handler(request: httpx.Request) -> httpx.Response:
-                starts.append(time.now)
-                if len(starts) == 1:
-                    return httpx.Response(429, headers={"Retry-After": "7"})
-                return httpx.Response(503, headers={"Retry-After": "3"}) if len(starts) == 2 else httpx.Response(200, json={})
-
-            client._http._transport = httpx.MockTransport(handler)
+        async with open_client(handler) as (client, time):
             await client.get("/x")
             await client.get("/y")
         assert starts[1] >= 7
@@ -144,8 +154,7 @@ class TestRate:
             running -= 1
             return httpx.Response(200, json={})
 
-        async with open_client(lambda _: httpx.Response(200), rate=10, parallel=3) as (client, time):
-            client._http._transport = httpx.MockTransport(answer)
+        async with open_client(answer, rate=10, parallel=3) as (client, time):
             await asyncio.gather(*(client.get("/x") for _ in range(20)))
             assert most <= 3
             assert 1.85 <= time.now <= 2.1

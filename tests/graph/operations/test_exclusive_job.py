@@ -1,0 +1,106 @@
+"""Jobs that one server process of the instance runs at a time."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select
+from sqlmodel import col
+
+from graph.context import Services
+from graph.jobs import exclusive_job
+from graph.jobs.exclusive_job import ExclusiveJob
+from storage import tables
+from tests.make import DataFactory
+from tests.support.waiting import wait_until
+
+
+class TestExclusiveJob:
+    @pytest.fixture(autouse=True)
+    def set_clock(self, services: Services) -> None:
+        self.moment = datetime(2026, 3, 1, tzinfo=UTC)
+        self.services = replace(services, clock=lambda: self.moment)
+        self.runs = 0
+        self.outcome: float | None = None
+
+    async def run(self) -> float | None:
+        self.runs += 1
+        return self.outcome
+
+    def processes(self, interval: float = 600.0) -> tuple[ExclusiveJob, ExclusiveJob]:
+        return (ExclusiveJob(self.services, "count", interval, self.run), ExclusiveJob(self.services, "count", interval, self.run))
+
+    async def test_runs_once_for_all_processes(self, make: DataFactory) -> None:
+        one, two = self.processes()
+        ran = await asyncio.gather(one.run_if_due(), two.run_if_due())
+        assert (sorted(ran), self.runs) == ([False, True], 1)
+        self.moment += timedelta(seconds=599)
+        assert not await one.run_if_due() and not await two.run_if_due()
+        self.moment += timedelta(seconds=1)
+        assert await two.run_if_due() and not await one.run_if_due()
+        # A shorter interval counts at once, and a job of another name has a lease of its own.
+        self.moment += timedelta(seconds=20)
+        assert await self.processes(20.0)[0].run_if_due()
+        assert await ExclusiveJob(self.services, "other", 600.0, self.run).run_if_due()
+        # A failed run is repeated after the seconds that it returned.
+        self.moment, self.outcome = self.moment + timedelta(seconds=600), 30.0
+        assert await one.run_if_due() and not await two.run_if_due()
+        self.moment, self.outcome = self.moment + timedelta(seconds=30), None
+        assert await two.run_if_due() and not await one.run_if_due()
+        assert self.runs == 6
+        names = select(col(tables.JobLease.name)).order_by(col(tables.JobLease.name))
+        async with make.services.database.read_session() as session:
+            assert [name for (name,) in await session.read(names)] == ["count", "other"]
+
+    async def test_is_taken_over_from_a_dead_process_and_not_from_a_living_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(exclusive_job, "RENEW_SECONDS", 0.01)
+        began, end = asyncio.Event(), asyncio.Event()
+
+        async def wait() -> None:
+            began.set()
+            await end.wait()
+
+        slow, other = ExclusiveJob(self.services, "count", 600.0, wait), self.processes()[1]
+        running = asyncio.create_task(slow.run_if_due())
+        await began.wait()
+        self.moment += timedelta(seconds=59)
+        assert not await other.run_if_due()
+        await asyncio.sleep(0.1)
+        self.moment += timedelta(seconds=59)
+        assert not await other.run_if_due()
+        # Cancellation, as at a shutdown, gives the lease back; the run has not succeeded.
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await other.run_if_due()
+
+        # A process that renews nothing for a minute has lost its lease: its run ends and changes nothing.
+        monkeypatch.setattr(exclusive_job, "RENEW_SECONDS", 0.3)
+        self.moment += timedelta(seconds=600)
+        began.clear()
+        running = asyncio.create_task(slow.run_if_due())
+        await began.wait()
+        self.moment += timedelta(seconds=61)
+        assert await other.run_if_due()
+        assert await running is False
+        assert not await other.run_if_due()
+        assert self.runs == 2
+
+    async def test_that_raises_can_run_at_once_elsewhere(self) -> None:
+        async def fail() -> None:
+            raise ValueError("broken")
+
+        with pytest.raises(ValueError, match="broken"):
+            await ExclusiveJob(self.services, "count", 600.0, fail).run_if_due()
+        assert await self.processes()[1].run_if_due()
+
+    async def test_runs_again_and_again(self) -> None:
+        self.services = replace(self.services, clock=lambda: datetime.now(UTC))
+        tasks = [asyncio.create_task(job.run_forever()) for job in self.processes(0.05)]
+        started = asyncio.get_running_loop().time()
+        await wait_until(lambda: self.runs >= 4)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert self.runs <= 2 + (asyncio.get_running_loop().time() - started) / 0.05
