@@ -1,31 +1,34 @@
 """The command line: `forgefront serve`, `dump`, `restore`, `admin …` and the others of `forgefront --help`."""
 
+import gc
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from forgefront.commands import (
-    check,
-    client,
-    demo,
-    directory,
-    documents,
-    dump,
-    explain,
-    groups,
-    instance_import,
-    members,
-    projects,
-    restore,
-    runner,
-    schema,
-    serve,
-    shadow,
-    tokens,
-    translate,
-    users,
-)
+COMMANDS = {
+    "serve": ("serve:serve", "Serve until SIGTERM or Ctrl-C: GraphQL at /graphql, REST v3 at /api/v3."),
+    "demo": ("demo:demo", "Fill an empty data folder with a demo, built from a real repository."),
+    "admin": ("admin:app", "Administer users, tokens, groups, projects and members. May run beside the service."),
+    "runner": ("runner:app", "Take builds from services, and run them on this machine."),
+    "shadow": ("shadow:shadow", "Answer from one server, and compare its answers with those of another."),
+    "check": ("check:check", "Check the data folder, the database and the repositories, and report how to repair what is wrong."),
+    "directory": ("directory:app", "Sign-in with an LDAP directory or an OpenID provider."),
+    "dump": ("dump:dump", "Dump the whole instance into one tar file: the database, repositories, artifacts, traces and uploads."),
+    "restore": ("restore:restore", "Restore a dump into an empty data folder and an empty database, and check the result."),
+    "import": (
+        "instance_import:import_instance",
+        "Import an instance through its REST interface, v3 or v4, and its repositories through git.",
+    ),
+    "schema": ("schema:schema", "Print the GraphQL schema, as in schema.graphql."),
+    "client": ("client:client", "Print a typed Python client for the operations in a folder."),
+    "translate": ("translate:translate", "Print the GraphQL operation that answers a v3 call, and its variables."),
+    "explain": ("explain:explain", "Print the plan of an operation: its nodes, the SQL of each, and why resolvers compute fields."),
+    "documents": ("documents:documents", "Check trusted documents against the schema, and list them: name, kind, cost in points, id."),
+}
+"""Module and attribute of each command in `forgefront.commands`, and the first sentence of its help."""
 
 main = typer.Typer(
     name="forgefront",
@@ -36,25 +39,27 @@ main = typer.Typer(
     help="A self-hosted forge. Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration.",
 )
 
-admin = typer.Typer(no_args_is_help=True, help="Administer users, tokens, groups, projects and members. May run beside the service.")
-for name, noun in (("user", users), ("token", tokens), ("group", groups), ("project", projects), ("member", members)):
-    admin.add_typer(noun.app, name=name)
 
-main.command("serve")(serve.serve)
-main.command("demo")(demo.demo)
-main.add_typer(admin, name="admin")
-main.command("runner")(runner.runner)
-main.command("shadow")(shadow.shadow)
-main.command("check")(check.check)
-main.add_typer(directory.app, name="directory")
-main.command("dump")(dump.dump)
-main.command("restore")(restore.restore)
-main.command("import")(instance_import.import_instance)
-main.command("schema")(schema.schema)
-main.command("client")(client.client)
-main.command("translate")(translate.translate)
-main.command("explain")(explain.explain)
-main.command("documents")(documents.documents)
+class LazyCommand(TyperCommand):
+    """A command, or a group of them, whose module is imported when it is called: most import the whole service, which takes seconds."""
+
+    def load(self) -> Any:
+        module, attribute = COMMANDS[self.name or ""][0].split(":")
+        # Next to nothing that is loaded is garbage; collections would be a tenth of the time.
+        gc.disable()
+        loaded = getattr(import_module(f"forgefront.commands.{module}"), attribute)
+        gc.enable()
+        if not isinstance(loaded, typer.Typer):
+            function, loaded = loaded, typer.Typer(add_completion=False)
+            loaded.command(self.name)(function)
+        return typer.main.get_command(loaded)
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        return self.load().make_context(*args, **settings)
+
+
+for name, (_, summary) in COMMANDS.items():
+    main.command(name, cls=LazyCommand, help=summary)(lambda: None)
 
 
 def _print_version(is_requested: bool) -> None:

@@ -8,20 +8,19 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from forgefront import logs
-from forgefront.backend import Backend
-from forgefront.bucket_owner import ForeignBucket
-from forgefront.config import Config, ConfigError
-from forgefront.local_client import LocalClient, OperationRejected
-from storage.database.engine import is_unavailable, now
-from storage.dump.dump_format import DumpError
-from storage.git.repository_import import ProgressCallback
-from storage.migrations import DatabaseTooNew, HostsRunning
-from storage.objects.object_store import ObjectStoreUnavailable
+from forgefront.config_error import ConfigError
+
+if TYPE_CHECKING:
+    # Commands without a data folder run without the graph and the storage, whose imports take a second.
+    from forgefront.backend import Backend
+    from forgefront.config import Config
+    from forgefront.local_client import LocalClient
+    from storage.git.repository_import import ProgressCallback
 
 T = TypeVar("T")
 
@@ -48,15 +47,17 @@ def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     raise typer.Exit(code)
 
 
-def load_config(data: Path | None, **given: Any) -> Config:
+def load_config(data: Path | None, **given: Any) -> "Config":
     """The configuration of this run; an invalid one ends the command."""
+    from forgefront.config import Config
+
     try:
         return Config.load(data=data, **given)
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)
 
 
-def load_existing_config(data: Path | None) -> Config:
+def load_existing_config(data: Path | None) -> "Config":
     """As `load_config`, for an existing data folder; the command ends if there is none."""
     config = load_config(data)
     if not config.data.is_dir():
@@ -67,30 +68,35 @@ def load_existing_config(data: Path | None) -> Config:
 def run_with_client(
     data: Path | None,
     document: Path,
-    work: Callable[[LocalClient], Awaitable[T]],
+    work: "Callable[[LocalClient], Awaitable[T]]",
     *,
     username: str | None = None,
     may_create: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: "ProgressCallback | None" = None,
 ) -> T:
     """Runs `work` over the data folder; ends the command if an operation is refused. Creates a new folder only with `may_create`."""
+    from forgefront.local_client import LocalClient
+
     config = load_config(data) if may_create else load_existing_config(data)
     return run_with_backend(config, lambda engine: work(LocalClient(engine.graph, document, username)), progress=progress)
 
 
 def run_with_backend(
-    config: Config,
-    work: Callable[[Backend], Awaitable[T]],
+    config: "Config",
+    work: "Callable[[Backend], Awaitable[T]]",
     *,
-    progress: ProgressCallback | None = None,
-    clock: Callable[[], datetime] = now,
+    progress: "ProgressCallback | None" = None,
+    clock: Callable[[], datetime] | None = None,
 ) -> T:
     """Runs `work` over a started backend; ends the command with a message if something is refused or unreachable."""
+    from forgefront.backend import Backend
+    from storage.database.engine import now
+
     logs.configure("text", "error")
 
     async def work_with_backend() -> T:
         async with AsyncExitStack() as stack:
-            engine = Backend(config, progress=progress, clock=clock)
+            engine = Backend(config, progress=progress, clock=clock or now)
             stack.push_async_callback(engine.stop)
             await engine.start()
             return await work(engine)
@@ -100,6 +106,13 @@ def run_with_backend(
 
 def run_work(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
+    from forgefront.bucket_owner import ForeignBucket
+    from forgefront.local_client import OperationRejected
+    from storage.database.engine import is_unavailable
+    from storage.dump.dump_format import DumpError
+    from storage.migrations import DatabaseTooNew, HostsRunning
+    from storage.objects.object_store import ObjectStoreUnavailable
+
     try:
         return asyncio.run(work)
     except (DumpError, ForeignBucket, ObjectStoreUnavailable, OperationRejected) as error:

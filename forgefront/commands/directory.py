@@ -10,7 +10,7 @@ from forgefront.commands.command_context import EXIT_FAILED, EXIT_USAGE, DataOpt
 from forgefront.commands.output import print_result
 from forgefront.directory_check import check_sign_in
 
-app = typer.Typer(no_args_is_help=True, help="Sign-in with an LDAP directory or an OpenID provider.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Sign-in with an LDAP directory or an OpenID provider.")
 
 
 @app.callback()

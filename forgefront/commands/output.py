@@ -4,12 +4,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import typer
 
-from storage.git.repository_import import ProgressCallback
+if TYPE_CHECKING:
+    from storage.git.repository_import import ProgressCallback
 
 PROGRESS_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""
@@ -50,7 +51,7 @@ def _format_value(value: Any) -> str:
 
 
 @contextmanager
-def show_progress() -> Iterator[ProgressCallback]:
+def show_progress() -> "Iterator[ProgressCallback]":
     """Shows the progress of a command on standard error: a bar on a terminal, else a line for each phase and every few seconds."""
     if sys.stderr.isatty():
         with _progress_bar() as report:
@@ -60,7 +61,7 @@ def show_progress() -> Iterator[ProgressCallback]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[ProgressCallback]:
+def _progress_bar() -> "Iterator[ProgressCallback]":
     # Imported here, since most commands do not need it.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

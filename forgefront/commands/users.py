@@ -17,6 +17,7 @@ COLUMNS = ("id", "username", "name", "email", "state", "admin")
 app = typer.Typer(no_args_is_help=True, help="Manage users, people and programs alike.")
 
 UsernameArgument = Annotated[str, typer.Argument(help="The username.")]
+UsernamesArgument = Annotated[list[str], typer.Argument(metavar="USER...", help="The usernames.")]
 EmailOption = Annotated[str | None, typer.Option(help="The primary e-mail address.", show_default=False)]
 NameOption = Annotated[str | None, typer.Option(help="The full name.", show_default=False)]
 AdminOption = Annotated[bool | None, typer.Option("--admin/--no-admin", help="Whether the user is an administrator.", show_default=False)]
@@ -192,7 +193,7 @@ def unblock_user(user: UsernameArgument, data: DataOption = None, username: User
 
 @app.command("sign-in-link")
 def create_sign_in_link(
-    user: UsernameArgument,
+    users: UsernamesArgument,
     hours: Annotated[
         int | None, typer.Option(help="Hours until the link becomes invalid, at most 720.  [default: 72]", show_default=False)
     ] = None,
@@ -200,14 +201,25 @@ def create_sign_in_link(
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a link that signs the user in once, for people without a password. It replaces earlier links of the user."""
+    """Print a link that signs the user in once, for people without a password. It replaces earlier links of the user.
+
+    Of several users, each line has the username, a tab and the link. Links begin with FORGEFRONT_EXTERNAL_URL.
+    """
 
     async def work(forge: LocalClient) -> Any:
-        return await forge.run("CreateSignInLink", id=(await _find_user(forge, user))["id"], hours=hours)
+        # All are found first, so that a misspelled name creates no link.
+        found, links = [await _find_user(forge, user) for user in users], []
+        for user in found:
+            links.append({"username": user["username"], **await forge.run("CreateSignInLink", id=user["id"], hours=hours)})
+            if not as_json:
+                # The bare address of one user, for $(forgefront admin user sign-in-link NAME). Each is printed at once, because the link of
+                # a later user may fail, and earlier ones would be lost.
+                typer.echo(links[-1]["url"] if len(users) == 1 else f"{user['username']}\t{links[-1]['url']}")
+        return links
 
-    link = run_with_client(data, OPERATIONS_FILE, work, username=username)
-    # The bare address, for $(forgefront admin user sign-in-link NAME).
-    print_result(link if as_json else link["url"], as_json)
+    links = run_with_client(data, OPERATIONS_FILE, work, username=username)
+    if as_json:
+        print_result(links[0] if len(users) == 1 else links, as_json)
 
 
 @app.command("delete")

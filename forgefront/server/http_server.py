@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import resource
 import signal
 import socket
 import threading
@@ -22,15 +21,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from forgefront import logs
-from forgefront.config import Config, ConfigError
+from forgefront.config import Config
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
+from forgefront.server.listeners import create_listener, raise_file_limit
 
-LISTEN_BACKLOG = 2048
 MAX_ACCEPTS_PER_ROUND = 16
 """Connections accepted in one iteration of the event loop, by all processes together. The loop accepts one for each listening socket, and
 an iteration of a busy one takes as long as all requests that arrived meanwhile: the last of many concurrent clients would wait for many
 iterations."""
-MAX_OPEN_FILES = 65_536
 CLOSING_SECONDS = 4.0
 """Seconds that closing the app may take beyond `stop_timeout` before the process is killed."""
 
@@ -76,17 +74,10 @@ def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallb
         serve(config, listener, build, on_ready)
 
 
-def create_listener(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigError with the reason if it cannot be bound."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        return socket.create_server(found[0][4][:2], family=found[0][0], backlog=LISTEN_BACKLOG)
-    except OSError as error:
-        raise ConfigError([f"cannot listen on {host} port {port}: {error.strerror or error}"]) from error
-
-
 def serve(config: Config, listener: socket.socket, build: AppFactory, on_ready: ReadyCallback | None = None) -> None:
     """Serves in this process, until SIGTERM or SIGINT."""
+    # What is imported by now lives to the end, so the collections of the start need not traverse it.
+    gc.freeze()
     raise_file_limit()
     times = ConnectionTimeouts(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
     app = build(config)
@@ -188,11 +179,3 @@ def exit_by_force_after(seconds: float) -> None:
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
-
-
-def raise_file_limit() -> None:
-    """Raises the soft limit of open files, which is often 1,024, to the hard limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < target:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

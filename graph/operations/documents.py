@@ -25,6 +25,7 @@ from graph.errors import Code
 from graph.fields.metadata import NO_FACTS, FieldFacts, facts_by_root_field
 from graph.operations import limits
 from graph.operations.document_cache import DocumentCache, DocumentKey, drop_tokens
+from graph.operations.fragments import fragments_used_by
 from graph.operations.list_lengths import find_long_list, find_long_list_errors
 from graph.operations.output_format import OutputFormat
 from graph.operations.rate_limits import CostQuote
@@ -77,43 +78,27 @@ class PreparedOperation:
 
 
 def prepare(source: str, name: str) -> PreparedOperation:
-    """Prepares the operation `name` of a document of this product, with the fragments it uses. Raises InvalidOperation if one is missing.
-
-    The operation is not validated: tests/forgefront/test_shipped_operations.py does that, and here it would be half of a start.
-    """
+    """Prepares the operation `name` of a document of this product. Raises InvalidOperation if it, or a fragment of it, is missing."""
     # Errors in operations of this product are reported without locations, which take as much memory as everything else.
     document = parse(source, no_location=True)
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
-    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
-    matching = [node for node in operations if node.name is not None and node.name.value == name]
+    matching = [node for node in _operation_nodes(document) if node.name is not None and node.name.value == name]
     if len(matching) != 1:
         raise InvalidOperation(f"the document must have exactly one operation {name}")
-    used_fragments = fragments_used_by(matching[0], fragments)
-    pruned_document = DocumentNode(definitions=(matching[0], *used_fragments.values()))
-    return make_prepared_operation(pruned_document, matching[0])
+    try:
+        used_fragments = fragments_used_by(matching[0], fragments)
+    except KeyError as error:
+        raise InvalidOperation(f"there is no fragment {error.args[0]}") from None
+    return prepare_document(DocumentNode(definitions=(matching[0], *used_fragments.values())))
 
 
-def fragments_used_by(
-    operation: OperationDefinitionNode, fragments: Mapping[str, FragmentDefinitionNode]
-) -> dict[str, FragmentDefinitionNode]:
-    """Returns the fragments that an operation uses, directly or indirectly. Raises InvalidOperation for a missing one."""
-    found: dict[str, FragmentDefinitionNode] = {}
-    _collect_fragments(operation, fragments, found)
-    return found
+def prepare_document(document: DocumentNode) -> PreparedOperation:
+    """Prepares a document of this product: one operation and the fragments it uses.
 
-
-def _collect_fragments(node: Any, fragments: Mapping[str, FragmentDefinitionNode], found: dict[str, FragmentDefinitionNode]) -> None:
-    class SpreadVisitor(Visitor):
-        def enter_fragment_spread(self, spread: Any, *_: Any) -> None:
-            name = spread.name.value
-            if name in found:
-                return
-            if name not in fragments:
-                raise InvalidOperation(f"there is no fragment {name}")
-            found[name] = fragments[name]
-            _collect_fragments(fragments[name], fragments, found)
-
-    visit(node, SpreadVisitor())
+    It is not validated: tests/forgefront/test_shipped_operations.py does that, and here it would be half of a start.
+    """
+    (operation,) = _operation_nodes(document)
+    return make_prepared_operation(document, operation)
 
 
 def make_prepared_operation(document: DocumentNode, operation: OperationDefinitionNode, *, is_ad_hoc: bool = False) -> PreparedOperation:
@@ -240,8 +225,11 @@ def _parse_operation(query: str, operation_name: str | None) -> ParsedOperation 
 
 def _matching_operations(document: DocumentNode, operation_name: str | None) -> list[OperationDefinitionNode]:
     """Returns the operations with this name; all if it is None."""
-    operations = [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
-    return [node for node in operations if operation_name is None or (node.name and node.name.value == operation_name)]
+    return [node for node in _operation_nodes(document) if operation_name is None or (node.name and node.name.value == operation_name)]
+
+
+def _operation_nodes(document: DocumentNode) -> list[OperationDefinitionNode]:
+    return [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
 
 
 def has_storable_literals(document: DocumentNode) -> bool:

@@ -23,6 +23,7 @@ from graph.operations.documents import (
     find_variable_error,
     is_anonymous_document,
     prepare,
+    prepare_document,
 )
 from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
@@ -424,4 +425,4 @@ async def user_of_admin(session: DatabaseSession, admin: LocalAdmin) -> tables.U
     return user
 
 
-__all__ = ["ErrorEntry", "Graph", "InvalidOperation", "LocalAdmin", "OperationResult", "PreparedOperation", "prepare"]
+__all__ = ["ErrorEntry", "Graph", "InvalidOperation", "LocalAdmin", "OperationResult", "PreparedOperation", "prepare", "prepare_document"]

@@ -37,10 +37,10 @@ from graph.operations.documents import (
     NOT_STORABLE_MESSAGE,
     InvalidOperation,
     ParsedOperation,
-    fragments_used_by,
     has_storable_literals,
     make_prepared_operation,
 )
+from graph.operations.fragments import fragments_used_by
 from graph.operations.rate_limits import points
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
@@ -216,12 +216,12 @@ def parse_document(text: str, source: Path, source_text: str | None = None, *, i
     if len(operations) != 1:
         raise InvalidOperation(f"a document must have exactly one operation, and this one has {len(operations)}")
     measured = limits.measure(document, SCHEMA, trusted=True)
-    rules = () if is_valid else specified_rules
-    errors = measured.errors_without_variables() or validate(SCHEMA, document, rules, hide_suggestions=True)
-    if errors:
-        raise InvalidOperation("; ".join(map(_describe_error, errors)))
-    if not has_storable_literals(document):
-        raise InvalidOperation(NOT_STORABLE_MESSAGE)
+    if not is_valid:
+        errors = measured.errors_without_variables() or validate(SCHEMA, document, specified_rules, hide_suggestions=True)
+        if errors:
+            raise InvalidOperation("; ".join(map(_describe_error, errors)))
+        if not has_storable_literals(document):
+            raise InvalidOperation(NOT_STORABLE_MESSAGE)
     prepared = make_prepared_operation(document, operations[0])
     return TrustedDocument(compute_document_id(text), prepared.name, text, source, source_text or text, ParsedOperation(prepared, measured))
 
@@ -237,7 +237,10 @@ def _split_operations(text: str) -> list[tuple[str | None, str]]:
     for operation in operations:
         if operation.name is None:
             raise InvalidOperation("if there are several operations, each must have a name")
-        used_fragments = fragments_used_by(operation, fragments)
+        try:
+            used_fragments = fragments_used_by(operation, fragments)
+        except KeyError as error:
+            raise InvalidOperation(f"there is no fragment {error.args[0]}") from None
         nodes = (operation, *(node for name, node in fragments.items() if name in used_fragments))
         parts.append((operation.name.value, "\n\n".join(_source_of(text, node) for node in nodes)))
     if not parts:
