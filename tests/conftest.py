@@ -93,8 +93,21 @@ def pytest_configure() -> None:
     structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
     share_operations()
     make_password_hashing_fast()
-    # Each client of httpx reads the certificates of the system anew, which takes longer than an ordinary test.
-    vars(ssl)["create_default_context"] = cache(ssl.create_default_context)
+    share_certificates()
+
+
+def share_certificates() -> None:
+    """Reads the authorities of the system once: each client of httpx reads them anew, which takes longer than an ordinary test."""
+    create = ssl.create_default_context
+
+    @cache
+    def read(_: tuple[str | None, ...], *arguments: Any, **settings: Any) -> ssl.SSLContext:
+        return create(*arguments, **settings)
+
+    def create_default_context(*arguments: Any, **settings: Any) -> ssl.SSLContext:
+        return read((os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")), *arguments, **settings)
+
+    vars(ssl)["create_default_context"] = create_default_context
 
 
 def make_password_hashing_fast() -> None:

@@ -371,6 +371,11 @@ class DataFactory:
         await self.save(artifact)
         return artifact
 
+    async def environment(self, project: tables.Project, **columns: Any) -> tables.Environment:
+        environment = tables.Environment(project_id=project.id, **{"name": f"place{next(self._numbers)}", **columns})
+        await self.save(environment)
+        return environment
+
     async def trace(self, build: tables.Build, *texts: str) -> tables.Build:
         """Appends these to what the build has printed, each as a part of its own."""
         for text in texts:
@@ -396,7 +401,7 @@ class DataFactory:
         """One of an outside system for `master`, pending unless `status` is given, with the times that its status needs."""
         values = {"name": f"job{next(self._numbers)}", "ref": "master", **columns}
         build = tables.Build(project_id=project.id, sha=sha, **values)
-        if build.status is not CheckStatus.PENDING:
+        if build.status not in (CheckStatus.PENDING, CheckStatus.MANUAL):
             build.started_at = columns.get("started_at", build.created_at)
         if build.status in FINISHED:
             build.finished_at = columns.get("finished_at", build.started_at or build.created_at)

@@ -7,12 +7,20 @@ import pytest
 
 from graph.schema import graphql_schema
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
+from storage.tables import TokenScope
+from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api, Ask
 from tests.support.permission_matrix import ANONYMOUS_V3_CALLS, MUTATIONS, ROLES, V3, parse_matrix
 from tests.support.scenario import Scenario, valid_mutation_input, valid_v3_request
 
+READ, WRITE, GIT, ADMIN = TokenScope
 V3_ROWS, MUTATION_ROWS = parse_matrix(V3), parse_matrix(MUTATIONS)
+
+
+def mutation_fields() -> Any:
+    assert graphql_schema.mutation_type is not None
+    return graphql_schema.mutation_type.fields
 
 
 class TestPermissionMatrix:
@@ -70,3 +78,48 @@ class TestMutations:
         assert outcome.data is not None
         errors = outcome.data[name]["userErrors"]
         return f"{errors}" if errors else "ok"
+
+
+class TestAccessTokens:
+    """What access tokens of an administrator may do, by their scopes, with every route and mutation."""
+
+    NO_WRITES = {"DELETE /projects/:id/issues/:issue_id": True, "GET /hooks/:id": False}
+    """Routes whose method does not say whether they write: issues are never deleted, and the other one sends a test event."""
+
+    async def test_start_only_what_their_scopes_cover(self, api: Api, ask: Ask, scenario: Scenario, make: DataFactory) -> None:
+        admin = scenario.users["AD"]
+        assert admin is not None
+        git, read = await make.access_token(admin, GIT, ADMIN), await make.access_token(admin, READ, GIT, ADMIN)
+        write = await make.access_token(admin, WRITE, GIT)
+        wrong = []
+        for call, row in V3_ROWS.items():
+            if row["AN"] != "401":
+                continue
+            method, path, parameters = await valid_v3_request(scenario, call, "AD")
+            settings: dict[str, Any] = {"params": parameters} if method in ("GET", "DELETE") else {"json": parameters}
+            if call.endswith("/uploads"):
+                settings = {"files": {"file": ("a.txt", b"x")}}
+            found = []
+            for token in (git, read, write):
+                response = await api.request(method, path, admin if token == read else None, headers={"PRIVATE-TOKEN": token}, **settings)
+                lacks = response.status_code == 403 and "lacks the scope" in response.text
+                found.append("scope" if lacks else str(response.status_code))
+            only_reads = self.NO_WRITES.get(call, method == "GET")
+            expected = ["scope", row["AD"] if only_reads else "scope", row["OU"]]
+            if found != expected:
+                wrong.append((call, found, expected))
+        for name, row in MUTATION_ROWS.items():
+            if row["AN"] != "401":
+                continue
+            kind = str(mutation_fields()[name].args["input"].type)
+            query = f"mutation ($input: {kind}) {{ {name}(input: $input) {{ userErrors {{ field message code }} }} }}"
+            variables = {"input": await valid_mutation_input(scenario, name, "AD")}
+            found = []
+            for token in (git, read, write):
+                outcome = await ask.graph.run_document(query, variables, None, token, request_id="test")
+                code = str(outcome.errors[0].code).lower() if outcome.errors else str((outcome.data or {})[name]["userErrors"] or "ok")
+                found.append("scope" if code == "insufficient_scope" else code)
+            expected = ["scope", "scope", row["OU"]]
+            if found != expected:
+                wrong.append((name, found, expected))
+        assert not wrong, wrong

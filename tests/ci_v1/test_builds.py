@@ -37,7 +37,7 @@ class TestRegister:
             "image": "ruby:2.2",
             "services": ["postgres"],
             "variables": {"RAILS_ENV": "test"},
-            "artifacts": {"paths": ["bin/"], "name": "bin"},
+            "artifacts": {"paths": ["bin/"], "name": "bin", "expire_in": "1 week"},
             "cache": {"paths": ["vendor/"]},
             "after_script": ["make clean"],
             "dependencies": [],
@@ -70,7 +70,7 @@ class TestRegister:
             "options": {
                 "image": "ruby:2.2",
                 "services": ["postgres"],
-                "artifacts": {"name": "bin", "untracked": False, "paths": ["bin/"], "when": "on_success"},
+                "artifacts": {"name": "bin", "untracked": False, "paths": ["bin/"], "when": "on_success", "expire_in": "1 week"},
                 "cache": {"paths": ["vendor/"]},
                 "after_script": ["make clean"],
                 "dependencies": [],
@@ -95,9 +95,15 @@ class TestRegister:
         first = await make.build(project, "a" * 40, status=CheckStatus.SUCCESS, name="compile", stage="build", stage_index=0, **common)
         await make.build(project, "a" * 40, status=CheckStatus.SUCCESS, name="lint", stage="test", stage_index=1, **common)
         await make.artifact(first, b"12345", filename="bin.zip")
-        await make.pending_build(project, name="check", stage="test", stage_index=1, **common)
+        await make.build(project, "a" * 40, status=CheckStatus.SUCCESS, name="generate", stage="build", stage_index=0, **common)
+        await make.build(project, "a" * 40, status=CheckStatus.MANUAL, name="sign", stage="build", stage_index=0, **common)
+        await make.pending_build(project, name="all", stage="test", stage_index=1, **common)
+        assert [build["name"] for build in (await runner.claim()).json()["depends_on_builds"]] == ["compile", "generate"]
+        needs = {"needs": ["compile"], "dependencies": ["compile"]}
+        await make.pending_build(project, name="check", stage="test", stage_index=1, options=needs, **common)
 
         answer = (await runner.claim()).json()
+        assert answer["options"] == {"dependencies": ["compile"]}
 
         (dependency,) = answer["depends_on_builds"]
         assert check_shape("Build", dependency) == {

@@ -1,4 +1,4 @@
-"""The operations of the product are valid: `prepare` does not check it when the service starts."""
+"""The operations of the product are valid: `prepare` and `read_built_in` do not check it when the service starts."""
 
 from pathlib import Path
 
@@ -7,6 +7,8 @@ from graphql import DocumentNode, parse, validate
 
 import ci_v1
 import rest_v3
+from forgefront import pages
+from graph.operations import trusted_documents
 from graph.schema import graphql_schema
 from rest_v3 import profiles
 from rest_v3.operations import BUILTIN_SOURCE
@@ -26,6 +28,13 @@ DOCUMENTS = {
 def test_are_valid(name: Path | str) -> None:
     errors = validate(graphql_schema, parse(DOCUMENTS[name]))
     assert [f"{error.message} {error.locations}" for error in errors] == []
+
+
+@pytest.mark.parametrize("folder", [trusted_documents.DASHBOARDS, pages.OPERATIONS_FOLDER], ids=lambda folder: folder.name)
+def test_documents_are_accepted(folder: Path) -> None:
+    problems = trusted_documents.read_documents(folder).problems
+    # The pages' documents are found by id only.
+    assert [problem for problem in problems if "another operation with the name" not in problem] == []
 
 
 @pytest.mark.parametrize("path", sorted(profiles.OPERATIONS_FOLDER.glob("*.graphql")), ids=lambda path: path.name)

@@ -67,8 +67,17 @@ def schema_shape(connection: Connection) -> dict[str, Any]:
     def in_order(found: Any) -> list[str]:
         return sorted(repr(sorted((key, render_value(value)) for key, value in one.items())) for one in found)
 
+    # What the inspector does not show: AUTOINCREMENT, without which the id of a deleted row is used again, and indexes of expressions.
+    statements: dict[str, list[Any]] = {}
+    if connection.dialect.name == "sqlite":
+        query = "SELECT tbl_name, type, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+        for table, kind, sql in connection.execute(text(query)):
+            shown = " ".join(sql.replace('"', "").split()) if kind != "table" else "AUTOINCREMENT" in sql
+            statements.setdefault(table, []).append((kind, shown))
+
     return {
         table: [
+            statements.get(table, []),
             in_order(inspector.get_columns(table)),
             in_order(inspector.get_indexes(table)),
             in_order(inspector.get_foreign_keys(table)),

@@ -11,7 +11,7 @@ import pytest
 import rest_v3
 from graph.context import Services
 from graph.operations.document_cache import DocumentCache
-from graph.operations.execution import Graph, OperationResult, prepare
+from graph.operations.execution import Graph, OperationResult, prepare_document
 from rest_v3.operations import OperationRegistry
 from storage import tables
 from tests.make import EXTERNAL_URL, token_of
@@ -101,7 +101,7 @@ class Api:
 @cache
 def route_operations() -> OperationRegistry:
     """The prepared operations of the routes, prepared once a run instead of once a test."""
-    return OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare)
+    return OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare_document)
 
 
 class CurrentGraph:

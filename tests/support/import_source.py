@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
+import httpx
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,6 +24,7 @@ from storage.git.repository import Repository
 from tests.make import DataFactory
 
 Answer = tuple[int, bytes, list[tuple[bytes, bytes]]]
+REQUESTS_PER_WRITE = 2
 Sabotage = Callable[[str, dict[str, list[str]]], Answer | None]
 """What a hostile source answers to a path with these parameters; None lets the real one answer."""
 
@@ -35,6 +37,17 @@ class SourceApp:
         self.tokens = tokens or {}
         self.sabotage = sabotage
         self.paths: list[str] = []
+        self.writes: AsyncIterator[None] | None = None
+        """Makes a write at each step, after every few requests."""
+        self._is_writing = False
+
+    async def write(self) -> None:
+        if self.writes is not None and not self._is_writing and len(self.paths) % REQUESTS_PER_WRITE == 0:
+            self._is_writing = True
+            try:
+                await anext(self.writes, None)
+            finally:
+                self._is_writing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,6 +65,7 @@ class SourceApp:
             headers = [(name, value) for name, value in scope["headers"] if name != b"private-token"]
             scope = {**scope, "headers": [*headers, (b"private-token", token.encode())], "query_string": b""}
         await self.app(scope, receive, send)
+        await self.write()
 
 
 @asynccontextmanager
@@ -70,10 +84,14 @@ async def serve_app(app: ASGIApp, listening: socket.socket | None = None) -> Asy
 
 @asynccontextmanager
 async def serve_source(
-    config: Config, *, tokens: dict[int, str] | None = None, sabotage: Sabotage | None = None
+    config: Config,
+    *,
+    tokens: dict[int, str] | None = None,
+    sabotage: Sabotage | None = None,
+    ssh_listener: socket.socket | None = None,
 ) -> AsyncIterator[tuple[str, SourceApp]]:
     """Serves the instance of a configuration."""
-    app = create_app(config)
+    app = create_app(config, ssh_listener=ssh_listener)
     await app.start()
     source = SourceApp(app, tokens, sabotage)
     try:
@@ -89,6 +107,55 @@ def head_of(make: DataFactory, project: tables.Project) -> str:
     return next(branch.oid for branch in branches if branch.name == project.default_branch)
 
 
+async def write_through_v3(app: ASGIApp, token: str, admin_token: str, project_id: int, oid: str, rounds: int) -> AsyncIterator[None]:
+    """Writes of every kind to a project, one at each step. `oid` is a commit of it; nothing is deleted."""
+    transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://old.example/api/v3") as client:
+
+        async def call(method: str, path: str, **values: Any) -> Any:
+            headers = {"PRIVATE-TOKEN": admin_token if path == "/users" else token}
+            response = await client.request(method, path.replace(":id", f"/projects/{project_id}"), json=values, headers=headers)
+            assert response.is_success, (method, path, response.text)
+            return response.json()
+
+        issues = await call("GET", ":id/issues")
+        yield
+        for number in range(rounds):
+            issue = await call("POST", ":id/issues", title=f"Meanwhile {number}", labels=f"bug,new{number}", description="D")
+            yield
+            branch = {"branch_name": f"meanwhile{number}", "commit_message": "Meanwhile"}
+            await call("POST", ":id/repository/branches", branch_name=branch["branch_name"], ref="master")
+            yield
+            for note, path in ((f"On a new one {number}", issue["id"]), (f"On an old one {number}", issues[number]["id"])):
+                await call("POST", f":id/issues/{path}/notes", body=note)
+                yield
+            await call("POST", ":id/repository/files", file_path=f"new{number}.txt", content="x", **branch)
+            yield
+            request = await call("POST", ":id/merge_requests", source_branch=branch["branch_name"], target_branch="master", title="M")
+            yield
+            await call("POST", f":id/merge_requests/{request['id']}/notes", body="Noted")
+            yield
+            await call("PUT", f":id/issues/{issues[-1 - number]['id']}", state_event="close", title=f"Changed {number}", assignee_id=1)
+            yield
+            snippet = await call("POST", ":id/snippets", title="S", file_name="a.txt", code="one", visibility_level=0)
+            yield
+            await call("POST", f":id/statuses/{oid}", state="success", name=f"check{number}")
+            yield
+            await call("PUT", f":id/snippets/{snippet['id']}", code=f"two {number}")
+            await call("POST", ":id/milestones", title=f"Milestone {number}")
+            yield
+            await call("POST", f":id/repository/commits/{oid}/comments", note=f"Comment {number}")
+            await call("POST", ":id/labels", name=f"label {number}", color="#aabbcc")
+            yield
+            user = {"username": f"late{number}", "email": f"late{number}@example.org", "password": "long enough 1", "name": "Late"}
+            person = await call("POST", "/users", **user)
+            yield
+            await call("POST", ":id/members", user_id=person["id"], access_level=20)
+            yield
+            await call("POST", "/projects", name=f"late{number}")
+            yield
+
+
 @asynccontextmanager
 async def open_backend(config: Config) -> AsyncIterator[Backend]:
     backend = Backend(config)
@@ -97,6 +164,10 @@ async def open_backend(config: Config) -> AsyncIterator[Backend]:
         yield backend
     finally:
         await backend.stop()
+
+
+async def skip_waiting(_: float) -> None:
+    await asyncio.sleep(0)
 
 
 async def import_from(

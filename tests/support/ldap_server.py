@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 
 from graph.identity_providers.ldap_connections import LdapServerOptions, ldap3
 from graph.identity_providers.ldap_directory import LdapDirectory, LdapOptions
+from tests.support.databases import free_port
 
 SUFFIX = "dc=example,dc=org"
 PEOPLE = f"ou=people,{SUFFIX}"
@@ -31,6 +32,8 @@ GROUPS = f"ou=groups,{SUFFIX}"
 ADMIN_DN = f"cn=admin,{SUFFIX}"
 ADMIN_PASSWORD = "directory secret"
 PASSWORD = "correct horse"
+MANAGE_REFERRALS = "2.16.840.1.113730.3.4.2"
+"""The control that changes a referral instead of following it (RFC 3296)."""
 SLAPD = shutil.which("slapd", path="/usr/sbin:/usr/local/sbin:/usr/local/libexec:/usr/bin")
 SCHEMAS = Path("/etc/ldap/schema")
 
@@ -73,6 +76,13 @@ class LdapServer:
         dn = f"cn={name},{GROUPS}"
         self._change(lambda connection: connection.add(dn, ["groupOfNames"], {"member": list(members) or [ADMIN_DN]}))
         return dn
+
+    @contextmanager
+    def referral(self, dn: str, url: str) -> Iterator[None]:
+        """An entry that refers to another server, until the end of the block."""
+        self._change(lambda connection: connection.add(dn, ["referral", "extensibleObject"], {"ref": url}))
+        yield
+        self._change(lambda connection: connection.delete(dn, controls=[(MANAGE_REFERRALS, True, None)]))
 
     def set_members(self, group: str, *members: str) -> None:
         replacement = {"member": [(ldap3.MODIFY_REPLACE, list(members) or [ADMIN_DN])]}
@@ -133,13 +143,6 @@ class MemoryLdapServer(LdapServer):
 
     def _connect(self, dn: str, password: str | bytes) -> Any:
         return ldap3.Connection(self.server, dn, password, client_strategy=ldap3.MOCK_SYNC, raise_exceptions=True, check_names=False)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager

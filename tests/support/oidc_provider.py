@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.ldap_server import free_port
+from tests.support.databases import free_port
 from tests.support.npm import install_packages
 
 CLIENT_ID = "forgefront"

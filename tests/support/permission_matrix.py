@@ -236,6 +236,9 @@ updateBuild          401  not_found forbidden forbidden ok        ok        ok  
 cancelBuild          401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 retryBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 eraseBuild           401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+stopEnvironment      401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+playBuild            401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+keepArtifacts        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 appendBuildTrace     401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createArtifactUpload 401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createCommitStatus   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden

@@ -442,8 +442,12 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "databaseId": await world.create_target("build", role, name), "text": "x", "offset": 0}
         case "createArtifactUpload":
             return {"projectPath": path, "databaseId": await world.create_target("build", role, name), "filename": "a.zip"}
-        case "updateBuild" | "cancelBuild" | "retryBuild" | "eraseBuild":
+        case "updateBuild" | "cancelBuild" | "retryBuild" | "eraseBuild" | "keepArtifacts":
             return {"projectPath": path, "databaseId": await world.create_target("build", role, name)}
+        case "stopEnvironment":
+            return {"projectPath": path, "databaseId": (await make.environment(project)).id}
+        case "playBuild":
+            return {"projectPath": path, "databaseId": (await make.build(project, world.sha, status=tables.CheckStatus.MANUAL)).id}
         case "createCommitStatus":
             return {"projectPath": path, "sha": "master", "state": "SUCCESS"}
         case "updateSettings":

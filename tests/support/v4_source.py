@@ -20,16 +20,22 @@ FULL_USER = USER | {
     "projects_limit": 100, "current_sign_in_at": "2012-06-02T06:36:55Z", "identities": [{"provider": "ldap", "extern_uid": "cn=john"}],
     "can_create_group": True, "can_create_project": True, "two_factor_enabled": False, "external": False, "namespace_id": 1,
 }  # fmt: skip
+GUEST = {"id": 2, "username": "guest", "name": "Guest", "state": "active", "email": "guest@example.com", "external": True}
+GUEST |= {"created_at": "2013-05-23T08:00:58Z", "confirmed_at": "2013-05-23T09:05:22Z"}
 NAMESPACE = {"id": 4, "name": "Diaspora", "path": "diaspora", "kind": "group", "full_path": "diaspora", "parent_id": None}
 PROJECT = {
     "id": 3, "description": "A client", "default_branch": "master", "visibility": "internal",
     "ssh_url_to_repo": "git@old.example:diaspora/client.git", "http_url_to_repo": "http://old.example/diaspora/client.git",
     "web_url": "http://old.example/diaspora/client", "tag_list": ["example"], "topics": ["example"], "name": "Client",
     "name_with_namespace": "Diaspora / Client", "path": "client", "path_with_namespace": "diaspora/client", "issues_enabled": True,
-    "merge_requests_enabled": True, "jobs_enabled": True, "wiki_enabled": False, "snippets_enabled": True,
+    "merge_requests_enabled": True, "jobs_enabled": True, "wiki_enabled": True, "snippets_enabled": True,
     "created_at": "2013-09-30T13:46:02Z", "last_activity_at": "2013-09-30T13:46:02Z", "creator_id": 1, "namespace": NAMESPACE,
     "archived": False, "avatar_url": None, "shared_runners_enabled": True, "forks_count": 0, "star_count": 0,
     "runners_token": "b8bc4a7a29eb76ea83cf79e4908c2b", "public_jobs": True,
+}  # fmt: skip
+PRIVATE_ISSUES = PROJECT | {
+    "id": 9, "name": "Tracker", "path": "tracker", "path_with_namespace": "diaspora/tracker", "visibility": "public",
+    "issues_access_level": "private", "repository_access_level": "enabled", "runners_token": None,
 }  # fmt: skip
 MILESTONE = {
     "id": 12, "iid": 3, "project_id": 3, "title": "10.0", "description": "Version", "due_date": "2013-11-29", "start_date": "2013-11-10",
@@ -72,7 +78,8 @@ class V4Server:
         manual = {**job, "id": 8, "status": "manual", "artifacts_file": None}
         project = "/projects/3"
         self.answers: dict[str, Any] = {
-            "/user": FULL_USER, "/version": {"version": "13.2.1", "revision": "4e963fe"}, "/users": [FULL_USER], "/users/1": FULL_USER,
+            "/user": FULL_USER, "/version": {"version": "13.2.1", "revision": "4e963fe"}, "/users": [FULL_USER, GUEST],
+            "/users/2": GUEST, "/users/1": FULL_USER,
             "/users/1/keys": [{"id": 1, "title": "Public key", "key": SSH_KEY, "created_at": "2014-08-01T14:47:39.080Z"}],
             "/users/1/emails": [{"id": 1, "email": "john@example.com"}, {"id": 3, "email": "john2@example.com"}],
             "/application/settings": {
@@ -83,11 +90,19 @@ class V4Server:
             "/namespaces": [{"id": 1, "name": "john", "path": "john_smith", "kind": "user", "full_path": "john_smith"}, NAMESPACE],
             "/groups": [NAMESPACE | {"description": "A group", "visibility": "public"},
                         {"id": 5, "name": "Inner", "path": "inner", "full_path": "diaspora/inner", "description": ""}],
-            "/groups/4/members": [USER | {"access_level": 50, "expires_at": None}], "/groups/5/members": [],
-            "/projects": [PROJECT], project: PROJECT, f"{project}/members": [USER | {"access_level": 5}], "/hooks": [], "/runners/all": [],
+            "/groups/4/members": [USER | {"access_level": 50, "expires_at": None},
+                                  GUEST | {"access_level": 20, "expires_at": "2030-01-31"}],
+            "/groups/5/members": [],
+            "/projects": [PROJECT, PRIVATE_ISSUES], project: PROJECT, "/projects/9": PRIVATE_ISSUES,
+            f"{project}/members": [USER | {"access_level": 5}], "/hooks": [], "/runners/all": [],
+            "/projects/3/pipelines": [{"id": 6, "status": "success", "ref": "master"}, {"id": 5, "status": "skipped", "ref": "master"}],
             f"{project}/labels": [{"id": 1, "name": "foo", "color": "#d9534f", "description": "Bug", "open_issues_count": 1}],
-            f"{project}/milestones": [MILESTONE], f"{project}/issues": [ISSUE], f"{project}/merge_requests": [MERGE_REQUEST],
-            f"{project}/issues/1/notes": [NOTE], f"{project}/merge_requests/1/notes": [],
+            f"{project}/milestones": [MILESTONE],
+            f"{project}/issues": [ISSUE, {**ISSUE, "id": 42, "iid": 2, "title": "Hidden", "confidential": True}],
+            f"{project}/merge_requests": [MERGE_REQUEST],
+            f"{project}/issues/1/notes": [NOTE, {**NOTE, "id": 303, "system": False, "internal": True, "body": "for members"}],
+            f"{project}/issues/2/notes": [{**NOTE, "id": 304, "body": "secret"}],
+            f"{project}/merge_requests/1/notes": [],
             f"{project}/snippets": [
                 {"id": 1, "title": "test", "file_name": "add.rb", "visibility": "public", "author": USER,
                  "created_at": "2012-06-28T10:52:04Z", "updated_at": "2012-06-28T10:52:04Z"}
@@ -98,7 +113,12 @@ class V4Server:
                  "issues_events": True, "enable_ssl_verification": True, "created_at": "2012-10-12T17:04:47Z"}
             ],
             f"{project}/deploy_keys": [{"id": 9, "title": "Key", "key": DEPLOY_KEY, "created_at": "2013-10-02T10:12:29Z"}],
-            f"{project}/variables": [{"key": "NEW", "value": "new value", "protected": False, "variable_type": "env_var"}],
+            f"{project}/variables": [
+                {"key": "NEW", "value": "new value", "protected": False, "variable_type": "env_var", "environment_scope": "*"},
+                {"key": "SECRET", "value": "x", "protected": True, "variable_type": "env_var"},
+                {"key": "NEW", "value": "other", "protected": False, "environment_scope": "production"},
+                {"key": "FILE", "value": "content", "protected": False, "variable_type": "file"},
+            ],
             f"{project}/triggers": [
                 {"id": 10, "description": "mine", "created_at": "2016-01-07T09:53:58.235Z", "last_used": None, "token": "6d056f63e50f"},
             ],
@@ -130,7 +150,8 @@ class V4Server:
             return subprocess.run(command, input=input, capture_output=True, text=True, check=True).stdout.strip()
 
         subprocess.run(["git", "init", "-q", "--bare", "-b", "master", str(self.folder)], check=True)
-        tree = git("mktree")
+        attributes = git("hash-object", "-w", "--stdin", input="*.psd filter=lfs diff=lfs merge=lfs -text\n")
+        tree = git("mktree", input=f"100644 blob {attributes}\t.gitattributes\n")
         oid = git("commit-tree", tree, "-m", "First")
         topic = git("commit-tree", tree, "-p", oid, "-m", "Second")
         for ref, target in (("heads/master", oid), ("heads/topic", topic), ("tags/v1.0.0", oid)):
@@ -139,8 +160,9 @@ class V4Server:
         return oid
 
     def _find_answer(self, path: str) -> Any:
-        """A commit without an answer of its own has neither statuses nor comments."""
-        return self.answers.get(path, [] if "/repository/commits/" in path else None)
+        """Commits, the second project and the second user have nothing but what `answers` names."""
+        is_empty = any(part in path for part in ("/repository/commits/", "/projects/9/", "/users/2/"))
+        return self.answers.get(path, [] if is_empty else None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -148,8 +170,9 @@ class V4Server:
         status, body, kind = 404, b'{"message":"404 Not Found"}', b"application/json"
         if path.startswith("/api/v3"):
             status, body = 410, b'{"error":"API V3 is no longer supported. Use API V4 instead."}'
-        elif path.startswith("/diaspora/client.git/"):
-            file = self.folder / path.removeprefix("/diaspora/client.git/")
+        elif path.startswith(("/diaspora/client.git/", "/diaspora/client.wiki.git/")):
+            # The pages of the wiki have the same commits.
+            file = self.folder / path.partition(".git/")[2]
             if b"authorization" not in headers:
                 status = 401
             elif file.is_file():

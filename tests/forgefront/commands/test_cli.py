@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from forgefront.backend import Backend
-from forgefront.cli import main
+from forgefront.cli import LazyCommand, main
 from forgefront.config import Config
 from graph.operations.execution import OperationResult
 from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
@@ -35,6 +37,9 @@ def ask(data: Path, query: str, credential: str | None = None, **variables: Any)
             await engine.stop()
 
     return asyncio.run(work())
+
+
+LIGHT_MODULES = ("forgefront.commands.schema", "forgefront.commands.shadow", "forgefront.shadow.comparison.__main__")
 
 
 class TestFirstAdministrator:
@@ -313,6 +318,9 @@ class TestProgram:
         def walk(command: Any, path: list[str]) -> None:
             result = CliRunner().invoke(main, [*path, "--help"])
             assert result.exit_code == 0, path
+            if isinstance(command, LazyCommand):
+                summary, command = command.help, command.load()
+                assert " ".join(command.help.partition("\n\n")[0].split()) == summary, f"COMMANDS of forgefront/cli.py, {path}"
             assert command.help or command.callback.__doc__, f"{path} has no help"
             for option in command.params:
                 assert getattr(option, "help", None), f"{path} {option.name} has no help"
@@ -323,6 +331,30 @@ class TestProgram:
 
     def test_version(self) -> None:
         assert re.fullmatch(r"forgefront \d+\.\d+\.\d+\n", CliRunner().invoke(main, ["--version"]).stdout)
+
+    def test_loads_only_what_a_command_needs(self) -> None:
+        """In a new interpreter, because this one has loaded everything."""
+        code = f"""
+import sys
+from importlib import import_module
+from typer.testing import CliRunner
+from forgefront.cli import main
+
+def check(what, *names):
+    assert sys.modules.keys().isdisjoint(names), (what, sys.modules.keys() & set(names))
+
+for arguments in (["--version"], ["--help"], ["--oops"]):
+    assert CliRunner().invoke(main, arguments).exit_code in (0, 2)
+    check(arguments, "forgefront.commands", "httpx", "structlog", "graphql", "pydantic", "yaml", "uvicorn", "alembic")
+for arguments in (["runner", "--help"], ["client", "--help"], ["translate", "--help"], ["documents", "--help"], ["explain", "--help"]):
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    check(arguments, "graphql", "sqlalchemy", "uvicorn", "alembic")
+for module in {LIGHT_MODULES!r}:
+    import_module(module)
+    check(module, "graph.schema", "sqlalchemy", "pygit2", "alembic")
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
     def test_wrong_configuration(self, cli: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FORGEFRONT_PORT", "many")

@@ -10,7 +10,7 @@ import pytest
 
 from storage.secrets import digest_token
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support.ldap_server import ADMIN_DN, ADMIN_PASSWORD, GROUPS, PASSWORD, PEOPLE, LdapServer, free_port, ldap, needs_slapd, slapd
+from tests.support.ldap_server import ADMIN_DN, ADMIN_PASSWORD, GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
 from tests.support.oidc_provider import run_oidc_provider
 
 __all__ = ["ldap", "slapd"]
@@ -59,12 +59,12 @@ class TestDirectory:
         report = json.loads(check("--json", **settings))
         assert report["ok"] is True and len(report["looked_at"]) == 4
 
-    def test_mistakes_are_explained(self, check: Check, ldap: LdapServer) -> None:
+    def test_mistakes_are_explained(self, check: Check, ldap: LdapServer, closed_port: int) -> None:
         ldap.add_person("ada")
         ldap.add_person("bob")
         tls = f"ldaps://127.0.0.1:{ldap.tls_port}"
         mistakes = {
-            "check FORGEFRONT_LDAP_URL, and whether this host": {"ldap_url": f"ldap://127.0.0.1:{free_port()}"},
+            "check FORGEFRONT_LDAP_URL, and whether this host": {"ldap_url": f"ldap://127.0.0.1:{closed_port}"},
             "check FORGEFRONT_LDAP_BIND_DN and": {"ldap_bind_password": "wrong one"},
             "use the name that is in the certificate, and set FORGEFRONT_LDAP_CA_FILE": {"ldap_url": tls},
             "finds nobody": {"ldap_user_filter": "(objectClass=posixAccount)"},
@@ -80,7 +80,7 @@ class TestDirectory:
         assert "is not encrypted" in check(**self.settings(ldap))
         assert "nobody can sign in with this login" in check("--login", "*", code=1, **self.settings(ldap))
         # The next server is used while one is down.
-        output = check(code=1, **self.settings(ldap, ldap_url=f"ldap://127.0.0.1:{free_port()},{ldap.url}"))
+        output = check(code=1, **self.settings(ldap, ldap_url=f"ldap://127.0.0.1:{closed_port},{ldap.url}"))
         assert "2 people below" in output and PASSWORD not in output
         assert "there is no file" in check(code=2, **self.settings(ldap, ldap_ca_file="/absent.pem"))
 
@@ -114,5 +114,9 @@ class TestSignInLinks:
         connection.close()
         assert cli.json("admin", "user", "sign-in-link", "ada", "--hours", "1")["url"] != url
         assert "--hours: must be between 1 and 720" in cli("admin", "user", "sign-in-link", "ada", "--hours", "721", code=1).stderr
+        cli("admin", "user", "create", "bob", "--email", "bob@example.org", "--no-password")
+        several = cli("admin", "user", "sign-in-link", "ada", "bob").stdout.splitlines()
+        assert [line.partition(f"\t{base}#link=")[0] for line in several] == ["ada", "bob"]
+        assert [link["username"] for link in cli.json("admin", "user", "sign-in-link", "ada", "bob")] == ["ada", "bob"]
         cli("admin", "user", "block", "ada")
         assert "The user is blocked" in cli("admin", "user", "sign-in-link", "ada", code=1).stderr

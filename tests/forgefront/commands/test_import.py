@@ -47,15 +47,24 @@ class TestImport:
     def test_counts_imports_and_reports(self, new: CommandRunner, address: str, source: V4Server, tmp_path: Path) -> None:
         fast = ("--token", TOKEN, "--requests-per-second", 10_000)
         page, ids = tmp_path / "report.html", tmp_path / "ids.tsv"
-        counted = new("import", address, *fast, "--dry-run", "--json")
-        assert json.loads(counted.stdout)["counts"]["issues"]["read"] == 1
+        users = source.answers["/users"]
+        source.answers["/users"] = [{**user, "two_factor_enabled": True} for user in users]
+        counted = json.loads(new("import", address, *fast, "--dry-run", "--json", code=3).stdout)
+        assert counted["counts"]["issues"]["read"] == 2
+        assert {each["reason"] for each in counted["left_behind"]} == {
+            "its limits: an external user would see internal projects here, and is blocked until an administrator decides",
+            "its place in diaspora/inner: groups here do not nest",
+            "the second factor: it is set up again",
+        }
+        assert "the source does not show the private tokens of other users: they get new ones" in counted["notes"]
+        source.answers["/users"] = users
         assert not new.data.exists()
 
         done = new("import", address, *fast, "--report", page, "--old-ids", ids, code=3)
-        assert "Left behind: 3" in done.stdout
+        assert "Left behind: 15" in done.stdout
         assert "groups here do not nest" in done.stdout
         assert "projects: contents" in done.stderr
-        assert "<h2>Left behind: 3</h2>" in page.read_text()
+        assert "<h2>Left behind: 15</h2>" in page.read_text()
         assert "project\t3\t1\n" in ids.read_text()
         assert TOKEN not in done.output + page.read_text()
 
@@ -64,7 +73,9 @@ class TestImport:
         assert sum(count["created"] + count["updated"] for count in again["counts"].values()) == 0
         source.answers["/user"] = FULL_USER | {"username": "other", "id": 2, "is_admin": False}
         del source.answers["/application/settings"]
+        source.paths.clear()
         refused = new("import", address, *fast, code=1)
+        assert {path.partition("?")[0] for path in source.paths} <= {"/api/v4/user", "/api/v4/version"}
         assert "not that of an administrator" in refused.stderr
         assert "application settings" in refused.stderr
 
@@ -76,6 +87,7 @@ class TestImport:
             ((address, "--token", "wrong"), 1, "does not accept the token"),
             ((f"{address}/nothing", "--token", TOKEN), 1, "neither API v3 nor v4"),
             ((address,), 2, "--token"),
+            ((address, "--token", "x", "--report", "/nowhere/report.html"), 2, "--report: there is no folder /nowhere"),
         ):
             assert message in new("import", *arguments, code=code).stderr, arguments
         assert not new.data.exists()

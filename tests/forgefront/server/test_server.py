@@ -13,6 +13,7 @@ import pytest
 
 from forgefront.config import Config, ConfigError
 from forgefront.server import http_server
+from forgefront.server.listeners import create_listener
 from tests.forgefront.support.app_server import AppServer, run_app_server
 
 SECRET = "hunter2-AbCdEf_012345"
@@ -297,12 +298,12 @@ class TestStartup:
             assert any(line["event"] == "as asked" for line in found.lines())
 
     def test_port_in_use(self) -> None:
-        with http_server.create_listener("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="Address already in use"):
+        with create_listener("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="Address already in use"):
             http_server.run(Config.load(port=taken.getsockname()[1]), build=lambda config: pytest.fail("built"))
 
     def test_host_that_is_not_here(self) -> None:
         with pytest.raises(ConfigError, match=r"cannot listen on 203\.0\.113\.1 port 0"):
-            http_server.create_listener("203.0.113.1", 0)
+            create_listener("203.0.113.1", 0)
 
 
 class TestWorkers:

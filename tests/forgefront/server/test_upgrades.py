@@ -147,6 +147,38 @@ def test_every_row_is_preserved(old_forge: OldForge) -> None:
     assert {table for table in after.keys() - renamed.keys() if after[table]} == {"identities", "schema_compatibility"}
 
 
+def test_ids_are_not_used_again(old_forge: OldForge) -> None:
+    """Of the tables that revisions before 0019 copied without AUTOINCREMENT; their rows are those of before."""
+    names = ("hooks", "pipelines", "projects", "refs")
+
+    async def run(statement: str) -> list[dict[str, Any]]:
+        database = Database(old_forge.database_url)
+        async with database.engine.begin() as connection:
+            found = await connection.execute(text(statement))
+            rows = [dict(row._mapping) for row in found] if found.returns_rows else []
+        await database.close()
+        return rows
+
+    def read(name: str) -> dict[int, dict[str, Any]]:
+        return {row["id"]: row for row in asyncio.run(run(f"SELECT * FROM {name}"))}
+
+    migrations.upgrade(old_forge.database_url, "0017")
+    before = {name: read(name) for name in names}
+    migrations.upgrade(old_forge.database_url)
+
+    for name, rows in before.items():
+        assert {key: {column: row[column] for column in rows[key]} for key, row in read(name).items()} == rows
+    assert all(before[name] for name in ("projects", "pipelines"))
+    for name in ("pipelines", "projects"):
+        highest = max(before[name])
+        columns = ", ".join(before[name][highest].keys() - {"id"})
+        asyncio.run(run(f"CREATE TABLE highest AS SELECT * FROM {name} WHERE id = {highest}"))
+        asyncio.run(run(f"DELETE FROM {name} WHERE id = {highest}"))
+        asyncio.run(run(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM highest"))
+        asyncio.run(run("DROP TABLE highest"))
+        assert max(read(name)) > highest
+
+
 def test_refs_are_taken_over(old_forge: OldForge) -> None:
     paths = sorted((old_forge.data / "repositories").glob("*.git"))
     before = {int(path.stem): git(path, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)") for path in paths}

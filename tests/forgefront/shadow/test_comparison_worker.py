@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import errno
 import gc
 import json
+import stat
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+import structlog
 
 from forgefront.shadow.comparison import traffic_report
 from forgefront.shadow.comparison.comparison_worker import ComparisonWorker
@@ -214,6 +217,30 @@ class TestReport:
         with pytest.raises(OSError, match="No such file"):
             write_report(tmp_path / "missing" / "report.json", report)
         assert [each.name for each in path.parent.glob("*")] == ["report.txt"]
+
+    async def test_that_cannot_be_written_leaves_the_one_before_and_the_comparison_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "report.json"
+        worker = ComparisonWorker(ShadowSettings(old="http://old.example", new="http://new.example", report_file=str(path)))
+        await worker.write_report()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        before = path.read_bytes()
+
+        def fill_disk(_: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patched, structlog.testing.capture_logs() as lines:
+            patched.setattr("os.fsync", fill_disk)
+            await worker.write_report()
+            skipped = exchange(method="POST")
+            skipped.skip_reason = SkipReason.WRITE
+            await worker.take(skipped)
+        assert [(line["event"], "No space left" in line["error"]) for line in lines] == [("the report was not written", True)]
+        assert path.read_bytes() == before
+        assert [each.name for each in path.parent.glob("*")] == ["report.json"]
+        await worker.write_report()
+        assert json.loads(path.read_bytes())["total"]["seen"] == 1
 
     def test_is_bounded(self) -> None:
         """Clients choose their names and the paths that they request."""

@@ -9,12 +9,17 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from forgefront.shadow.exchanges import SkipReason
+from forgefront.importing.source_client import SourceClient, SourceError
+from forgefront.shadow.comparison.comparison_worker import ComparisonWorker
+from forgefront.shadow.exchanges import Exchange, SkipReason
+from forgefront.shadow.proxy.proxy_server import log_unreachable
+from forgefront.shadow.settings import ShadowSettings
 from tests.forgefront.support.scripted_server import OK, ScriptedServer, answering, run_proxy_to, run_scripted
 
 MIB = 1024 * 1024
@@ -525,9 +530,7 @@ class TestTls:
         file.write_bytes(certificate.public_bytes(Encoding.PEM) + secret)
         server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server_tls.load_cert_chain(file)
-        client_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        client_tls.load_verify_locations(file)
-        monkeypatch.setattr(ssl, "create_default_context", lambda **_: client_tls)
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
         body = b"x" * MIB
 
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
@@ -545,3 +548,22 @@ class TestTls:
             # The certificate is for another name.
             async with run_proxy_to(f"https://127.0.0.1:{old.port}") as proxy:
                 assert (await proxy.send(get())).startswith(b"HTTP/1.1 502 ")
+            # Copies and imports trust the same authorities.
+            reasons = {"localhost": {}, "127.0.0.1": {"shadow server: certificate not accepted": 1}}
+            for host, reason in reasons.items():
+                worker = ComparisonWorker(ShadowSettings(old="http://127.0.0.1:1", new=f"https://{host}:{old.port}"))
+                await worker.take(Exchange("GET", "/x", [], 200, [], response_body=body))
+                reader = asyncio.StreamReader()
+                reader.feed_eof()
+                await worker.run(reader)
+                assert worker.report.as_json()["total"]["not_compared"] == reason
+            trusted, refused = (SourceClient(f"https://{host}:{old.port}", "token") for host in reasons)
+            assert await trusted.get_text("/x") == body
+            with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
+                await refused.get("/x")
+            await trusted.aclose()
+            await refused.aclose()
+            settings = ShadowSettings(old=f"https://localhost:{old.port}", new=f"https://127.0.0.1:{old.port}")
+            with structlog.testing.capture_logs() as lines:
+                await log_unreachable(settings)
+            assert [(line["server"], "CERTIFICATE_VERIFY_FAILED" in line["error"]) for line in lines] == [(settings.new, True)]

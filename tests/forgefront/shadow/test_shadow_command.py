@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from forgefront.cli import main
+from graph.jobs import maintenance
 from graph.operations.execution import Graph
 from storage.migrations import upgrade
 from tests.graph.planner.test_oracle import v3_calls
@@ -106,6 +107,8 @@ def twins(tmp_path_factory: pytest.TempPathFactory, histories: Path, postgres: P
     async def fill(folder: Path, url: str) -> tuple[list[tuple[str, str, dict[str, Any]]], dict[str, str], int]:
         async with open_services(url, folder, clock=lambda: NOW) as services:
             data = await create_edge_cases(DataFactory(services, histories), folder / "edge_cases.git")
+            # A server would do it after its start, each in its own time.
+            await maintenance.run_once(services)
             arguments = await collect_arguments(data, Graph(services), cursors=False)
             # One of each route.
             calls = {call: (call, path, parameters) for call, path, parameters in reversed(v3_calls(arguments))}

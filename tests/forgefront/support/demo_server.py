@@ -14,7 +14,7 @@ from forgefront.app import App
 from forgefront.config import Config
 from forgefront.demo.demo_builder import OPERATIONS_FILE
 from forgefront.local_client import LocalClient
-from forgefront.server.http_server import create_listener
+from forgefront.server.listeners import create_listener
 from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repository import Repository
 

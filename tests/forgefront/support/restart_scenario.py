@@ -7,7 +7,6 @@ import asyncio
 import importlib.util
 import json
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from storage import tables
 from tests.forgefront.support.browser import BrowserPage
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
+from tests.support.databases import free_port
 from tests.support.server_process import run_server
 
 CHANGES = "subscription Changes { buildChanged { seq build { databaseId } } }"
@@ -189,7 +189,7 @@ class RestartScenario:
     folder: Path
     owner: tables.User
     project: tables.Project
-    port: int = field(default_factory=lambda: _free_port())
+    port: int = field(default_factory=free_port)
     changed_build_ids: list[int] = field(default_factory=list)
     clients: dict[str, StreamClient] = field(default_factory=dict)
 
@@ -258,9 +258,3 @@ class RestartScenario:
                     f"{name} did not receive all in time; of {self.changed_build_ids[-5:]} still to come: {missed}"
                 ) from None
             assert follower.received_ids == self.changed_build_ids, name
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port

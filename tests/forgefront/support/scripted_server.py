@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from forgefront.server.http_server import create_listener
+from forgefront.server.listeners import create_listener
 from forgefront.shadow.exchanges import Exchange
 from forgefront.shadow.proxy.exchange_queue import ExchangeQueue
 from forgefront.shadow.proxy.proxy_server import ProxyServer

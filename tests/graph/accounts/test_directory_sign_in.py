@@ -20,7 +20,7 @@ from storage import tables
 from storage.tables import AccessLevel, UserState
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, Ask
-from tests.support.ldap_server import GROUPS, PASSWORD, PEOPLE, LdapServer, free_port, ldap, needs_slapd, slapd
+from tests.support.ldap_server import GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
 from tests.support.statements import StatementRecorder
 from tests.support.waiting import wait_until
 
@@ -186,8 +186,8 @@ class TestPasswords:
 
 class TestDirectoryThatIsDown:
     @pytest.fixture
-    async def services(self, services: Services, ldap: LdapServer) -> AsyncIterator[Services]:
-        with ldap.directory(server={"urls": (f"ldap://127.0.0.1:{free_port()}",)}) as directory:
+    async def services(self, services: Services, ldap: LdapServer, closed_port: int) -> AsyncIterator[Services]:
+        with ldap.directory(server={"urls": (f"ldap://127.0.0.1:{closed_port}",)}) as directory:
             yield replace(services, directory=directory, sign_in_failures=FailureLimiter())
 
     async def test_lets_local_accounts_in_and_says_so_to_others(self, ask: Ask, api: Api, make: DataFactory, services: Services) -> None:
@@ -283,7 +283,18 @@ class TestSynchronization:
         ldap.clear()
         with pytest.raises(IdentityProviderUnavailable, match="finds nobody"):
             await directory_sync.synchronize(services, directory)
+        # So is one of which no account is.
+        ldap.add_person("stranger")
+        for number in range(directory_sync.MIN_DOUBTFUL_BLOCKS - 3):
+            await make.user(f"more{number}", provider="ldapmain", extern_uid=f"uid=more{number},dc=elsewhere")
+        with pytest.raises(
+            IdentityProviderUnavailable, match="none of the accounts with identities of ldapmain is in the directory, 5 would"
+        ):
+            await directory_sync.synchronize(services, directory)
         assert (await fetch_user(make, "bob")).state is UserState.ACTIVE
+        ldap.add_person("eve")
+        assert await directory_sync.synchronize(services, directory) == directory_sync.MIN_DOUBTFUL_BLOCKS - 1
+        assert (await fetch_user(make, "bob")).state is UserState.BLOCKED
 
     async def test_runs_again_after_a_failure(self, make: DataFactory, ldap: LdapServer, services: Services) -> None:
         dn = ldap.add_person("ada")
@@ -306,6 +317,11 @@ class TestSynchronization:
                 job.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await job
+                # Another server process does not repeat a run of this interval.
+                directory.options = replace(directory.options, sync_seconds=3600.0)
+                vars(directory)["list_people"] = None
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(directory_sync.run_forever(replace(services, directory=directory)), 0.1)
         events = [line["event"] for line in lines if "group" not in line]
         assert events == ["the directory cannot be read; nothing was changed", "account blocked by the directory"]
         assert (await fetch_user(make, "ada")).state is UserState.BLOCKED

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from graph.rules.git import last_changes
 from storage import tables
 from storage.git import trees
 from storage.tables import AccessLevel, Visibility
@@ -85,6 +86,42 @@ class TestTree:
         assert await names(ask, project, viewer, at="a") == ["a/b", "a/one.txt"]
         assert await names(ask, project, viewer, at="a", recursive=True) == ["a/b", "a/b/two.txt", "a/one.txt"]
         assert await names(ask, project, viewer, recursive=True, first=5) == ["README.md", "a-file", "a", "a/b", "a/b/two.txt"]
+
+    async def test_has_the_newest_commit_of_each_entry(
+        self,
+        ask: Ask,
+        make: DataFactory,
+        viewer: tables.User,
+        tmp_path: Path,
+        statements: StatementRecorder,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        source = tmp_path / "changed.git"
+        git(tmp_path, "init", "-q", "--bare", "-b", "master", str(source))
+        files: dict[str | bytes, bytes | tuple[int, bytes]] = {"a/b/deep": b"1", "a/one": b"1", "old": b"1", b"wrong\xff": b"1"}
+        first = commit_files(source, files)
+        second = commit_files(source, files | {"a/b/deep": b"2"}, first)
+        third = commit_files(source, files | {"a/b/deep": b"2", "new": b"3"}, second)
+        git(source, "update-ref", "refs/heads/master", third)
+        git(source, "update-ref", "refs/tags/v1", second)
+        project = await make.project(source=source, members=[(viewer, AccessLevel.REPORTER)])
+        query = """query ($path: String!, $ref: String, $recursive: Boolean!) { project(path: $path) {
+          tree(ref: $ref, recursive: $recursive) { nodes { path lastCommit { oid title author { username } } } }
+          blob(ref: $ref, path: "old") { lastCommit { oid } } } }"""
+
+        async def commits(**variables: Any) -> dict[str, str | None]:
+            found = (await ask.data(query, viewer, path=str(project.id), **variables))["project"]
+            assert found["blob"]["lastCommit"] == {"oid": first}
+            return {entry["path"]: entry["lastCommit"] and entry["lastCommit"]["oid"] for entry in found["tree"]["nodes"]}
+
+        newest = {"a": second, "new": third, "old": first, "wrong\ufffd": first}
+        with statements.record() as flat:
+            assert await commits(recursive=False) == newest
+        with statements.assert_at_most(len(flat)):
+            assert await commits(recursive=True) == newest | {"a/b": second, "a/b/deep": second, "a/one": first}
+        assert await commits(recursive=False, ref="v1") == {path: oid for path, oid in newest.items() if path != "new"}
+        monkeypatch.setattr(last_changes._LastChangeReader.__init__, "__defaults__", (0.0,))
+        assert set((await commits(recursive=True)).values()) == {None}
 
     async def test_at_another_ref(self, ask: Ask, make: DataFactory, project: tables.Project, viewer: tables.User) -> None:
         for ref in ("v1", "--output=x", (await make.services.repositories.read(project.id, lambda each: each.resolve("v1")))):

@@ -9,7 +9,7 @@ import pytest
 from graph.identity_providers.people import AccountPolicy, GroupGrant, GroupMapping, IdentityProviderUnavailable
 from storage.tables import AccessLevel
 from storage.tables.accounts.identities import normalize_uid
-from tests.support.ldap_server import ADMIN_DN, GROUPS, PASSWORD, PEOPLE, LdapServer, free_port, ldap, needs_slapd, slapd
+from tests.support.ldap_server import ADMIN_DN, GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
 
 __all__ = ["ldap", "slapd"]
 pytestmark = needs_slapd
@@ -125,9 +125,9 @@ class TestConnections:
             idle.socket.shutdown(socket.SHUT_RDWR)
             assert await directory.find("ada") is not None
 
-    async def test_use_the_next_server_and_say_why_none_can_be_used(self, ldap: LdapServer) -> None:
+    async def test_use_the_next_server_and_say_why_none_can_be_used(self, ldap: LdapServer, closed_port: int) -> None:
         ldap.add_person("ada")
-        closed = f"ldap://127.0.0.1:{free_port()}"
+        closed = f"ldap://127.0.0.1:{closed_port}"
         with ldap.directory(server={"urls": (closed, ldap.url)}) as directory:
             found = await directory.find("ada")
             assert found is not None and await directory.verify(found, PASSWORD)
@@ -142,6 +142,39 @@ class TestConnections:
                 await directory.find("ada")
             assert f"refuses the bind as {ADMIN_DN}" in str(caught.value) and "not this one" not in str(caught.value)
         assert "directory secret" not in repr(ldap.options())
+
+    async def test_to_something_else_than_a_directory_say_so(self) -> None:
+        responses = [
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            bytes((0x30, 0x0C, 0x02, 0x01, 0x02, 0x60, 0x07, 0x02, 0x01, 0x03, 0x04, 0x00, 0x80, 0x00)),
+        ]
+
+        async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1000)
+            writer.write(responses[0])
+            writer.close()
+
+        async with await asyncio.start_server(respond, "127.0.0.1") as other:
+            server = LdapServer(other.sockets[0].getsockname()[1], 0, None)  # type: ignore[arg-type]
+            while responses:
+                with server.directory() as directory, pytest.raises(IdentityProviderUnavailable) as caught:
+                    await directory.find("ada")
+                assert f"{server.url}: " in str(caught.value)
+                del responses[0]
+        assert "cannot be decoded" in str(caught.value)
+
+    async def test_follow_no_referrals(self, ldap: LdapServer) -> None:
+        """Another server would receive the password of a person, and could say whatever it wants."""
+        ldap.add_person("bob")
+        away = f"uid=ada,{PEOPLE}"
+        with socket.create_server(("127.0.0.1", 0)) as elsewhere, ldap.directory() as directory:
+            elsewhere.setblocking(False)
+            with ldap.referral(away, f"ldap://127.0.0.1:{elsewhere.getsockname()[1]}/{away}"):
+                assert await directory.find("ada") is None
+                assert [person.username for person in await directory.list_people()] == ["bob"]
+                assert not directory.connections.verify_password(away, PASSWORD)
+            with pytest.raises(BlockingIOError):
+                elsewhere.accept()
 
     async def test_that_hang_end_in_time_and_do_not_block_the_event_loop(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:

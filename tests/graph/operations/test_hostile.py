@@ -33,6 +33,7 @@ from graph.fields.declarations import global_id
 from graph.schema import graphql_schema
 from storage import tables
 from storage.secrets import digest_token
+from storage.tables.accounts.users import PRIVATE_TOKEN
 from tests.make import token_of
 from tests.support.api_clients import Ask
 from tests.support.database_selection import half_for_dialect, share_of_values
@@ -169,7 +170,8 @@ class GraphqlFuzzer:
         token = token_of(viewer)
         async with services.database.write_session() as session:
             values = {"digest": digest_token(token), "sealed": services.cipher.encrypt(token)}
-            await session.execute(update(tables.Token).where(col(tables.Token.user_id) == viewer.id).values(values))
+            own = col(tables.Token.user_id) == viewer.id, col(tables.Token.name) == PRIVATE_TOKEN
+            await session.execute(update(tables.Token).where(*own).values(values))
             await session.commit()
         assert not (await self.ask("{ viewer { id } }", viewer)).errors, "a call has ended its caller"
 
@@ -194,7 +196,8 @@ async def examples(attack: GraphqlFuzzer) -> tuple[dict[str, str], list[str]]:
     await make.issue(world.private, author=world.somebody)
     hook = tables.Hook(url="http://127.0.0.1:9/")
     pipeline = tables.Pipeline(project_id=world.private.id, sha=world.sha, ref="master", jobs=[])
-    await make.save(hook, pipeline)
+    environment = tables.Environment(project_id=world.private.id, name="production")
+    await make.save(hook, pipeline, environment)
     rows: dict[str, Any] = {
         "User": world.somebody,
         "Group": world.group,
@@ -206,6 +209,7 @@ async def examples(attack: GraphqlFuzzer) -> tuple[dict[str, str], list[str]]:
         "Label": await make.label(world.private),
         "Hook": hook,
         "Pipeline": pipeline,
+        "Environment": environment,
         "Build": await make.build(world.private, world.sha),
     }
     found = await attack.ask.data(

@@ -78,7 +78,7 @@ async def test_build(ask: Ask, make: DataFactory, status: CheckStatus, action: B
     project = await make.project(owner=(owner := await make.user()))
     build = await make.build(project, "f" * 40, status=status)
     named: dict[str, Any] = {"projectPath": str(project.id), "databaseId": build.id}
-    if action in (BuildTransition.CANCEL, BuildTransition.RETRY):
+    if action in (BuildTransition.CANCEL, BuildTransition.RETRY, BuildTransition.PLAY):
         query = f"mutation ($input: BuildInput!) {{ {action}Build(input: $input) {{ build {{ status }} userErrors {{ code }} }} }}"
     else:
         query = "mutation ($input: UpdateBuildInput!) { updateBuild(input: $input) { build { status } userErrors { code } } }"
@@ -90,7 +90,7 @@ async def test_build(ask: Ask, make: DataFactory, status: CheckStatus, action: B
     if (status, action) in states.BUILD_TRANSITIONS or requested == status.name or action is BuildTransition.CANCEL:
         assert codes == []
     else:
-        assert codes == ["FORBIDDEN" if action is BuildTransition.RETRY else "NOT_ALLOWED"]
+        assert codes == ["FORBIDDEN" if action in (BuildTransition.RETRY, BuildTransition.PLAY) else "NOT_ALLOWED"]
     stored = await make.fetch(tables.Build, build.id)
     assert stored is not None
     assert stored.status is following

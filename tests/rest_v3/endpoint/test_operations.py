@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from graphql import DocumentNode
 
 from rest_v3.operations import BadOperationError, OperationRegistry
 from rest_v3.reshape import plan_entry_transform, plan_transform, truncate_to_milliseconds
@@ -17,9 +18,8 @@ def operations(source: str = SAMPLE_OPERATIONS) -> OperationRegistry:
 
 class TestReading:
     def test_an_operation_comes_with_only_the_fragments_it_uses(self) -> None:
-        assert fragment_names(operations().source("ProjectIssues")) == {"issue", "person"}
-        assert fragment_names(operations().source("ProjectCommit")) == set()
-        assert "unused" not in operations().source("ProjectIssues")
+        assert fragment_names(operations().document("ProjectIssues")) == {"issue", "person"}
+        assert fragment_names(operations().document("ProjectCommit")) == set()
 
     def test_fragments_may_stand_in_another_file(self, tmp_path: Path) -> None:
         (tmp_path / "users.graphql").write_text("fragment person on User { username }")
@@ -31,9 +31,9 @@ class TestReading:
     def test_an_operation_is_prepared_once(self) -> None:
         requested: list[str] = []
 
-        def counting(source: str, name: str) -> Any:
-            requested.append(name)
-            return prepare(source, name)
+        def counting(document: DocumentNode) -> Any:
+            requested.append(prepare(document).name)
+            return prepare(document)
 
         read = OperationRegistry((SAMPLE_OPERATIONS,), counting)
         assert read.get("User") is read.get("User")

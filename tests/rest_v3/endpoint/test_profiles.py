@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graph.operations.execution import prepare
+from graph.operations.execution import prepare_document
 from rest_v3 import profiles
 from rest_v3.api_docs.profile_differences import write_into
 from rest_v3.operations import OperationRegistry
@@ -36,10 +36,10 @@ class TestProfileData:
         found = {row.call for row, other in zip(ROWS, changed, strict=True) if row != other}
         assert profile.routes.keys() <= found
         assert profile.reshapes.keys() <= {row.shape for row in changed}
-        own = OperationRegistry.read(profiles.OPERATIONS_FOLDER, prepare)
+        own = OperationRegistry.read(profiles.OPERATIONS_FOLDER, prepare_document)
         assert own.names <= route_operations().names, "an operation that replaces none"
         operations = profiles.replace_operations(LEGACY_PROFILE, route_operations())
-        assert {name for name in operations.names if operations.source(name) != route_operations().source(name)} >= own.names
+        assert {name for name in operations.names if operations.document(name) != route_operations().document(name)} >= own.names
 
     def test_the_document_of_the_differences_is_up_to_date(self) -> None:
         text = PROFILES_DOCUMENT.read_text(encoding="utf-8")

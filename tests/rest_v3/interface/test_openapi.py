@@ -87,7 +87,7 @@ class TestDocument:
         assert body["required"] == ["title"]
         assert body["properties"] == {"title": {"type": "string", "minLength": 1, "pattern": r"\S"}, "note": {"type": "string"}}
         assert {"201", "400", "401", "404", "406", "413", "422"} <= call["responses"].keys()
-        assert "403" not in call["responses"], "the row answers 401 there"
+        assert "403" in call["responses"], "the row answers 401 to a forbidden request, but 403 to a token that lacks the scope"
         assert call["responses"]["201"]["content"]["application/json"]["schema"]["type"] == "array"
 
     def test_every_error_is_the_one_object(self, described: Any) -> None:

@@ -3,8 +3,9 @@
 import re
 
 import pytest
+from graphql import parse
 
-from graph.operations.execution import prepare
+from graph.operations.execution import prepare_document
 from rest_v3 import OPERATIONS_FOLDER
 from rest_v3.operations import VIEWER, OperationRegistry
 from rest_v3.profiles import PROFILES, apply_profile
@@ -114,7 +115,7 @@ class TestFurtherRows:
 
 
 class TestOperations:
-    OPERATIONS = OperationRegistry.read(OPERATIONS_FOLDER, prepare)
+    OPERATIONS = OperationRegistry.read(OPERATIONS_FOLDER, prepare_document)
 
     def used(self) -> set[str]:
         rows: list[Route] = [row for profile in PROFILES for row in apply_profile(profile, (*ROUTES, *EXTRA_ROUTES))]
@@ -126,8 +127,8 @@ class TestOperations:
         assert self.OPERATIONS.names - own <= self.used(), "take out the operation, or name it in a row"
 
     def test_use_every_fragment(self) -> None:
-        used = {fragment for name in self.used() - {VIEWER} for fragment in fragment_names(self.OPERATIONS.source(name))}
-        assert {fragment for path in OPERATIONS_FOLDER.glob("*.graphql") for fragment in fragment_names(path.read_text())} == used
+        used = {fragment for name in self.used() - {VIEWER} for fragment in fragment_names(self.OPERATIONS.document(name))}
+        assert {fragment for path in OPERATIONS_FOLDER.glob("*.graphql") for fragment in fragment_names(parse(path.read_text()))} == used
 
     def test_stand_beside_the_rows_of_their_noun(self) -> None:
         nouns = {path.stem for path in OPERATIONS_FOLDER.glob("*.graphql")}

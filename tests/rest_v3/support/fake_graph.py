@@ -13,7 +13,6 @@ from graphql import (
     GraphQLSchema,
     OperationDefinitionNode,
     execute,
-    parse,
     validate,
 )
 from strawberry.schema.config import StrawberryConfig
@@ -293,14 +292,14 @@ schema = strawberry.Schema(
 """The fake's schema; its names are the graph's."""
 
 
-def prepare(source: str, name: str) -> FakePrepared:
-    document = parse(source)
+def prepare(document: DocumentNode) -> FakePrepared:
     core = schema._schema
     problems = validate(core, document)
     if problems:
         raise ValueError("; ".join(problem.message for problem in problems))
     operation = next(node for node in document.definitions if isinstance(node, OperationDefinitionNode))
-    return FakePrepared(name, operation.operation.value, document, core)
+    assert operation.name is not None
+    return FakePrepared(operation.name.value, operation.operation.value, document, core)
 
 
 class FakeGraph:
@@ -331,6 +330,6 @@ def _error_entry(error: GraphQLError) -> FakeErrorEntry:
     return FakeErrorEntry(known.code, known.message, list(error.path or ()), known.subject, known.reason)
 
 
-def fragment_names(source: str) -> set[str]:
+def fragment_names(document: DocumentNode) -> set[str]:
     """The names of the fragments that a document defines."""
-    return {node.name.value for node in parse(source).definitions if isinstance(node, FragmentDefinitionNode)}
+    return {node.name.value for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
