@@ -1,30 +1,11 @@
 """SERVES. The only package that imports all others; decides nothing."""
 
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 SHARED_NAMES = ("storage", "graph")
 """Top-level packages of this distribution whose names other distributions use too."""
-COLOUR_LIBRARIES = ("pygments", "rich")
-
-
-def _load_without_colours() -> None:
-    """Loads structlog and httpx as if pygments and rich were not installed.
-
-    Those libraries would add 7 MB to every server, for coloured tracebacks and the command line of httpx, which are not used.
-    """
-    if not sys.modules.keys().isdisjoint((*COLOUR_LIBRARIES, "httpx", "structlog")):
-        return
-    for name in COLOUR_LIBRARIES:
-        sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        import httpx  # noqa: F401
-        import structlog  # noqa: F401
-    finally:
-        for name in COLOUR_LIBRARIES:
-            del sys.modules[name]
 
 
 def _check_package_names() -> None:
@@ -45,4 +26,3 @@ def _check_package_names() -> None:
 
 
 _check_package_names()
-_load_without_colours()

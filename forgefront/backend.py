@@ -20,6 +20,7 @@ from graph.events.outbox import Outbox
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.operations.execution import Graph
 from graph.operations.rate_limits import RateLimiter
+from graph.rules.ci.config_versions import parse_version
 from graph.rules.git import ref_adoption
 from storage import migrations
 from storage.database.engine import Database, now
@@ -88,6 +89,7 @@ class Backend:
                 max_trace_bytes=config.largest_trace * 2**20,
                 max_file_bytes=config.largest_file * 2**20,
                 build_lease=config.build_lease,
+                ci_file_version=parse_version(config.ci_file_version) if config.ci_file_version else None,
                 build_timeout=config.build_timeout,
                 clock=clock,
                 progress=progress,

@@ -18,8 +18,10 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from forgefront.bucket_settings import BucketSettings
+from forgefront.config_error import ConfigError as ConfigError
 from forgefront.git_settings import GitSettings
 from forgefront.sign_in_settings import SignInSettings
+from graph.rules.ci.config_versions import parse_version
 from storage.database.engine import driver_url
 from storage.secrets import InvalidKey, load_key
 
@@ -30,14 +32,6 @@ MAX_OPERATION_COST = 100
 """Points. Maximum cost of one operation, from the maximum number of rows in `graph/operations/cost.py`."""
 ORIGIN_PATTERN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
 """Origins as browsers send them (https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin)."""
-
-
-class ConfigError(Exception):
-    """The configuration is invalid. `problems` has a line for each error, with its source."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
 
 
 class Config(BucketSettings, GitSettings, SignInSettings):
@@ -99,6 +93,9 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     )
     build_lease: int = Field(
         default=60, ge=5, le=3600, description="Seconds without contact from a runner after which its builds return to the queue."
+    )
+    ci_file_version: str = Field(
+        default="", description="Version of GitLab, such as 8.17, whose rules hold for CI files that name none. Empty: the newest."
     )
     build_timeout: int = Field(default=3600, ge=10, le=604_800, description="Maximum duration of a build, in seconds.")
     streams: int = Field(
@@ -164,6 +161,13 @@ class Config(BucketSettings, GitSettings, SignInSettings):
         if 0 < points < MAX_OPERATION_COST:
             raise ValueError(f"must be 0, which disables the limit, or at least {MAX_OPERATION_COST}, the maximum cost of one operation")
         return points
+
+    @field_validator("ci_file_version")
+    @classmethod
+    def _validate_ci_file_version(cls, version: str) -> str:
+        if version.strip():
+            parse_version(version)
+        return version.strip()
 
     @field_validator("external_url")
     @classmethod

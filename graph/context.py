@@ -81,6 +81,8 @@ class Services:
 
     `max_artifact_bytes`, `max_trace_bytes` and `max_file_bytes` (of a file that is committed or shown as base64) are in bytes.
 
+    `ci_file_version`: the version whose rules hold for CI files that name none; None is the newest.
+
     `build_lease`: a runner that is silent for this many seconds loses its build. `build_timeout`: default time limit of a build in seconds.
 
     `progress` is called in a thread during long work with its phase, the number of completed steps, and the total number of steps.
@@ -99,6 +101,7 @@ class Services:
     max_trace_bytes: int = 64 * 2**20
     max_file_bytes: int = 10 * 2**20
     build_lease: int = 60
+    ci_file_version: tuple[int, int] | None = None
     build_timeout: int = 3600
     clock: Callable[[], datetime] = now
     progress: Callable[[str, int, int], None] | None = None

@@ -261,13 +261,16 @@ class GitAccess:
         return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None, scopes)
 
     async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
-        """Authorizes a build's token: it can only fetch from the build's project while the build is running."""
+        """Authorizes a build's token: while the build is running it can fetch from its project, and, for submodules, from public ones."""
         runner_identity = await runner_tokens.authenticate(context.session, token)
         if runner_identity is None or runner_identity.build is None or not runner_identity.is_assigned(runner_identity.build):
             raise Unauthenticated
         project = await context.rows_by_id(tables.Project).get(runner_identity.build.project_id)
         if project is None or (await full_path(context, project)).lower() != path.lower():
-            raise NotFound("Project")
+            try:
+                return await self._grant(await self._find_public_project(context, path, action), None)
+            except Unauthenticated:
+                raise NotFound("Project") from None
         if action is not Action.READ_CODE:
             raise Forbidden("A build's token can fetch, but not push.")
         return await self._grant(project, None)

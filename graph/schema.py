@@ -20,6 +20,7 @@ from graph.types.builds.artifacts import ArtifactMutations
 from graph.types.builds.build_mutations import BuildMutations
 from graph.types.builds.build_subscriptions import BuildSubscriptions
 from graph.types.builds.commit_statuses import CommitStatusMutations
+from graph.types.builds.environments import EnvironmentMutations
 from graph.types.builds.pipelines import PipelineQueries
 from graph.types.builds.runner_jobs import BuildClaimMutations
 from graph.types.builds.runner_registration import RunnerRegistrationMutations
@@ -122,6 +123,7 @@ class Mutation(
     ReleaseMutations,
     FileCommitMutations,
     BuildMutations,
+    EnvironmentMutations,
     BuildClaimMutations,
     JobMutations,
     RunnerMutations,

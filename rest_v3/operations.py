@@ -36,11 +36,13 @@ from graphql import (
     is_list_type,
     is_non_null_type,
     parse,
+    print_ast,
     type_from_ast,
     visit,
 )
 
 from graph.fields.metadata import facts_of
+from graph.operations.fragments import fragments_used_by
 from graph.operations.output_format import OutputFormat
 
 
@@ -58,8 +60,8 @@ class PreparedOperationProtocol(Protocol):
     def formatted(self, output_format: OutputFormat) -> "PreparedOperationProtocol": ...
 
 
-Prepare = Callable[[str, str], Any]
-"""graph.operations.execution.prepare: takes the source of an operation with its fragments, and its name."""
+Prepare = Callable[[DocumentNode], Any]
+"""graph.operations.execution.prepare_document: takes an operation with its fragments."""
 
 VIEWER, PROJECT_VISIBLE, GROUP_VISIBLE = "Viewer", "ProjectSeen", "GroupSeen"
 BUILTIN_SOURCE = """
@@ -161,12 +163,14 @@ class OperationRegistry:
     """The operations in the `.graphql` files of a folder, by name. Fragments may be in any of the files."""
 
     def __init__(self, sources: Iterable[str], prepare: Prepare) -> None:
+        self._sources = tuple(sources)
         self._prepare = prepare
         self._loaded: dict[str, RouteOperation] = {}
         self._definitions: dict[str, OperationDefinitionNode] = {}
         self._fragments: dict[str, FragmentDefinitionNode] = {}
-        for source in (BUILTIN_SOURCE, *sources):
-            for definition in parse(source).definitions:
+        for source in (BUILTIN_SOURCE, *self._sources):
+            # Locations take as much memory as everything else.
+            for definition in parse(source, no_location=True).definitions:
                 if isinstance(definition, FragmentDefinitionNode):
                     _add_unique(self._fragments, definition.name.value, definition)
                 elif isinstance(definition, OperationDefinitionNode) and definition.name:
@@ -180,9 +184,11 @@ class OperationRegistry:
 
     def replaced_by(self, source: str) -> "OperationRegistry":
         """A registry in which the operations and fragments of a source replace those of the same names. It has no further operations."""
-        other = OperationRegistry((source,), self._prepare)
-        other._definitions = {name: other._definitions.get(name, definition) for name, definition in self._definitions.items()}
-        other._fragments = {**self._fragments, **other._fragments}
+        replacing = OperationRegistry((source,), self._prepare)
+        # With nodes of its own: executions cache in nodes what depends on the fragments.
+        other = OperationRegistry(self._sources, self._prepare)
+        other._definitions = {name: replacing._definitions.get(name, definition) for name, definition in other._definitions.items()}
+        other._fragments.update(replacing._fragments)
         return other
 
     @property
@@ -195,21 +201,16 @@ class OperationRegistry:
         if name not in self._loaded:
             if name not in self._definitions:
                 raise BadOperationError(f"no .graphql file defines the operation {name}")
-            self._loaded[name] = describe_operation(self._prepare(self.source(name), name))
+            self._loaded[name] = describe_operation(self._prepare(self.document(name)))
         return self._loaded[name]
 
-    def source(self, name: str) -> str:
-        """The operation and the fragments it uses, as one document."""
-        used: dict[str, FragmentDefinitionNode] = {}
-        pending = list(_collect_spreads(self._definitions[name]))
-        while pending:
-            spread = pending.pop()
-            if spread not in used:
-                if spread not in self._fragments:
-                    raise BadOperationError(f"no .graphql file defines the fragment {spread}, which {name} uses")
-                used[spread] = self._fragments[spread]
-                pending.extend(_collect_spreads(used[spread]))
-        return "\n\n".join(map(_source_of, (self._definitions[name], *used.values())))
+    def document(self, name: str) -> DocumentNode:
+        """The operation and the fragments it uses."""
+        try:
+            used_fragments = fragments_used_by(self._definitions[name], self._fragments)
+        except KeyError as error:
+            raise BadOperationError(f"no .graphql file defines the fragment {error.args[0]}, which {name} uses") from None
+        return DocumentNode(definitions=(self._definitions[name], *used_fragments.values()))
 
 
 def describe_operation(prepared: PreparedOperationProtocol) -> RouteOperation:
@@ -319,7 +320,7 @@ def _read_variables(schema: GraphQLSchema, operation: OperationDefinitionNode) -
 def _input_type(schema: GraphQLSchema, node: TypeNode | ListTypeNode) -> GraphQLInputType:
     kind = type_from_ast(schema, node)
     if kind is None:
-        raise BadOperationError(f"the schema has no type for {_source_of(node)}")
+        raise BadOperationError(f"the schema has no type for {print_ast(node)}")
     return kind  # type: ignore[return-value]
 
 
@@ -335,21 +336,6 @@ def _map_input_fields(operation: OperationDefinitionNode) -> dict[str, str]:
 
     visit(operation, VariableFieldVisitor())
     return variables_by_field
-
-
-def _collect_spreads(definition: OperationDefinitionNode | FragmentDefinitionNode) -> list[str]:
-    found: list[str] = []
-
-    class FragmentSpreadVisitor(Visitor):
-        def enter_fragment_spread(self, node: FragmentSpreadNode, *_: Any) -> None:
-            found.append(node.name.value)
-
-    visit(definition, FragmentSpreadVisitor())
-    return found
-
-
-def _source_of(node: Any) -> str:
-    return str(node.loc.source.body[node.loc.start : node.loc.end])
 
 
 def _add_unique(definitions: dict[str, Any], name: str, definition: Any) -> None:

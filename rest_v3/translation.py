@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
-from graphql import parse, print_ast
+from graphql import print_ast
 
 import rest_v3
 from rest_v3.app import RestApp
@@ -119,11 +119,11 @@ class Translator:
     """The routes of a profile. Raises UnknownProfileError."""
 
     def __init__(self, profile: str = DOCUMENT) -> None:
-        from graph.operations.execution import prepare
+        from graph.operations.execution import prepare_document
         from rest_v3.routes import EXTRA_ROUTES, ROUTES
 
         self._recorder = RecordingGraph()
-        operations = OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare)
+        operations = OperationRegistry.read(rest_v3.OPERATIONS_FOLDER, prepare_document)
         self._operations = replace_operations(profile, operations)
         self._routes = apply_profile(profile, (*ROUTES, *EXTRA_ROUTES))
         self._app: RestApp = rest_v3.create_app(
@@ -146,7 +146,7 @@ class Translator:
         name, variables = self._recorder.calls[-1] if self._recorder.calls else ("", {})
         if name != route.operation:
             raise RejectedCallError(status, orjson.loads(answer or b"null"))
-        source = "\n\n".join(print_ast(each) for each in parse(self._operations.source(name)).definitions)
+        source = print_ast(self._operations.document(name))
         return Translation(route.call, name, source, variables, describe_route(route), not _has_file(route), self._recorder.prepared)
 
     async def _call(self, method: str, path: str, query: str, body: bytes, content_type: str) -> tuple[int, bytes]:

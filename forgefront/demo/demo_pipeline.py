@@ -11,9 +11,10 @@ import uvicorn
 
 from forgefront.config import Config
 from forgefront.demo.demo_merge_requests import DemoBuilderProtocol
-from forgefront.runner.build_runner import BuildRunner
+from forgefront.runner.build_runner import BuildRunner, Forge
+from forgefront.runner.executors.shell import ShellExecutor
 from forgefront.runner.forge_client import ForgeClient
-from forgefront.server.http_server import create_listener
+from forgefront.server.listeners import create_listener
 from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repositories import Repositories
 
@@ -100,9 +101,14 @@ async def run_builds(config: Config, token: str) -> None:
         try:
             with tempfile.TemporaryDirectory(prefix="forgefront-demo-") as folder:
                 for _ in range(BUILD_COUNT):
-                    await BuildRunner(service, token, Path(folder), max_concurrent=1, on_build_end=lambda job, ended: None).run(
-                        only_one=True
+                    runner = BuildRunner(
+                        [Forge(service, token)],
+                        Path(folder),
+                        ShellExecutor(),
+                        max_concurrent=1,
+                        on_build_end=lambda forge, job, ended: None,
                     )
+                    await runner.run(only_one=True)
         finally:
             await service.close()
     finally:

@@ -8,3 +8,5 @@
 buffer is bounded: what does not fit is counted and dropped. `comparison/` sends the copies to the shadow server, compares the answers, and
 serves the status page. If it is slow or dies, clients see nothing of it.
 """
+
+from forgefront import process_setup as process_setup

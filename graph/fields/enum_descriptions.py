@@ -15,6 +15,7 @@ _STATUSES = {
     "SUCCESS": "Succeeded.",
     "FAILED": "Failed.",
     "CANCELED": "Canceled before it finished.",
+    "MANUAL": "A job with `when: manual` that nobody has played yet. It does not count for its commit.",
 }
 
 DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -156,6 +157,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "ON_SUCCESS": "Run the job when all earlier stages succeeded.",
         "ON_FAILURE": "Run the job when an earlier stage failed.",
         "ALWAYS": "Run the job regardless of the result of earlier stages.",
+        "MANUAL": "Run the job when somebody plays it, after all earlier stages succeeded.",
     },
     "LineType": {"NEW": "The line was added.", "OLD": "The line was removed."},
     "MergeBlocker": {

@@ -35,6 +35,9 @@ PASSWORD_REJECTIONS = frozenset(
 )
 """Results of a bind that say that the password is wrong or the account is locked; others say that the server could not decide."""
 
+CONNECTION_ERRORS = (LDAPException, OSError, LookupError, TypeError, ValueError)
+"""What ldap3 raises if a server cannot be reached or its response cannot be decoded."""
+
 T = TypeVar("T")
 
 
@@ -96,12 +99,12 @@ class LdapConnections:
                 return self._run_and_keep(connection, work)
             except (exceptions.LDAPCommunicationError, exceptions.LDAPSessionTerminatedByServerError):
                 pass
-            except LDAPException as error:
+            except CONNECTION_ERRORS as error:
                 raise IdentityProviderUnavailable(describe(error)) from None
         connection = self.connect(self.options.bind_dn, self.options.bind_password)
         try:
             return self._run_and_keep(connection, work)
-        except LDAPException as error:
+        except CONNECTION_ERRORS as error:
             raise IdentityProviderUnavailable(describe(error)) from None
 
     def verify_password(self, dn: str, password: str) -> bool:
@@ -144,7 +147,7 @@ class LdapConnections:
             except LDAPOperationResult:
                 _close(connection)
                 raise
-            except (LDAPException, OSError) as error:
+            except CONNECTION_ERRORS as error:
                 _close(connection)
                 problems.append(f"{url}: {describe(error)}")
                 continue
@@ -251,13 +254,15 @@ def describe(error: Exception) -> str:
     """The reason of an error in one line. The messages of ldap3 and of servers have no passwords."""
     if isinstance(error, LDAPOperationResult):
         return " ".join(f"{error.description} {error.message or ''}".split())
+    if not isinstance(error, (LDAPException, OSError)):
+        return f"the response cannot be decoded ({type(error).__name__})"
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def _close(connection: Any) -> None:
     """ldap3 leaves the socket open when the server cannot be asked to unbind, or when TLS fails."""
     opened = connection.socket
-    with contextlib.suppress(LDAPException, OSError):
+    with contextlib.suppress(*CONNECTION_ERRORS):
         connection.unbind()
     if opened is not None:
         opened.close()

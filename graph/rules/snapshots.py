@@ -122,7 +122,7 @@ NOT_IN_SNAPSHOT: Mapping[type, Mapping[str, str]] = {
         " sealed_variables",
         "for the queue of runners": "queue lease_until",
         "grows while the build runs; clients read what was appended": "trace_size trace_start sealed_trace_end",
-        "`buildChanged` reports the status, not details": "coverage description target_url erased_at erased_by_id",
+        "`buildChanged` reports the status, not details": "coverage description target_url erased_at erased_by_id artifacts_expired_at",
     },
     tables.Project: {
         _FIXED: "id forked_from_id creator_id created_at",

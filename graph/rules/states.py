@@ -64,6 +64,7 @@ class BuildTransition(StrEnum):
     FAIL = "fail"
     CANCEL = "cancel"
     RETRY = "retry"
+    PLAY = "play"
 
 
 BUILD_TRANSITIONS: dict[tuple[CheckStatus, BuildTransition], CheckStatus] = {
@@ -75,6 +76,7 @@ BUILD_TRANSITIONS: dict[tuple[CheckStatus, BuildTransition], CheckStatus] = {
     (CheckStatus.PENDING, BuildTransition.CANCEL): CheckStatus.CANCELED,
     (CheckStatus.RUNNING, BuildTransition.CANCEL): CheckStatus.CANCELED,
     **{(status, BuildTransition.RETRY): CheckStatus.PENDING for status in FINISHED},
+    (CheckStatus.MANUAL, BuildTransition.PLAY): CheckStatus.PENDING,
 }
 
 TRANSITION_TO_STATUS: dict[CheckStatus, BuildTransition] = {
@@ -84,7 +86,7 @@ TRANSITION_TO_STATUS: dict[CheckStatus, BuildTransition] = {
     CheckStatus.CANCELED: BuildTransition.CANCEL,
     CheckStatus.PENDING: BuildTransition.RETRY,
 }
-"""The transition that leads to each status."""
+"""The transition that leads to each status that can be reported; nothing leads to MANUAL."""
 
 
 def is_work_in_progress(title: str) -> bool:

@@ -157,7 +157,7 @@ def collect_error_statuses(endpoint: Endpoint) -> set[int]:
     route = endpoint.route
     codes = {*COMMON_CODES, *route.error_codes}
     if not route.allows_anonymous:
-        codes.add("UNAUTHENTICATED")
+        codes |= {"UNAUTHENTICATED", "INSUFFICIENT_SCOPE"}
     if route.path_names or route.guard is not None or endpoint.operation.is_mutation:
         codes.add("NOT_FOUND")
     # Every route rejects a query string that is not UTF-8.

@@ -12,6 +12,7 @@ from storage.tables.base import all_rows, any_row, lock
 from storage.tables.builds.artifacts import Artifact, TracePart
 from storage.tables.builds.builds import Build, RunWhen
 from storage.tables.builds.commit_statuses import CheckStatus, CommitStatus
+from storage.tables.builds.environments import Deployment, Environment
 from storage.tables.builds.pipelines import Pipeline
 from storage.tables.builds.registration_tokens import RegistrationToken
 from storage.tables.builds.runners import Runner, RunnerProject
@@ -42,6 +43,7 @@ from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
 from storage.tables.issues.milestones import Milestone, MilestoneState
 from storage.tables.issues.notes import Note
+from storage.tables.job_leases import JobLease
 from storage.tables.merge_requests.merge_request_imports import MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.projects.deploy_keys import DeployKey
@@ -74,7 +76,9 @@ __all__ = [
     "Delivery",
     "DeliveryState",
     "DeployKey",
+    "Deployment",
     "Email",
+    "Environment",
     "Event",
     "GitRef",
     "GroupMember",
@@ -92,6 +96,7 @@ __all__ = [
     "Issue",
     "IssueLabel",
     "IssueState",
+    "JobLease",
     "Label",
     "LineType",
     "MergeRequest",

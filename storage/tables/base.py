@@ -20,6 +20,8 @@ MAX_URL_LENGTH = 2000
 class Row(SQLModel):
     """A table with an increasing integer id that is never reused."""
 
+    # Rows are not validated, so pydantic need not build validators at start.
+    model_config = {"defer_build": True}
     __table_args__: Any = {"sqlite_autoincrement": True}
 
     id: int = Field(default=None, primary_key=True)

@@ -1,6 +1,7 @@
 """Sends copies of requests to the shadow server."""
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from time import perf_counter
@@ -47,6 +48,8 @@ class ShadowClient:
             limits=httpx.Limits(max_connections=settings.copies_at_once, max_keepalive_connections=settings.copies_at_once),
             follow_redirects=False,
             trust_env=False,
+            # The authorities of the system, or those of SSL_CERT_FILE, as for the server that answers.
+            verify=ssl.create_default_context() if settings.secondary.is_tls else False,
         )
         # Cookies of clients are neither kept in memory nor sent with the requests of others.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -66,8 +69,9 @@ class ShadowClient:
                     await response.aclose()
         except TimeoutError:
             raise NoShadowAnswerError("shadow server: too slow") from None
-        except httpx.ConnectError:
-            raise NoShadowAnswerError("shadow server: no connection") from None
+        except httpx.ConnectError as error:
+            is_certificate = "CERTIFICATE_VERIFY_FAILED" in str(error)
+            raise NoShadowAnswerError(f"shadow server: {'certificate not accepted' if is_certificate else 'no connection'}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError) as error:
             raise NoShadowAnswerError(f"shadow server: {type(error).__name__}") from None
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw]

@@ -3,14 +3,16 @@
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable
 
 import structlog
 
-from forgefront.server.http_server import LISTEN_BACKLOG
+from forgefront.server.listeners import LISTEN_BACKLOG
 from forgefront.shadow.proxy.client_connection import ClientConnection
 from forgefront.shadow.proxy.exchange_queue import ExchangeQueue
 from forgefront.shadow.proxy.proxy_context import ProxyContext
+from forgefront.shadow.proxy.server_connection import CONNECT_SECONDS
 from forgefront.shadow.settings import ShadowSettings
 
 STOP_SECONDS = 10.0
@@ -51,6 +53,22 @@ async def run_proxy(
     loop.add_signal_handler(signal.SIGHUP, queue.request_report)
     await proxy.start()
     on_ready()
+    checking = asyncio.create_task(log_unreachable(settings))
     await stopped.wait()
+    checking.cancel()
     structlog.get_logger().info("stopping")
     await proxy.stop()
+
+
+async def log_unreachable(settings: ShadowSettings) -> None:
+    """Logs which of the two servers cannot be reached, so that a wrong address or certificate is noticed before the first request."""
+    for address in (settings.primary, settings.secondary):
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                tls = ssl.create_default_context() if address.is_tls else None
+                _, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
+        except (OSError, UnicodeError) as error:
+            reason = str(error) or type(error).__name__
+            structlog.get_logger().warning("server cannot be reached", server=str(address), error=reason)
+        else:
+            writer.transport.abort()

@@ -2,7 +2,7 @@
 
 It blocks accounts that the directory has removed or disabled, unblocks them when they are back, and applies groups. A person who may no
 longer sign in is blocked within `sync_seconds` and the duration of a run; as for every blocked user, tokens, keys and sessions stop at
-once. While the directory cannot be read completely, or seems to be empty, nothing changes.
+once. While the directory cannot be read completely, or seems to be empty or another one, nothing changes.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.identity_providers.people import AccountPolicy, ExternalPerson, IdentityProviderUnavailable
+from graph.jobs.exclusive_job import ExclusiveJob
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.accounts import accounts
 from graph.rules.external_accounts import external_accounts
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 MAX_RETRY_SECONDS = 60.0
 """Maximum of seconds until the next run after the directory could not be read."""
 ACCOUNTS_PER_STATEMENT = 1_000
+MIN_DOUBTFUL_BLOCKS = 5
+"""If so many accounts would be blocked and none would stay, the configuration names other people, as after an import with a wrong base."""
 
 log = structlog.get_logger("directory")
 
@@ -41,17 +44,21 @@ class DirectoryComparison:
 
 
 async def run_forever(services: Services) -> None:
-    """Compare now and again and again, until canceled. Raises if the database is unavailable."""
+    """Compare now and again and again, in one server process at a time, until canceled. Raises if the database is unavailable."""
     directory = services.directory
     assert directory is not None, "the job runs only with a directory"  # noqa: S101
-    while True:
-        seconds = directory.options.sync_seconds
+    sync_seconds = directory.options.sync_seconds
+
+    async def compare() -> float | None:
         try:
             await synchronize(services, directory)
         except IdentityProviderUnavailable as error:
             log.warning("the directory cannot be read; nothing was changed", error=str(error))
-            seconds = min(seconds, MAX_RETRY_SECONDS)
-        await asyncio.sleep(seconds)
+            return min(sync_seconds, MAX_RETRY_SECONDS)
+        return None
+
+    # Directories of different providers are different jobs.
+    await ExclusiveJob(services, f"directory {directory.provider}"[:64], sync_seconds, compare).run_forever()
 
 
 async def synchronize(services: Services, directory: "LdapDirectory") -> int:
@@ -62,8 +69,13 @@ async def synchronize(services: Services, directory: "LdapDirectory") -> int:
     people = await directory.list_people()
     if not people:
         raise IdentityProviderUnavailable("the search finds nobody; check the base and the filter")
-    changed = 0
-    for each in await _find_changed(services, directory, people):
+    changed, (found, matched) = 0, await _find_changed(services, directory, people)
+    if not matched and len(found) >= MIN_DOUBTFUL_BLOCKS:
+        raise IdentityProviderUnavailable(
+            f"none of the accounts with identities of {directory.provider} is in the directory, {len(found)} would be blocked;"
+            " check the base, the filter, the attribute of ids, and the identities of the accounts"
+        )
+    for each in found:
         try:
             await _apply(services, directory, each)
         except NotFound:
@@ -73,8 +85,11 @@ async def synchronize(services: Services, directory: "LdapDirectory") -> int:
     return changed
 
 
-async def _find_changed(services: Services, directory: "LdapDirectory", people: list[ExternalPerson]) -> list[DirectoryComparison]:
-    policy, found, last_id = directory.policy, [], 0
+async def _find_changed(
+    services: Services, directory: "LdapDirectory", people: list[ExternalPerson]
+) -> tuple[list[DirectoryComparison], int]:
+    """The accounts that differ from what the directory says, and how many of all accounts are in the directory."""
+    policy, found, matched, last_id = directory.policy, list[DirectoryComparison](), 0, 0
     # In threads and in parts, because a large directory takes longer than other requests may wait.
     by_uid = await asyncio.to_thread(_index_people, people)
     async with session_for(services.database, writing=False) as session:
@@ -85,10 +100,11 @@ async def _find_changed(services: Services, directory: "LdapDirectory", people: 
             accounts_read = [ManagedAccount(*row) for row in rows]
             first_id, last_id = accounts_read[0].user_id, accounts_read[-1].user_id
             memberships = await context.tuples(members.levels_by_group(sorted(paths), first_id, last_id)) if paths else []
+            matched += sum(account.uid in by_uid for account in accounts_read)
             found += await asyncio.to_thread(_compare, policy, by_uid, accounts_read, paths, memberships)
             if len(rows) < ACCOUNTS_PER_STATEMENT:
                 break
-    return found
+    return found, matched
 
 
 def _index_people(people: list[ExternalPerson]) -> dict[str, ExternalPerson]:

@@ -8,8 +8,10 @@ from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window
 from graph.fields.scalars import BigInt, GitOid
-from graph.rules.git import git_files, trees
+from graph.rules.git import git_files, last_changes, trees
 from graph.rules.policy import Action, require
+from graph.types.git.commit_loader import load_commit
+from graph.types.git.commits import Commit
 from storage.git.trees import ObjectKind
 
 TreeEntryKind = strawberry.enum(
@@ -37,6 +39,14 @@ class TreeEntry:
         description="Size of a file in bytes; null for other entries, or if the repository does not have the object."
     )
 
+    @strawberry.field(
+        description="Newest commit, up to the commit of the directory, that changed the entry. Null if it is not among the 2,000 newest"
+        " commits, or not found within the time that an operation may take for it."
+    )
+    async def last_commit(self, info: Info) -> Commit | None:
+        entry: Any = self
+        return await load_commit(info, entry.project_id, await last_changes.find_last_change(info.context, entry))
+
 
 @strawberry.type(description="A file in a commit, or the target of a symbolic link.")
 class Blob:
@@ -63,6 +73,14 @@ class Blob:
     )
     async def last_commit_oid(self, info: Info) -> GitOid | None:
         return await trees.find_last_change(info.context, _as_blob(self))  # type: ignore[return-value]
+
+    @strawberry.field(
+        description="Newest commit, up to the commit in which it was found, that changed the file. Null, with an error, if it takes too"
+        " long to find."
+    )
+    async def last_commit(self, info: Info) -> Commit | None:
+        blob = _as_blob(self)
+        return await load_commit(info, blob.project_id, await trees.find_last_change(info.context, blob))
 
     @strawberry.field(description="Internal reference to the contents, valid within one operation; grants no access.")
     def stream(self, info: Info) -> str:

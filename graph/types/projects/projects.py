@@ -42,6 +42,7 @@ from graph.types.accounts.users import User
 from graph.types.builds.artifacts import ProjectArtifactFields
 from graph.types.builds.build_stats import ProjectBuildStatsFields
 from graph.types.builds.builds import ProjectBuildFields
+from graph.types.builds.environments import ProjectEnvironmentFields
 from graph.types.builds.flaky_builds import ProjectFlakyBuildFields
 from graph.types.builds.pipelines import ProjectPipelineFields
 from graph.types.builds.runner_registration import ProjectRunnerRegistrationFields
@@ -154,6 +155,7 @@ class Project(
     ProjectRepositoryImportFields,
     ProjectTeamFields,
     ProjectPipelineFields,
+    ProjectEnvironmentFields,
     ProjectRunnerRegistrationFields,
 ):
     database_id: int = column(tables.Project.id, description="ID in the v3 API.")
