@@ -41,7 +41,7 @@ class TestBubblewrap:
 
     async def test_shows_a_read_only_system_and_the_folders_of_the_build(self, tmp_path: Path) -> None:
         home = Path.home()
-        secret = home / ".forgefront-runner-test"
+        secret, ssh_folder = home / ".forgefront-runner-test", home / ".ssh"
         secret.write_text("secret")
         try:
             code, output = await run_script(
@@ -51,7 +51,7 @@ class TestBubblewrap:
                 pwd; echo ~; id -u; id -un
                 touch made ~/made /tmp/made && echo written
                 for each in /usr/x /etc/x /dev/x /x /run/forgefront/script; do touch $each 2>/dev/null && echo "$each can be written"; done
-                for each in {secret} {tmp_path} /etc/shadow /etc/ssh {home / ".ssh"} /var /sys; do [ -e $each ] && echo "$each is seen"; done
+                for each in {secret} {tmp_path} /etc/shadow /etc/ssh {ssh_folder} /var /sys; do [ -e $each ] && echo "$each is seen"; done
                 grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status
                 ls /proc | grep -c '^[0-9]'
                 printf '%s\\n' "$SECRET" "${{OUTSIDE-unset}}" "${{LD_PRELOAD}}"
