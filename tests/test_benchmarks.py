@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,11 +11,23 @@ import httpx
 import pytest
 
 from benchmarks.dataset import build_rows, long_project, project_history, seed
-from benchmarks.harness import answers, budget, comparison, in_process, load, servers, sides
+from benchmarks.harness import answers, budget, comparison, in_process, load, runs, servers, sides
 from benchmarks.harness.load import LoadRequest
-from benchmarks.peers import fastapi_app, floor_app, node_packages, strawberry_app
+from benchmarks.peers import fastapi_app, floor_app, node_packages, pygit2_app, strawberry_app
 from benchmarks.reports import chart, table_report
-from benchmarks.suites import claims, goals, growth, memory, pages, processes, questions, random_queries, shadow, transfers
+from benchmarks.suites import (
+    claims,
+    goals,
+    growth,
+    memory,
+    pages,
+    processes,
+    questions,
+    random_queries,
+    repository_reads,
+    shadow,
+    transfers,
+)
 from storage.database.engine import driver_url
 from tests.support.databases import PostgresServer
 
@@ -311,3 +324,24 @@ def test_clone_fetch_and_push_are_done_on_both_sides(seeded: tuple[Path, seed.Da
     assert all(row[side]["ms"] > 0 for row in found for side in ("ours", "peer"))
     assert heads["ours"] == heads["peer"]
     assert {f"refs/heads/push-{number}" for number in range(1, 13)} < heads["ours"].keys()
+
+
+async def test_repository_reads_answer_the_same_as_pygit2(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rows = seeded
+    monkeypatch.setattr(repository_reads, "CHANGED_FILES", 12)
+    monkeypatch.setattr(repository_reads, "COMPARED_COMMITS", 3)
+    project = rows.projects[-2]
+    with repository_reads.import_history(folder, project, partial(repository_reads.create_history, commits=60)) as repository:
+        monkeypatch.setenv(pygit2_app.REPOSITORY_VARIABLE, str(repository))
+        peer = pygit2_app.create_app()
+        async with in_process.service(folder, f"sqlite:///{folder / 'forgefront.db'}") as ours:
+            cases = repository_reads.create_cases(repository, project)
+            for case in cases:
+                content = case.content(await send_request(ours, LoadRequest("GET", (case.ours,), rows.token)))
+                assert content == case.content(await send_request(peer, LoadRequest("GET", (case.peer,), ""))), case.name
+                assert content, case.name
+
+    latencies = {"ours": {"ms": 2.6, "cpu_ms": 2.0}, "peer": {"ms": 2.0, "cpu_ms": 1.0}}
+    results = [{"database": "sqlite", "case": "a read", **latencies, "times": 1.3, "goal": 1.3, "met": True}]
+    found = {"results": results, "run": {"commits": 60, "rounds": 1}, "machine": runs.machine(False, 0.0)}
+    assert "| a read, SQLite " in repository_reads.render_report(found)

@@ -46,7 +46,7 @@ class ReadCase:
 
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
-    source = partial(_cached_history, options.data, options.commits) if options.data else partial(_make_history, commits=options.commits)
+    source = partial(_cached_history, options.data, options.commits) if options.data else partial(create_history, commits=options.commits)
     runs.measure_databases("repository", options, partial(_measure, options, source), render_report, commits=options.commits)
 
 
@@ -102,7 +102,8 @@ def import_history(folder: Path, project: int, create_source: Callable[[Path], N
     yield repository
 
 
-def _make_history(path: Path, *, commits: int) -> None:
+def create_history(path: Path, *, commits: int) -> None:
+    """Makes a bare repository with the branches, folders and files that the cases read."""
     make_history(path, commits=commits)
     deep = {f"{DEEP_FOLDER}/file{number}.txt": f"line {number}\n".encode() * 200 for number in range(40)}
     many = {f"many/part{number % 10}/file{number}.txt": f"first {number}\nsecond\n".encode() for number in range(CHANGED_FILES)}
@@ -121,7 +122,7 @@ def _cached_history(data: Path, commits: int, path: Path) -> None:
         data.mkdir(parents=True, exist_ok=True)
         unfinished = cached.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        _make_history(unfinished, commits=commits)
+        create_history(unfinished, commits=commits)
         unfinished.rename(cached)
     subprocess.run(["cp", "-r", str(cached), str(path)], check=True)
 
@@ -140,7 +141,7 @@ def run_pygit2(repository: Path, folder: Path, *, pinned: bool) -> Iterator[Meas
 
 
 def create_cases(repository: Path, project: int) -> list[ReadCase]:
-    """The reads of a repository that `_make_history` made."""
+    """The reads of a repository that `create_history` made."""
     path = f"{V3}/projects/{project}/repository"
     changed = git(repository, "rev-parse", "refs/heads/changed")
 
