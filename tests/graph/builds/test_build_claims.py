@@ -494,6 +494,25 @@ class TestWaiting:
             job = await waiting
         assert job is not None and job["id"] == build.id
 
+    async def test_builds_of_another_process_wake_those_that_wait_here(self, services: Services, make: DataFactory) -> None:
+        database = services.database
+        here, there = RunnerQueue(cache_seconds=10.0, poll_seconds=10.0), RunnerQueue()
+        notifications = [Notifications(database, {queue.channel: queue.receive}) for queue in (here, there)]
+        running = [each.run() for each in notifications] + [there.run(notifications[1]), here.run(notifications[0])]
+        async with background_tasks(*running):
+            if database.dialect != "postgresql":
+                pytest.skip("SQLite has one server process")
+            await wait_until(lambda: all(each.is_connected for each in notifications))
+            graph, runner = Graph(replace(services, runner_queue=here)), await make.runner()
+            waiting = asyncio.create_task(RunnerCalls(graph, make.runner_token(runner)).claim(waitSeconds=20))
+            await wait_until(lambda: here._waiting == 1)
+            build = await make.pending_build(await make.project())
+            there.notify()
+
+            async with asyncio.timeout(5):
+                job = await waiting
+        assert job is not None and job["id"] == build.id
+
     async def test_a_runner_that_changes_while_it_waits(self, ask: Ask, services: Services, make: DataFactory) -> None:
         graph = Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2)))
         change = "mutation ($input: UpdateRunnerInput!) { updateRunner(input: $input) { runner { active } } }"
