@@ -21,11 +21,14 @@ from graph.operations.execution import Graph
 from graph.rules.builds import runners as rules
 from storage import tables
 from storage.database.engine import Database, now
+from storage.database.pg_notify import Notifications
 from storage.tables import CheckStatus
 from storage.tables.builds import runners
 from tests.make import DataFactory, alter_token, token_of
 from tests.support.api_clients import Ask
 from tests.support.statements import StatementRecorder
+from tests.support.streams import background_tasks
+from tests.support.waiting import wait_until
 
 CLAIM = """
 mutation ($input: ClaimBuildInput!) {
