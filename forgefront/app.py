@@ -143,6 +143,7 @@ class App(Backend):
                 services.broadcaster.channel: services.broadcaster.wake,
                 accounts.channel: accounts.invalidate,
                 limit_sharing.channel: limit_sharing.receive,
+                services.runner_queue.channel: services.runner_queue.receive,
             },
         )
         self._task_runner = TaskRunner(
@@ -152,6 +153,7 @@ class App(Backend):
                 "notifications": notifications.run,
                 "live": partial(services.broadcaster.run, self.database, notifications),
                 "limits": partial(limit_sharing.run, notifications),
+                "waiting runners": partial(services.runner_queue.run, notifications),
                 "token uses": repeat_every(token_uses.WRITE_SECONDS, partial(token_uses.write_uses, self.graph.services)),
                 "old events": repeat_every(SWEEP_SECONDS, self._deliverer.sweep),
                 "objects of no build": repeat_every(SWEEP_SECONDS, partial(stored_objects.erase_orphans, self.graph.services)),

@@ -21,11 +21,14 @@ from graph.operations.execution import Graph
 from graph.rules.builds import runners as rules
 from storage import tables
 from storage.database.engine import Database, now
+from storage.database.pg_notify import Notifications
 from storage.tables import CheckStatus
 from storage.tables.builds import runners
 from tests.make import DataFactory, alter_token, token_of
 from tests.support.api_clients import Ask
 from tests.support.statements import StatementRecorder
+from tests.support.streams import background_tasks
+from tests.support.waiting import wait_until
 
 CLAIM = """
 mutation ($input: ClaimBuildInput!) {
@@ -492,6 +495,25 @@ class TestWaiting:
 
         async with asyncio.timeout(2):
             job = await waiting
+        assert job is not None and job["id"] == build.id
+
+    async def test_builds_of_another_process_wake_those_that_wait_here(self, services: Services, make: DataFactory) -> None:
+        database = services.database
+        here, there = RunnerQueue(cache_seconds=10.0, poll_seconds=10.0), RunnerQueue()
+        notifications = [Notifications(database, {queue.channel: queue.receive}) for queue in (here, there)]
+        running = [each.run() for each in notifications] + [there.run(notifications[1]), here.run(notifications[0])]
+        async with background_tasks(*running):
+            if database.dialect != "postgresql":
+                pytest.skip("SQLite has one server process")
+            await wait_until(lambda: all(each.is_connected for each in notifications))
+            graph, runner = Graph(replace(services, runner_queue=here)), await make.runner()
+            waiting = asyncio.create_task(RunnerCalls(graph, make.runner_token(runner)).claim(waitSeconds=20))
+            await wait_until(lambda: here._waiting == 1)
+            build = await make.pending_build(await make.project())
+            there.notify()
+
+            async with asyncio.timeout(5):
+                job = await waiting
         assert job is not None and job["id"] == build.id
 
     async def test_a_runner_that_changes_while_it_waits(self, ask: Ask, services: Services, make: DataFactory) -> None:
