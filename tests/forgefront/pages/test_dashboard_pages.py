@@ -78,7 +78,8 @@ async def test_filters_stand_in_the_address(site: PagesSite) -> None:
     page = site.page
     await site.visit("/web/storefront/dashboard?job=compile&range=90&zone=Europe/Helsinki")
     assert "100 %" in await card(site, "Success rate")
-    change = "(name, value) => { const field = document.querySelector(`[name=${name}]`); field.value = value; field.dispatchEvent(new Event('change')); }"
+    find = "const field = document.querySelector(`[name=${name}]`)"
+    change = f"(name, value) => {{ {find}; field.value = value; field.dispatchEvent(new Event('change')); }}"
     await page.evaluate(f"({change})('job', 'unit')")
     await page.wait_for("document.querySelector('section[aria-label=\"Success rate\"] dd')?.innerText === '50 %'")
     assert await page.evaluate("location.search") == "?range=90&zone=Europe%2FHelsinki&job=unit"
