@@ -1,7 +1,7 @@
 """The trusted documents that this service serves: its own, and those of its configuration."""
 
 from forgefront.config import PREFIX, Config, ConfigError
-from forgefront.pages import OPERATIONS_FOLDER
+from forgefront.pages import NAMED_OPERATIONS_FOLDER, OPERATIONS_FOLDER
 from graph.operations import trusted_documents
 from graph.operations.execution import Graph
 from graph.operations.trusted_documents import TrustedDocument, TrustedDocuments
@@ -9,7 +9,8 @@ from graph.operations.trusted_documents import TrustedDocument, TrustedDocuments
 
 def built_in_documents() -> tuple[TrustedDocument, ...]:
     """The documents of the service, open to everybody."""
-    return trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents
+    folders = (trusted_documents.DASHBOARDS, NAMED_OPERATIONS_FOLDER)
+    return tuple(document for folder in folders for document in trusted_documents.read_built_in(folder).documents)
 
 
 def serve_documents(graph: Graph, config: Config) -> None:
