@@ -1,7 +1,7 @@
 """Claims of builds: which build a runner gets, with which data, and builds of lost runners."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -16,7 +16,7 @@ from graph.errors import Forbidden, NotFound, Unauthenticated
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
 from graph.jobs import maintenance
-from graph.jobs.runner_queue import RunnerQueue
+from graph.jobs.runner_queue import OldestBuildsQuery, RunnerQueue
 from graph.operations.execution import Graph
 from graph.rules.builds import runners as rules
 from storage import tables
@@ -542,6 +542,34 @@ class TestWaiting:
         graph.services.runner_queue.close()
         async with asyncio.timeout(2):
             assert await waiting is None
+
+    async def test_a_build_is_not_assigned_to_a_runner_that_disconnects_meanwhile(self, services: Services, make: DataFactory) -> None:
+        disconnected = asyncio.Event()
+
+        class Queue(RunnerQueue):
+            async def oldest_builds(self, query: OldestBuildsQuery) -> Mapping[str, int]:
+                found = await super().oldest_builds(query)
+                disconnected.set()
+                return found
+
+        serve = make_graphql_app(Graph(replace(services, runner_queue=Queue())))
+        build, token = await make.pending_build(await make.project()), make.runner_token(await make.runner())
+        query = "mutation { claimBuild(input: {waitSeconds: 20}) { build { databaseId } } }"
+        received = [{"type": "http.request", "body": orjson.dumps({"query": query}), "more_body": False}]
+
+        async def receive() -> Any:
+            if not received:
+                await disconnected.wait()
+                return {"type": "http.disconnect"}
+            return received.pop()
+
+        async def send(message: Any) -> None:
+            pass
+
+        headers = [(b"content-type", b"application/json"), (b"private-token", token.encode())]
+        await serve({"type": "http", "method": "POST", "path": "/graphql", "query_string": b"", "headers": headers}, receive, send)
+
+        assert (await row_of(make, build.id)).status is CheckStatus.PENDING
 
     async def test_a_disconnected_runner_claims_nothing(self, services: Services, make: DataFactory) -> None:
         serve = make_graphql_app(Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2))))
