@@ -80,6 +80,8 @@ def pytest_configure() -> None:
     from graph.operations.execution import Graph
     from graph.planner import cache as plan_cache
 
+    # Servers of tests end before it pays; tests/graph/operations/test_warm_up.py runs it.
+    os.environ.setdefault("FORGEFRONT_WARM_UP", "false")
     settings: Any = Graph.__init__
     if os.environ.get(PLANNER_VARIABLE) == "off":
         settings.__kwdefaults__["planner"] = False
