@@ -221,7 +221,7 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _environment(protocols: str, credentials: str | None) -> dict[str, str]:
-    environ = {**git_command.environment(), "GIT_ALLOW_PROTOCOL": protocols}
+    environ = {**git_command.environment(), **git_command.authorities(), "GIT_ALLOW_PROTOCOL": protocols}
     if protocols == "ssh":
         environ |= {name: os.environ[name] for name in SSH_ENVIRONMENT if name in os.environ}
         # Of the caller, who may name another key or file of settings.

@@ -325,7 +325,7 @@ class SourceClient:
     def _describe_failure(self, error: httpx.TransportError) -> str:
         reason = (str(error) or type(error).__name__).replace(self.token, "***")
         if "CERTIFICATE_VERIFY_FAILED" in reason:
-            reason += "; set SSL_CERT_FILE, and GIT_SSL_CAINFO for git, to the authority that issued its certificate"
+            reason += "; set SSL_CERT_FILE to the authority that issued its certificate"
         return reason
 
     async def _wait_for_start(self) -> None:
