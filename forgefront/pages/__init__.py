@@ -34,8 +34,8 @@ _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
     rf"/|/-/(?:sign_in|new_project)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/dashboard)?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?"
-    r"|/(?:dashboard|activity|stars|branches|tags|environments|snippets|fork|contributors)"
-    r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|tree|blob)/[^\0]+"
+    r"|/(?:dashboard|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
+    r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"
     r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/(?:milestones|snippets)/\d+)?/?"
 )
 _PAGE_PREFIXES = frozenset({"u", "groups"})

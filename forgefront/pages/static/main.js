@@ -58,6 +58,8 @@ const VIEWS = [
   [`${PROJECT}/files(?:/(?<at>[^]*?))?`, "repository/files"],
   [`${PROJECT}/(?<act>new|edit|remove)_file(?:/(?<at>[^]*?))?`, "repository/change_file"],
   [`${PROJECT}/history/(?<at>[^]+?)`, "repository/history"],
+  [`${PROJECT}/blame/(?<at>[^]+?)`, "repository/blame"],
+  [`${PROJECT}/search`, "repository/search"],
   [`${PROJECT}/compare(?:/(?<range>[^]*?))?`, "repository/compare"],
   [`${PROJECT}/(?<kind>tree|blob)/(?<rest>[^]+?)`, "repository/other_addresses"],
   [`${PROJECT}/contributors`, "repository/contributors"],

@@ -187,6 +187,32 @@ def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> b
             process.kill()
 
 
+def read_prefix(git_dir: Path, *arguments: str, limit: int, seconds: float, expected_codes: tuple[int, ...] = (0,)) -> tuple[bytes, bool]:
+    """Runs a command and returns its output up to `limit` bytes and `seconds`, and whether that is all of it.
+
+    Raises GitCommandError for an exit code that is not in `expected_codes`, or OSError.
+    """
+    with start_process(
+        command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - stdout=PIPE above
+        timer = Timer(seconds, process.kill)
+        timer.start()
+        try:
+            output = process.stdout.read(limit + 1)
+            if len(output) > limit:
+                return output[:limit], False
+            code = process.wait()
+        finally:
+            timer.cancel()
+            process.kill()
+    if code == -signal.SIGKILL:
+        return output, False
+    if code not in expected_codes:
+        raise GitCommandError(f"git {arguments[0]} failed with code {code}")
+    return output, True
+
+
 @contextmanager
 def start_fetch(
     git_dir: Path, source: Path, *refspecs: str, settings: tuple[str, ...] = (), options: tuple[str, ...] = ()

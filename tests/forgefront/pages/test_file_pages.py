@@ -192,8 +192,26 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
         "performance.getEntriesByType('resource').some(each => each.name.includes('filepath=') && each.responseStatus === 200)"
     )
 
+    # Syntax colours, the blame and a search by keyboard.
+    await site.visit(address("files", NAME), "guest")
+    await page.wait_for("document.querySelector('.syntax-tag')")
+    assert await page.evaluate("document.querySelector('.code-line .text').innerText.includes('<script>alert(1)</script>')")
+    await page.evaluate("[...document.querySelectorAll('.file-head a')].find(each => each.innerText === 'Blame').click()")
+    await page.wait_for("document.querySelector('.blame-lines')?.innerText.startsWith('<script>alert(1)</script>')")
+    await page.press("j", "Enter")
+    await page.wait_for("/commit.[0-9a-f]{40}$/.test(location.pathname)")
+    await site.visit(address("search"), "guest")
+    await page.wait_for("document.activeElement?.id === 'search'")
+    await page.type("alert(")
+    await page.press("Enter")
+    await page.wait_for("document.querySelectorAll('.found-line mark').length >= 3")
+    await page.evaluate("[...document.querySelectorAll('.found-line a')].at(-1).click()")
+    await page.wait_for(f"{CHOSEN}.join() === '1'")
+
     await page.set_viewport(360, 640, mobile=True)
     for path in (
+        f"blame/{encoded(NAME)}",
+        "search?q=alert(",
         "files/docs/",
         "files/docs/windows.txt",
         f"files/{encoded(NAME)}",
