@@ -4,7 +4,7 @@ import argparse
 import sys
 from functools import partial
 
-from benchmarks.suites import claims, growth, imports, memory, pages, processes, repository_reads, shadow, table, transfers
+from benchmarks.suites import builds, claims, growth, imports, memory, pages, processes, repository_reads, shadow, table, transfers
 
 COMMANDS = {
     "table": (partial(table.main, "table"), "the service against handwritten SQL and its peers, on both databases"),
@@ -12,6 +12,7 @@ COMMANDS = {
     "git": (transfers.main, "clone, fetch and push against git http-backend"),
     "repository": (repository_reads.main, "commits, folders, files, diffs and comparisons against pygit2 alone"),
     "runners": (claims.main, "runners that wait for builds and claim them"),
+    "builds": (builds.main, "from the push of a CI file to the start of its build, with many pending builds"),
     "pages": (pages.main, "a far page of a list against the first one"),
     "growth": (growth.main, "the ratios of the table on two sizes of the data set"),
     "processes": (processes.main, "several server processes against one"),

@@ -99,10 +99,10 @@ class DiffWorkers:
             worker.stop()
             raise
         with self._lock:
-            is_kept = worker.process.poll() is None and worker.uses < MAX_USES and len(self._idle) < MAX_IDLE
-            if is_kept:
+            can_wait = worker.process.poll() is None and worker.uses < MAX_USES and len(self._idle) < MAX_IDLE
+            if can_wait:
                 self._idle.append(worker)
-        if not is_kept:
+        if not can_wait:
             worker.stop()
         if not done:
             raise DiffFailed(found)
