@@ -42,10 +42,12 @@ const PROJECT = "/(?<path>[^/]+/[^/]+)";
 const VIEWS = [
   ["/", "wall"],
   ["/groups/(?<name>[^/]+)", "wall"],
+  ["/groups/(?<name>[^/]+)/dashboard", "dashboard"],
   ["/u/(?<name>[^/]+)", "user"],
   ["/-/sign_in", "sign_in"],
   ["/-/new_project", "new_project"],
   [PROJECT, "project"],
+  [`${PROJECT}/dashboard`, "dashboard"],
   [`${PROJECT}/(?<section>commits|builds|merge_requests|issues|activity|stars)`, "project"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],

@@ -61,6 +61,18 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
     }
 
 
+def authorities() -> dict[str, str]:
+    """The variables with which git trusts the certificate authorities of SSL_CERT_FILE, as Python does.
+
+    Git does not read that variable; its own ones come first (https://git-scm.com/docs/git-config, `http.sslCAInfo`).
+    """
+    found = {
+        "GIT_SSL_CAINFO": os.environ.get("GIT_SSL_CAINFO") or os.environ.get("SSL_CERT_FILE"),
+        "GIT_SSL_CAPATH": os.environ.get("GIT_SSL_CAPATH"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def config_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings of git as variables: the arguments of a process and the files of a repository are visible to others."""
     return {

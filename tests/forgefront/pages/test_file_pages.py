@@ -356,6 +356,23 @@ async def test_a_file_is_created_edited_renamed_and_removed(site: FilesSite) -> 
     assert await page.evaluate("sessionStorage.length") == 0
 
 
+async def test_a_ci_file_is_checked_while_it_is_typed(site: FilesSite) -> None:
+    page = site.page
+    await site.visit(address("new_file", ".gitlab-ci.yml"))
+    await page.wait_for_text("The file is empty.")
+    await site.retype(content=f"unit:\n  script: make\n  nope: '{HOSTILE}'\n")
+    await page.wait_for("document.querySelector('.ci-errors button')")
+    assert "nope" in str(await page.evaluate("document.querySelector('.ci-errors').innerText"))
+    await page.click(".ci-errors button")
+    selected = "(field => field.value.slice(field.selectionStart, field.selectionEnd))(document.activeElement)"
+    assert await page.evaluate(selected) == f"  nope: '{HOSTILE}'"
+    await site.retype(content="unit:\n  script: make\n  stage: test\n")
+    await page.wait_for_text("Valid: 1 job")
+    await site.retype(path="notes.txt")
+    await page.wait_for("!document.querySelector('.ci-check').checkVisibility()")
+    await page.evaluate("sessionStorage.clear()")
+
+
 async def test_a_developer_is_offered_a_new_branch_beside_a_protected_one(site: FilesSite) -> None:
     page = site.page
     protect = "mutation ($input: ProtectBranchInput!) { protectBranch(input: $input) { userErrors { message } } }"
