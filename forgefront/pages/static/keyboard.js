@@ -3,7 +3,8 @@
 import { h, replace } from "./dom.js";
 
 const KEYS = [
-  ["/", "Focus the filter"],
+  ["/", "Focus the filter of the page, or find"],
+  ["Ctrl+K", "Find projects, people, issues and more"],
   ["j k", "Next, previous"],
   ["← ↑ ↓ →", "Move between tiles"],
   ["Enter", "Open"],
@@ -13,15 +14,19 @@ const KEYS = [
   ["?", "This help"],
 ];
 
-export function begin(dialog, button, { home, up }) {
+export function begin(dialog, button, { home, up, find }) {
   replace(dialog,
     h("h2", { id: "help-title" }, "Keys"),
     h("dl.keys", null, KEYS.map(([keys, what]) => [h("dt", null, keys.split(" ").map((key) => h("kbd", null, key))), h("dd", null, what)])),
     h("form", { method: "dialog", onsubmit: (event) => (event.preventDefault(), dialog.close()) }, h("button.primary", { autofocus: true }, "Close")));
   const help = () => dialog.showModal();
   button.addEventListener("click", help);
-  const acts = { "?": help, "/": filter, j: () => walk(1), k: () => walk(-1), u: up, w: home };
+  const acts = { "?": help, "/": () => filter() || find(), j: () => walk(1), k: () => walk(-1), u: up, w: home };
   document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !event.altKey && !event.shiftKey && !document.querySelector("dialog[open]")) {
+      if (find()) event.preventDefault();
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     if (event.target.closest?.("input, textarea, select")) {
       if (event.key === "Escape") event.target.blur();

@@ -25,7 +25,8 @@
  *     page.reload()          opens the same page again
  *
  * The shell shows errors that `open` throws. Elements are created with `h` of dom.js and the parts in parts.js. In an element with
- * `data-walk`, the keys j, k and the arrows move between the links with `data-item`. `/` focuses the field with `data-filter`.
+ * `data-walk`, the keys j, k and the arrows move between the links with `data-item`. `/` focuses the field with `data-filter`,
+ * or opens the box of find/box.js where there is none or it has the focus already; Ctrl+K always opens it.
  */
 
 import { address, base, outside, pathOf } from "./address.js";
@@ -319,7 +320,15 @@ session.onChange(() => {
 });
 
 theme.button(document.getElementById("theme"));
-keyboard.begin(document.getElementById("help"), document.getElementById("keys"), { home: () => go(address("")), up });
+keyboard.begin(document.getElementById("help"), document.getElementById("keys"), { home: () => go(address("")), up, find });
+document.getElementById("find").addEventListener("click", find);
+
+/** Opens the box that finds things, in the project of the page if it has one. */
+function find() {
+  if (!viewer) return false;
+  import("./find/box.js").then(({ openBox }) => openBox(found(pathOf(location))?.where.path ?? null, go));
+  return true;
+}
 
 /** Goes up: from a page to its project, from a project to all projects. */
 function up() {

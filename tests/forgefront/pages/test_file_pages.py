@@ -208,6 +208,19 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     await page.evaluate("[...document.querySelectorAll('.found-line a')].at(-1).click()")
     await page.wait_for(f"{CHOSEN}.join() === '1'")
 
+    # The box that finds things, by keyboard: a branch, a commit by the start of its id, and a hostile file.
+    oid = await site.commit("ada", "gone", {"action": "CREATE", "path": "found", "content": "-"})
+    await site.visit(f"/{PATH}/branches", "guest")
+    for text, end in (("topic", "/files/"), (oid[:9], f"/commit/{oid}"), ("100% html", "/files/" + encoded(NAME))):
+        await page.wait_for("document.querySelector('.tabs')")
+        await page.press("/")
+        await page.wait_for("document.activeElement?.id === 'find-field'")
+        await page.type(text)
+        await page.wait_for(f"document.querySelector('.find-row[aria-selected=true]')?.pathname === '/{PATH}{end}'")
+        await page.press("Enter")
+        await page.wait_for(f"location.pathname === '/{PATH}{end}' && !document.querySelector('dialog.find')")
+        await site.visit(f"/{PATH}/branches", "guest")
+
     await page.set_viewport(360, 640, mobile=True)
     for path in (
         f"blame/{encoded(NAME)}",
