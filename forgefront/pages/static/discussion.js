@@ -8,7 +8,7 @@ import { more } from "./parts.js";
  * After further pages were loaded, `renew()` does nothing: only a reload shows new notes then.
  */
 export async function discussion(read, make) {
-  const list = h("div.notes", { "aria-label": "Comments" });
+  const list = h("div.notes", { role: "group", "aria-label": "Comments" });
   let further = false;
   const first = await read(null);
   list.append(...first.nodes.map(make));

@@ -243,7 +243,7 @@ function showAccount() {
 }
 
 function skeleton() {
-  return h("div.skeleton", { "aria-label": "Loading" }, h("div.bone.wide"), Array.from({ length: 6 }, () => h("div.bone")));
+  return h("div.skeleton", { role: "status", "aria-label": "Loading" }, h("div.bone.wide"), Array.from({ length: 6 }, () => h("div.bone")));
 }
 
 function focusHeading() {

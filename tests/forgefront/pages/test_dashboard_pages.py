@@ -95,6 +95,7 @@ async def test_a_group_on_a_screen_rotates_without_controls(site: PagesSite) -> 
     assert await page.evaluate("[...document.querySelectorAll('.top, .foot, .choices')].every(each => !each.checkVisibility())")
     first = await page.evaluate("document.querySelector('.chart:not([hidden])').ariaLabel")
     await page.wait_for(f"document.querySelector('.chart:not([hidden])').ariaLabel !== {json.dumps(first)}")
+    await page.evaluate("document.querySelector('.charts').id = 'before'")
     await page.press("Escape")
-    await page.wait_for("document.querySelector('.choices')?.checkVisibility()")
+    await page.wait_for("!document.querySelector('#before') && document.querySelector('.choices')?.checkVisibility()")
     assert "web/design" in await card(site, "Projects")

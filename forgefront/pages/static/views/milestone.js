@@ -11,13 +11,15 @@ export async function open(page) {
   const milestone = project?.milestone;
   if (!milestone) throw page.missing("milestone");
   const due = milestone.dueDate ? new Date(`${milestone.dueDate}T00:00`).toLocaleDateString(undefined, { dateStyle: "long" }) : null;
+  // Due on a day means until its end, where the reader is.
+  const isOverdue = due && milestone.state !== "CLOSED" && new Date(`${milestone.dueDate}T23:59:59`) < new Date();
   const filled = h("span", { "data-state": "SUCCESS" });
   filled.style.width = `${milestone.percentComplete ?? 0}%`;
 
   page.title(milestone.title, [[path, address(path)]]);
   page.show(
     h("article.reading.stack", null,
-      h("div.head-line", null, h("h1", null, milestone.title), badge(milestone.state === "CLOSED" ? "CLOSED" : "OPENED", milestone.state === "CLOSED" ? "closed" : "active")),
+      h("div.head-line", null, h("h1", null, milestone.title), badge(milestone.state === "CLOSED" ? "CLOSED" : "OPENED", milestone.state === "CLOSED" ? "closed" : "active"), isOverdue ? h("span.badge", { "data-state": "FAILED" }, "overdue") : null),
       h("p.quiet", null, due ? `Due ${due}. ` : null, milestone.percentComplete === null ? null : `${milestone.closedIssuesCount} of ${milestone.closedIssuesCount + milestone.openIssuesCount} issues are closed.`),
       h("span.bar", null, filled),
       milestone.description ? prose(milestone.description) : null,

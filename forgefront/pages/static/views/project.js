@@ -90,7 +90,7 @@ function standing({ name, target, health }, path) {
   const { rollup } = target;
   return h("section.standing", { "data-state": rollup.state, "aria-label": `The branch ${name}` },
     h("p", null, badge(rollup.state), h("span.ref", null, icon("branch"), name), commitLink(path, target, target.title), whoOf(target), ago(target.committedAt), lasted(rollup)),
-    health?.since ? h("p", null, health.state === "FAILED" ? broken(health, target, path) : ["Passing since ", ago(health.since), "."]) : null);
+    health?.since ? h("p", null, health.state === "FAILED" ? broken(health, target, path) : h("span", null, "Passing since ", ago(health.since), ".")) : null);
 }
 
 const commitLink = (path, { shortOid }, text) => h("a", { href: address(path, "commit", shortOid) }, text);
