@@ -37,7 +37,7 @@ from graph.artifact_access import ArtifactAccess
 from graph.events.delivery_worker import DeliveryWorker
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
-from graph.jobs import maintenance, pack_jobs, token_uses
+from graph.jobs import change_pruning, maintenance, pack_jobs, token_uses
 from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.repack import repack_repositories
@@ -165,6 +165,8 @@ class App(Backend):
                 **{name: repeat_every(seconds, job) for name, (seconds, job) in pack_jobs.list_jobs(self.graph.services).items()},
                 "heartbeat": self._host_registry.run,
                 **({"directory": partial(directory_sync.run_forever, services)} if services.directory is not None else {}),
+                **({"analytics": services.build_analytics.run_forever} if services.build_analytics is not None else {}),
+                "old changes": repeat_every(SWEEP_SECONDS, partial(change_pruning.prune, services)),
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }
         )
