@@ -4,12 +4,13 @@ import argparse
 import sys
 from functools import partial
 
-from benchmarks.suites import claims, growth, imports, memory, pages, processes, shadow, table, transfers
+from benchmarks.suites import claims, growth, imports, memory, pages, processes, repository_reads, shadow, table, transfers
 
 COMMANDS = {
     "table": (partial(table.main, "table"), "the service against handwritten SQL and its peers, on both databases"),
     "join": (partial(table.main, "join"), "the join of the table on PostgreSQL"),
     "git": (transfers.main, "clone, fetch and push against git http-backend"),
+    "repository": (repository_reads.main, "commits, folders, files, diffs and comparisons against pygit2 alone"),
     "runners": (claims.main, "runners that wait for builds and claim them"),
     "pages": (pages.main, "a far page of a list against the first one"),
     "growth": (growth.main, "the ratios of the table on two sizes of the data set"),

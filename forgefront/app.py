@@ -41,6 +41,7 @@ from graph.jobs import change_pruning, maintenance, pack_jobs, token_uses
 from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.repack import repack_repositories
+from graph.operations.warm_up import warm_up
 from graph.rules.builds import stored_objects
 from graph.rules.external_accounts import directory_sync
 from graph.rules.git import commit_index
@@ -84,6 +85,7 @@ class App(Backend):
     def __init__(self, config: Config, *, clock: Callable[[], datetime] = now, ssh_listener: socket.socket | None = None) -> None:
         super().__init__(config, clock=clock)
         served_documents.serve_documents(self.graph, config)
+        documents = served_documents.list_operations(self.graph)
         metrics = Metrics(partial(read_backlog, self.database, clock))
         git_command.set_limits(config.git_limits)
         transport = config.create_transport()
@@ -143,6 +145,7 @@ class App(Backend):
                 services.broadcaster.channel: services.broadcaster.wake,
                 accounts.channel: accounts.invalidate,
                 limit_sharing.channel: limit_sharing.receive,
+                services.runner_queue.channel: services.runner_queue.receive,
             },
         )
         self._task_runner = TaskRunner(
@@ -152,6 +155,7 @@ class App(Backend):
                 "notifications": notifications.run,
                 "live": partial(services.broadcaster.run, self.database, notifications),
                 "limits": partial(limit_sharing.run, notifications),
+                "waiting runners": partial(services.runner_queue.run, notifications),
                 "token uses": repeat_every(token_uses.WRITE_SECONDS, partial(token_uses.write_uses, self.graph.services)),
                 "old events": repeat_every(SWEEP_SECONDS, self._deliverer.sweep),
                 "objects of no build": repeat_every(SWEEP_SECONDS, partial(stored_objects.erase_orphans, self.graph.services)),
@@ -164,6 +168,7 @@ class App(Backend):
                 "caches": repeat_every(CACHE_METRICS_SECONDS, metrics.update_cache_gauges),
                 **{name: repeat_every(seconds, job) for name, (seconds, job) in pack_jobs.list_jobs(self.graph.services).items()},
                 "heartbeat": self._host_registry.run,
+                **({"warm up": partial(warm_up, self.graph, documents, rest.list_queries())} if config.warm_up else {}),
                 **({"directory": partial(directory_sync.run_forever, services)} if services.directory is not None else {}),
                 **({"analytics": services.build_analytics.run_forever} if services.build_analytics is not None else {}),
                 "old changes": repeat_every(SWEEP_SECONDS, partial(change_pruning.prune, services)),

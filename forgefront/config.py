@@ -113,6 +113,11 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     analytics: bool = Field(
         default=True, description="Whether statistics are computed from a columnar copy of the builds; the results are the same without."
     )
+    warm_up: bool = Field(
+        default=True,
+        description="Whether each server process runs the queries of trusted documents and of v3 once after the start, so that their first"
+        " requests are fast.",
+    )
     documents: Path | None = Field(
         default=None, description="A folder of .graphql files, or a manifest, of trusted documents that clients request by id."
     )

@@ -1,15 +1,17 @@
 """The trusted documents that this service serves: its own, and those of its configuration."""
 
 from forgefront.config import PREFIX, Config, ConfigError
-from forgefront.pages import OPERATIONS_FOLDER
+from forgefront.pages import NAMED_OPERATIONS_FOLDER, OPERATIONS_FOLDER
 from graph.operations import trusted_documents
+from graph.operations.documents import PreparedOperation
 from graph.operations.execution import Graph
 from graph.operations.trusted_documents import TrustedDocument, TrustedDocuments
 
 
 def built_in_documents() -> tuple[TrustedDocument, ...]:
     """The documents of the service, open to everybody."""
-    return trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents
+    folders = (trusted_documents.DASHBOARDS, NAMED_OPERATIONS_FOLDER)
+    return tuple(document for folder in folders for document in trusted_documents.read_built_in(folder).documents)
 
 
 def serve_documents(graph: Graph, config: Config) -> None:
@@ -22,6 +24,11 @@ def serve_documents(graph: Graph, config: Config) -> None:
             [*_read_configured(config), *built_in_documents()], unnamed=trusted_documents.read_built_in(OPERATIONS_FOLDER).documents
         )
         graph.serve_trusted_documents(documents, trusted_only=config.documents_mode == "only")
+
+
+def list_operations(graph: Graph) -> list[PreparedOperation]:
+    """The operations of the documents that the graph serves, those of the dashboards among them."""
+    return [parsed.prepared for by_name in graph.trusted_documents.operations_by_text.values() for parsed in by_name.values()]
 
 
 def _read_configured(config: Config) -> tuple[TrustedDocument, ...]:

@@ -72,6 +72,11 @@ class RestApp:
         endpoint = self.find_endpoint(method, path)
         return endpoint.route if endpoint is not None else None
 
+    def list_queries(self) -> list[Any]:
+        """The prepared operations of the rows that read, except those that answer with a file."""
+        endpoints = (each for each in self.endpoints if each.route.method == "GET" and each.route.file_key is None)
+        return [each.operation.prepared for each in endpoints]
+
     def find_endpoint(self, method: str, path: str) -> Endpoint | None:
         """The endpoint of a method and a path."""
         found = self._router.find(split_path(path.partition("?")[0].encode()))

@@ -27,7 +27,8 @@ pytest_plugins = [
     "tests.support.dumps",
 ]
 
-# What is imported stays, and is half a million objects: looking through it again and again is a quarter of the suite's time.
+# What is imported and collected stays, and is a million objects: looking through it again and again is a quarter of the suite's time.
+gc.disable()
 gc.set_threshold(50_000, 5, 400)
 
 
@@ -79,6 +80,8 @@ def pytest_configure() -> None:
     from graph.operations.execution import Graph
     from graph.planner import cache as plan_cache
 
+    # Servers of tests end before it pays; tests/graph/operations/test_warm_up.py runs it.
+    os.environ.setdefault("FORGEFRONT_WARM_UP", "false")
     settings: Any = Graph.__init__
     if os.environ.get(PLANNER_VARIABLE) == "off":
         settings.__kwdefaults__["planner"] = False
@@ -132,8 +135,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)

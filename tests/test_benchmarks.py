@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,11 +11,24 @@ import httpx
 import pytest
 
 from benchmarks.dataset import build_rows, long_project, project_history, seed
-from benchmarks.harness import answers, budget, comparison, in_process, load, servers, sides
+from benchmarks.harness import answers, budget, comparison, in_process, load, runs, servers, sides
+from benchmarks.harness.answers import fetch
 from benchmarks.harness.load import LoadRequest
-from benchmarks.peers import fastapi_app, floor_app, node_packages, strawberry_app
+from benchmarks.peers import fastapi_app, floor_app, node_packages, pygit2_app, strawberry_app
 from benchmarks.reports import chart, table_report
-from benchmarks.suites import claims, goals, growth, memory, pages, processes, questions, random_queries, shadow, transfers
+from benchmarks.suites import (
+    claims,
+    goals,
+    growth,
+    memory,
+    pages,
+    processes,
+    questions,
+    random_queries,
+    repository_reads,
+    shadow,
+    transfers,
+)
 from storage.database.engine import driver_url
 from tests.support.databases import PostgresServer
 
@@ -296,18 +310,45 @@ async def send_request(app: Any, ask: LoadRequest) -> Any:
     return response.json()
 
 
-def test_clone_fetch_and_push_are_done_on_both_sides(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, rows = seeded
-    monkeypatch.setattr(transfers, "COMMITS_PER_PUSH", 3)
-    made = transfers.Transfers(rows, folder, 100)
-    with (
-        servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours,
-        made.sides(ours, pinned=False) as sides,
-    ):
-        found = transfers.compare_transfers(made, sides, 1)
-        heads = {key: side.heads(folder) for key, side in sides.items()}
+class TestRepositories:
+    """One service for both commands, since its start takes longest."""
 
-    assert [row["case"] for row in found] == ["clone of 100 commits", "fetch of one new commit", "push of 3 commits", "push of one commit"]
-    assert all(row[side]["ms"] > 0 for row in found for side in ("ours", "peer"))
-    assert heads["ours"] == heads["peer"]
-    assert {f"refs/heads/push-{number}" for number in range(1, 13)} < heads["ours"].keys()
+    async def test_both_sides_do_the_same(self, seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
+        folder, rows = seeded
+        monkeypatch.setattr(transfers, "COMMITS_PER_PUSH", 3)
+        monkeypatch.setattr(repository_reads, "CHANGED_FILES", 12)
+        monkeypatch.setattr(repository_reads, "COMPARED_COMMITS", 3)
+        made = transfers.Transfers(rows, folder, 100)
+        project = rows.projects[1]
+        with (
+            repository_reads.import_history(folder, project, partial(repository_reads.create_history, commits=60)) as repository,
+            servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours,
+        ):
+            with made.sides(ours, pinned=False) as sides:
+                found = transfers.compare_transfers(made, sides, 1)
+                heads = {key: side.heads(folder) for key, side in sides.items()}
+            monkeypatch.setenv(pygit2_app.REPOSITORY_VARIABLE, str(repository))
+            peer = pygit2_app.create_app()
+            for case in repository_reads.create_cases(repository, project):
+                content = case.content(fetch(ours, LoadRequest("GET", (case.ours,), rows.token)))
+                assert content, case.name
+                assert content == case.content(await send_request(peer, LoadRequest("GET", (case.peer,), ""))), case.name
+
+        cases = ["clone of 100 commits", "fetch of one new commit", "push of 3 commits", "push of one commit"]
+        assert [row["case"] for row in found] == cases
+        assert all(row[side]["ms"] > 0 for row in found for side in ("ours", "peer"))
+        assert heads["ours"] == heads["peer"]
+        assert {f"refs/heads/push-{number}" for number in range(1, 13)} < heads["ours"].keys()
+
+    def test_reads_are_a_table(self) -> None:
+        latencies = {"ours": {"ms": 2.6, "cpu_ms": 2.0}, "peer": {"ms": 2.0, "cpu_ms": 1.0}}
+        results = [{"database": "sqlite", "case": "a read", **latencies, "times": 1.3, "goal": 1.3, "met": True}]
+        found = {"results": results, "run": {"commits": 60, "rounds": 1}, "machine": runs.machine(False, 0.0)}
+        line = repository_reads.render_report(found).splitlines()[2]
+        assert [cell.strip() for cell in line.split("|")[1:-1]] == [
+            "a read, SQLite",
+            "2.60 (2.00)",
+            "2.00 (1.00)",
+            "1.30 (at most 1.3)",
+            "yes",
+        ]

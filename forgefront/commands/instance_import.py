@@ -20,6 +20,7 @@ from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_run import ImportOptions, ImportProgress, ImportRun
 from forgefront.importing.import_runner import ImportRunner
 from forgefront.importing.import_target import OPERATIONS_FILE, ImportTarget
+from forgefront.importing.ref_listing import RefLister
 from forgefront.importing.repository_mirrors import RepositoryMirrors
 from forgefront.importing.source_client import SourceClient, SourceError
 from forgefront.importing.source_instance import InvalidSource, SourceInstance, open_source
@@ -194,7 +195,9 @@ async def run_import(
         source=source,
         target=target,
         report=report,
-        mirrors=RepositoryMirrors(backend.config.data / MIRRORS_FOLDER / str(target.import_id), clones),
+        mirrors=RepositoryMirrors(
+            backend.config.data / MIRRORS_FOLDER / str(target.import_id), clones, list_refs=RefLister(source.client).list_refs
+        ),
         repositories=InstanceImports(backend.graph.services),
         files=BuildFileImports(backend.graph.services),
         uploads=UploadImports(backend.graph.services),

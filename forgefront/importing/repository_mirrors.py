@@ -1,6 +1,7 @@
 """Local mirrors of the repositories of the imported instance, cloned and fetched by git over HTTP or SSH.
 
-A mirror is a bare repository in the work folder. A later run fetches only what changed. The credentials are a setting in the environment
+A mirror is a bare repository in the work folder. A later run lists the refs, over HTTP without a git process where the server allows it,
+and fetches only what changed. The credentials are a setting in the environment
 of git, since the arguments of a process and the files of a repository are visible to others.
 """
 
@@ -12,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
@@ -29,6 +31,10 @@ DIGEST_FILE = "refs.digest"
 SSH_ENVIRONMENT = ("HOME", "USER", "SSH_AUTH_SOCK")
 _SSH_URL = re.compile(r"(?:ssh://)?[\w.-]+@[\w.-]+(?::\d+)?[:/][^\s]+", re.ASCII)
 _HEAD = re.compile(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
+
+
+ListRefs = Callable[[str, str | None], Awaitable[str | None]]
+"""Lists the refs at a URL with these credentials, as `git ls-remote --symref` does; returns None where git has to do it."""
 
 
 class MirrorCommit(NamedTuple):
@@ -52,11 +58,12 @@ class MirrorSource:
 
 @dataclass
 class RepositoryMirrors:
-    """Mirrors in `folder`, at most `parallel` git processes at once."""
+    """Mirrors in `folder`, at most `parallel` git processes at once. `list_refs` is for addresses of HTTP."""
 
     folder: Path
     parallel: int
     seconds: float = CLONE_SECONDS
+    list_refs: ListRefs | None = None
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.parallel)
@@ -68,9 +75,13 @@ class RepositoryMirrors:
 
     async def update(self, project_id: int, source: MirrorSource) -> str:
         """Clones or fetches the repository if its refs changed. Returns a digest of the refs. Raises CloneFailed, OSError."""
+        listed = None
+        if self.list_refs is not None and not _is_ssh(source.url):
+            (_, credentials), *_ = self._order_credentials(source)
+            listed = await self.list_refs(source.url, credentials)
         async with self._slots:
             try:
-                return await asyncio.to_thread(self._update, self.path_of(project_id), source)
+                return await asyncio.to_thread(self._update, self.path_of(project_id), source, listed)
             except asyncio.CancelledError:
                 # The thread would wait for git, and the end of the program for the thread.
                 for process in list(self._processes):
@@ -119,7 +130,7 @@ class RepositoryMirrors:
         listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", "--branches", "--tags", "--no-walk", "--format=%H %ct")
         return [MirrorCommit(line.split()[0], int(line.split()[1])) for line in listed.splitlines()]
 
-    def _update(self, path: Path, source: MirrorSource) -> str:
+    def _update(self, path: Path, source: MirrorSource, listed: str | None) -> str:
         protocols = _protocols_of(source.url)
         if not (path / "HEAD").is_file():
             # A clone that was killed leaves a repository that the next fetch completes.
@@ -128,7 +139,7 @@ class RepositoryMirrors:
         error: CloneFailed | None = None
         for number, credentials in self._order_credentials(source):
             try:
-                digest = self._fetch(path, source.url, _environment(protocols, credentials))
+                digest = self._fetch(path, source.url, _environment(protocols, credentials), listed)
             except CloneFailed as failure:
                 error = failure
             else:
@@ -143,8 +154,9 @@ class RepositoryMirrors:
             return [(0, None)]
         return sorted(enumerate(source.credentials), key=lambda each: each[0] != self._accepted)
 
-    def _fetch(self, path: Path, url: str, environ: dict[str, str]) -> str:
-        listed = self._run(path, environ, HEAD_SECONDS, "ls-remote", "--symref", "--end-of-options", url)
+    def _fetch(self, path: Path, url: str, environ: dict[str, str], listed: str | None) -> str:
+        if listed is None:
+            listed = self._run(path, environ, HEAD_SECONDS, "ls-remote", "--symref", "--end-of-options", url)
         digest = hashlib.sha256(listed.encode()).hexdigest()
         digest_file = path / DIGEST_FILE
         if digest_file.is_file() and digest_file.read_text() == digest:
@@ -209,7 +221,7 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _environment(protocols: str, credentials: str | None) -> dict[str, str]:
-    environ = {**git_command.environment(), "GIT_ALLOW_PROTOCOL": protocols}
+    environ = {**git_command.environment(), **git_command.authorities(), "GIT_ALLOW_PROTOCOL": protocols}
     if protocols == "ssh":
         environ |= {name: os.environ[name] for name in SSH_ENVIRONMENT if name in os.environ}
         # Of the caller, who may name another key or file of settings.

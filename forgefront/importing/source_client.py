@@ -160,6 +160,22 @@ class SourceClient:
         async with self._request(path, params) as response:
             return await _read_bounded(path, response, max_bytes)
 
+    async def get_once(self, address: str, headers: Mapping[str, str], *, max_bytes: int) -> tuple[httpx.Headers, bytes] | None:
+        """The headers and bytes at a URL of the instance; None unless the only attempt succeeds."""
+        async with self._slots:
+            client = self._idle.pop()
+            try:
+                await self._wait_for_start()
+                self.requests += 1
+                async with client.stream("GET", address, headers=dict(headers)) as response:
+                    if response.status_code != httpx.codes.OK:
+                        return None
+                    return response.headers, await _read_bounded(address, response, max_bytes)
+            except (httpx.HTTPError, SourceTooLarge):
+                return None
+            finally:
+                self._idle.append(client)
+
     async def stream(self, path: str, *, max_bytes: int = MAX_FILE_BYTES) -> AsyncGenerator[bytes, None]:
         """The bytes at `path`, block by block. Raises SourceError."""
         async with self._request(path, None) as response:
@@ -309,7 +325,7 @@ class SourceClient:
     def _describe_failure(self, error: httpx.TransportError) -> str:
         reason = (str(error) or type(error).__name__).replace(self.token, "***")
         if "CERTIFICATE_VERIFY_FAILED" in reason:
-            reason += "; set SSL_CERT_FILE, and GIT_SSL_CAINFO for git, to the authority that issued its certificate"
+            reason += "; set SSL_CERT_FILE to the authority that issued its certificate"
         return reason
 
     async def _wait_for_start(self) -> None:

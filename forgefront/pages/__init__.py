@@ -18,6 +18,8 @@ from graph.rules.validation import RESERVED_PATHS
 STATIC_FOLDER = Path(__file__).parent / "static"
 OPERATIONS_FOLDER = Path(__file__).parent / "operations"
 """The pages' operations: a file for each view, which the browser loads and sends unchanged."""
+NAMED_OPERATIONS_FOLDER = OPERATIONS_FOLDER / "dashboards"
+"""The operations of the dashboards' pictures, which are also served by their names, as tables for spreadsheets."""
 FILES_PATH = "/-/pages/"
 FAVICON_PATH = "/favicon.ico"
 """The path at which browsers look for the icon of responses that are not pages."""
@@ -30,10 +32,10 @@ CONTENT_SECURITY_POLICY = (
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
-    rf"/|/-/(?:sign_in|new_project)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}"
+    rf"/|/-/(?:sign_in|new_project)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/dashboard)?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?"
-    r"|/(?:activity|stars|branches|tags|environments|snippets|fork|contributors)"
-    r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|tree|blob)/[^\0]+"
+    r"|/(?:dashboard|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
+    r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"
     r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/(?:milestones|snippets)/\d+)?/?"
 )
 _PAGE_PREFIXES = frozenset({"u", "groups"})

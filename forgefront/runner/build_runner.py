@@ -19,7 +19,7 @@ from forgefront.runner.build_cache import BuildCache
 from forgefront.runner.build_execution import BuildExecution, BuildOutcome
 from forgefront.runner.executors.executor import Executor
 from forgefront.runner.folders import remove_folder
-from forgefront.runner.forge_client import CLAIM_WAIT_SECONDS, ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
+from forgefront.runner.forge_client import CLAIM_WAIT_SECONDS, BuildRevoked, ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
 from forgefront.runner.metrics import RunnerMetrics
 from forgefront.runner.mirrors import MirrorStore
 
@@ -27,6 +27,10 @@ GRACE_SECONDS = 30.0
 """Seconds that builds have to finish when the runner stops."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
 """Seconds between two retries while the service is unavailable."""
+
+CLAIM_ANSWER_SECONDS = 0.5
+"""Seconds for which a runner that stops waits for the answer to its last request, which may have assigned a build."""
+GIVE_BACK_SECONDS = 10.0
 
 SHARED_WAIT_SECONDS = 2
 """Seconds for which a forge is asked for a build while other forges wait for the same slot."""
@@ -140,9 +144,11 @@ class BuildRunner:
         wait = SHARED_WAIT_SECONDS if self._slots_are_shared else CLAIM_WAIT_SECONDS
         while not self._stop_requested.is_set():
             try:
-                job: ClaimedBuild | None = await self._unless_stopped(forge.client.claim(wait))
+                job: ClaimedBuild | None = await self._unless_stopped(forge.client.claim(wait), answer_seconds=CLAIM_ANSWER_SECONDS)
                 self._metrics.contacted(forge.name)
-                return job
+                if job is None or not self._stop_requested.is_set():
+                    return job
+                await self._give_back(forge, job)
             except ServiceUnreachable as error:
                 self._metrics.unreachable(forge.name)
                 log.warning("waiting for the service", forge=forge.name, why=str(error), again_in=pause)
@@ -151,6 +157,13 @@ class BuildRunner:
                     return None
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
         return None
+
+    async def _give_back(self, forge: Forge, job: ClaimedBuild) -> None:
+        """Returns a build that did not begin to its queue."""
+        try:
+            await forge.client.report_status(job, "PENDING", retry_seconds=GIVE_BACK_SECONDS)
+        except (BuildRevoked, RequestRejected, ServiceUnreachable) as error:
+            log.warning("build could not be returned", build=job.build_id, why=str(error))
 
     async def _run_build(self, forge: Forge, build: BuildExecution, own_slots: asyncio.Semaphore) -> None:
         started = time.monotonic()
@@ -168,11 +181,13 @@ class BuildRunner:
         self._on_build_end(forge, build.job, outcome)
         self._all_passed = self._all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.GIVEN_BACK)
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """The result of the work; None, and the work is cancelled, when the runner must stop."""
+    async def _unless_stopped(self, work: Coroutine[Any, Any, Any], *, answer_seconds: float = 0.0) -> Any:
+        """The result of the work; None, and the work is cancelled, when the runner must stop and `answer_seconds` later."""
         running, stopping = asyncio.create_task(work), asyncio.create_task(self._stop_requested.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if answer_seconds and not running.done():
+                await asyncio.wait({running}, timeout=answer_seconds)
             return await running if running.done() else None
         finally:
             for task in (running, stopping):

@@ -184,5 +184,6 @@ def _git_environment(job: ClaimedBuild, workspace: Workspace) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "true",
         "GIT_CONFIG_NOSYSTEM": "1",
+        **git_command.authorities(),
         **git_command.config_environment(settings),
     }

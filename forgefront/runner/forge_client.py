@@ -3,6 +3,7 @@
 import asyncio
 import platform
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -103,7 +104,13 @@ class ForgeClient:
             "architecture": platform.machine(),
         }
         self._http = httpx.AsyncClient(
-            base_url=url.rstrip("/"), timeout=httpx.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=5.0), follow_redirects=False, trust_env=False
+            base_url=url.rstrip("/"),
+            timeout=httpx.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=5.0),
+            follow_redirects=False,
+            # The authorities of the system, as git uses them, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+            verify=ssl.create_default_context(),
+            # Proxies and .netrc of the environment would receive the token.
+            trust_env=False,
         )
 
     async def close(self) -> None:
@@ -205,7 +212,7 @@ class ForgeClient:
                 retry_after = response.headers.get("retry-after", "")
                 wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else pause
             except httpx.TransportError as error:
-                reason, wait = type(error).__name__, pause
+                reason, wait = _describe_failure(error), pause
             if loop.time() + wait >= deadline:
                 raise ServiceUnreachable(f"The service cannot be reached: {reason}.")
             log.warning("service unavailable", why=reason, again_in=round(wait, 1))
@@ -223,6 +230,13 @@ async def _read_chunks(file: Path, size: int, on_progress: Callable[[int, int], 
             on_progress(sent, size)
     finally:
         opened.close()
+
+
+def _describe_failure(error: httpx.TransportError) -> str:
+    reason = type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        reason = f"{error}; set SSL_CERT_FILE to the authority that issued its certificate"
+    return reason
 
 
 def _parse_build(build_id: int, payload: dict[str, Any]) -> ClaimedBuild:

@@ -1,12 +1,17 @@
 """The queue of runners that wait for a build. All waiting runners share one query of the database.
 
-A build that is created in this process wakes them immediately. Builds of other processes are found by polling every few seconds.
+A build that is created in this process wakes them immediately, and by a notification those that wait in other processes (PostgreSQL).
+Notifications may be lost, so waiting runners also poll every few seconds.
 """
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+
+from graph.jobs.wakeup import Wakeup
+from storage.database.pg_notify import Notifications
 
 CACHE_SECONDS = 1.0
 """The result of a query is reused for this time, unless a notification came after it."""
@@ -18,7 +23,12 @@ OldestBuildsQuery = Callable[[], Awaitable[Mapping[str, int]]]
 
 
 class RunnerQueue:
-    """Lets runners wait for builds, and caches the oldest waiting build of each queue; one per process."""
+    """Lets runners wait for builds, and caches the oldest waiting build of each queue; one per process.
+
+    `channel` is the PostgreSQL channel on which processes notify each other of builds.
+    """
+
+    channel = "forgefront_builds"
 
     def __init__(self, *, cache_seconds: float = CACHE_SECONDS, poll_seconds: float = POLL_SECONDS) -> None:
         self.lock = asyncio.Lock()
@@ -32,6 +42,8 @@ class RunnerQueue:
         self._oldest_builds: dict[str, int] = {}
         self._read_at = 0.0
         self._read_at_count = -1
+        self._process = secrets.token_hex(4)
+        self._unsent = Wakeup()
 
     @property
     def notification_count(self) -> int:
@@ -40,6 +52,21 @@ class RunnerQueue:
 
     def notify(self) -> None:
         """Wakes all waiting runners. Call it after the commit of a waiting build."""
+        self._wake()
+        self._unsent.notify()
+
+    def receive(self, payload: str) -> None:
+        """Wakes the runners that wait in this process after a notification of another one."""
+        if payload != self._process:
+            self._wake()
+
+    async def run(self, notifications: Notifications) -> None:
+        """Sends the notifications of this process until it is cancelled. Those that come while one is sent are sent together."""
+        while True:
+            await self._unsent.wait(None)
+            await notifications.notify(self.channel, self._process)
+
+    def _wake(self) -> None:
         self._notification_count += 1
         self._event.set()
         self._event = asyncio.Event()
@@ -47,7 +74,7 @@ class RunnerQueue:
     def close(self) -> None:
         """Wakes all waiting runners at shutdown; `wait` returns immediately from then on."""
         self._closed = True
-        self.notify()
+        self._wake()
 
     async def wait(self, count: int, seconds: float) -> None:
         """Waits for a notification after `count`, for the poll interval at most, and for `seconds` at most."""

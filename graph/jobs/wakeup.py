@@ -14,8 +14,8 @@ class Wakeup:
         """Wakes the job. Call it after the commit, because the job cannot see the work before."""
         self._event.set()
 
-    async def wait(self, seconds: float) -> None:
-        """Waits for a notification, at most `seconds`."""
+    async def wait(self, seconds: float | None) -> None:
+        """Waits for a notification, at most `seconds`; without a limit if it is None."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()

@@ -104,9 +104,11 @@ class Graph:
         """Runs a prepared operation, without cost limits but with permission checks. `seconds` None: no time limit."""
         return await self._run_in_time(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
 
-    async def run_as_admin(self, admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any]) -> OperationResult:
-        """Runs a prepared operation for the operator, without time limit, with the permissions of the user that they act as."""
-        return await self._run_in_time(prepared, variables, admin, "operator", None)
+    async def run_as_admin(
+        self, admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any], *, seconds: float | None = None
+    ) -> OperationResult:
+        """Runs a prepared operation for the operator, with the permissions of the user that they act as. `seconds` None: no time limit."""
+        return await self._run_in_time(prepared, variables, admin, "operator", seconds)
 
     async def run_document(
         self,

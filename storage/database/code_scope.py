@@ -4,10 +4,13 @@ Sources consist of our own names, numbers and attribute names; every other value
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 FILE_NAME = "<generated>"
 """The file that tracebacks and profiles show."""
+MAX_CACHED_SOURCE_CHARACTERS = 500
+"""Maximum length of a source whose code object is cached. Values are never part of sources, so short ones recur in many operations."""
 
 
 class Scope:
@@ -37,4 +40,9 @@ class Scope:
 
 def compile_source(source: str, mode: str) -> Any:
     """The code object of a source."""
+    return _compile_short(source, mode) if len(source) <= MAX_CACHED_SOURCE_CHARACTERS else compile(source, FILE_NAME, mode)
+
+
+@lru_cache(maxsize=1024)
+def _compile_short(source: str, mode: str) -> Any:
     return compile(source, FILE_NAME, mode)

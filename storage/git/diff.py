@@ -1,17 +1,14 @@
 """Diffs of commits, file by file, and the lines of a diff that can be commented on."""
 
-import marshal
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import monotonic
 
 import pygit2
 from pygit2.enums import DeltaStatus, DiffFind, DiffOption, FileMode
 
+from storage.git.diff_workers import WORKERS, DiffFailed
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.subprocesses import git_command
 
@@ -142,25 +139,11 @@ def read_tree_entries(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
 
 
 def _diff_in_process(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
-    """Computes the diff by `python -m storage.git.diff_process`, which is killed after _PROCESS_SECONDS. Raises DamagedRepository."""
-    with git_command.start_process(
-        [sys.executable, "-s", "-m", "storage.git.diff_process", str(repository.path.absolute()), oid, *filter(None, (old,))],
-        {**git_command.environment(), "PYTHONPATH": str(Path(__file__).parents[2])},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        may_fork=True,
-    ) as process:
-        try:
-            stdout, stderr = process.communicate(timeout=_PROCESS_SECONDS)
-        except subprocess.TimeoutExpired as error:
-            raise DamagedRepository(f"{repository.path}: the diff of {oid} took more than {_PROCESS_SECONDS:.0f} s") from error
-        finally:
-            process.kill()
-    if process.returncode:
-        message = stderr.decode("utf-8", "replace").strip()[-1000:]
-        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {message}")
-    return [FileDiff(*fields) for fields in marshal.loads(stdout)]  # noqa: S302 - written by our own process
+    """Computes the diff in another process, which is killed after _PROCESS_SECONDS. Raises DamagedRepository."""
+    try:
+        return [FileDiff(*fields) for fields in WORKERS.compute(repository.path, oid, old, seconds=_PROCESS_SECONDS)]
+    except DiffFailed as error:
+        raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
 
 
 def has_line(entries: Iterable[FileDiff], path: str, line: int, line_type: str) -> bool:

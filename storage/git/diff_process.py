@@ -1,28 +1,40 @@
-"""Computes one large diff in a separate process for `diff_between`: `python -m storage.git.diff_process REPOSITORY COMMIT [OLD]`.
+"""The process that computes large diffs for `storage.git.diff_workers`: `python -m storage.git.diff_process`.
 
-The entries are written to standard output in marshal's format, each as the tuple of `FileDiff`'s fields.
+Requests come from standard input, answers go to standard output, as messages of `process_messages`. A request is (path of a repository,
+id of a commit, id of the older one or None). An answer is (True, entries, each as the tuple of `FileDiff`'s fields) or (False, reason).
+The process ends when nothing has come for IDLE_SECONDS, and when its standard input is closed.
 """
 
-import marshal
 import os
+import select
 import sys
 from dataclasses import astuple
 from pathlib import Path
 
 from storage.git.diff import read_diff
-from storage.git.repository import NotARepository, Repository
+from storage.git.repository import Repository
+from storage.git.subprocesses.process_messages import read_message, write_message
 
 NICENESS = 5
+IDLE_SECONDS = 30.0
 
 
-def main(path: str, oid: str, old: str | None = None) -> None:
+def main() -> None:
     os.nice(NICENESS)
-    try:
-        entries = read_diff(Repository.open(Path(path)), old, oid)
-    except NotARepository as error:
-        sys.exit(str(error))
-    sys.stdout.buffer.write(marshal.dumps([astuple(entry) for entry in entries]))
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while select.select([requests], [], [], IDLE_SECONDS)[0]:
+        try:
+            path, oid, old = read_message(requests)
+        except EOFError:
+            return
+        try:
+            found = [astuple(entry) for entry in read_diff(Repository.open(Path(path)), old, oid)]
+        except Exception as error:
+            # The service reports it; the next request finds the process as it was.
+            write_message(answers, (False, str(error) or type(error).__name__))
+        else:
+            write_message(answers, (True, found))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -87,7 +87,7 @@ def _start(folder: Path, remote: RemoteRepository, seconds: float, *arguments: s
     settings = (*SETTINGS, f"http.curloptResolve={remote.host}:{remote.port}:{addresses}")
     process = git_command.start_process(
         git_command.command(folder, *arguments, settings=settings),
-        {**git_command.environment(), "GIT_ALLOW_PROTOCOL": "http:https", **_credential_environment(remote)},
+        {**git_command.environment(), **git_command.authorities(), "GIT_ALLOW_PROTOCOL": "http:https", **_credential_environment(remote)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if arguments[0] == "ls-remote" else subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -72,6 +72,7 @@ ARGUMENT_SOURCES = {
     "Project.branch.name": "branches", "Project.tree.ref": "revs", "Project.tree.path": "folders", "Project.blob.path": "files",
     "Project.blob.ref": "branches",
     "Project.contributors.ref": "revs", "Project.archive.ref": "revs",
+    "Project.searchText.ref": "branches", "Project.searchPaths.ref": "branches",
     "Project.compare.from": "branches", "Project.compare.to": "branches", "Branch.history.path": "files", "Branch.health.name": "jobs",
     "Commit.rollup.ref": "branches", "Issue.note.databaseId": "note ids", "MergeRequest.note.databaseId": "note ids",
     "Snippet.note.databaseId": "note ids",

@@ -25,6 +25,9 @@ const FIRST = `# Examples are in the panel on the left. Ctrl+Enter runs what is 
 }
 `;
 
+/** The operation and the variables of a link to this page, `#query=…&variables=…`: a fragment is not sent to a server. */
+const LINKED = new URLSearchParams(location.hash.slice(1));
+
 function ExamplesIcon() {
   return (
     <svg height="1em" viewBox="0 0 14 14" fill="none" stroke="currentColor" strokeWidth="1.5" aria-hidden="true">
@@ -63,6 +66,8 @@ function Page({ session }) {
         visiblePlugin={EXAMPLES}
         defaultEditorToolsVisibility="variables"
         defaultQuery={FIRST}
+        initialQuery={LINKED.get("query") ?? undefined}
+        initialVariables={LINKED.get("variables") ?? undefined}
         shouldPersistHeaders={false}
         showPersistHeadersSettings={false}
       />

@@ -11,20 +11,11 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from forgefront.runner.executors.executor import (
-    UNLIMITED,
-    BuildImages,
-    BuildPaths,
-    Executor,
-    ExecutorUnavailable,
-    Limits,
-    Session,
-    Workspace,
-)
+from forgefront.runner.executors.executor import UNLIMITED, BuildPaths, ExecutorUnavailable, Limits, Session, Workspace
+from forgefront.runner.executors.host_executor import HostExecutor
 from forgefront.runner.executors.processes import run_process, terminate_descendants
 from forgefront.runner.executors.resource_limits import ControlGroup, ControlGroups, limit_arguments
 from forgefront.runner.scripts import SHELL
@@ -52,7 +43,7 @@ NAMESPACE_REMEDY = (
 )
 
 
-class BubblewrapExecutor(Executor):
+class BubblewrapExecutor(HostExecutor):
     """Runs scripts in a sandbox of `bwrap`. `binds` are further paths that scripts may read."""
 
     name = "bubblewrap"
@@ -66,8 +57,7 @@ class BubblewrapExecutor(Executor):
         binds: tuple[Path, ...] = (),
         program: str = "bwrap",
     ) -> None:
-        self.limits = limits
-        self.groups = groups
+        super().__init__(limits, groups)
         self.has_network = has_network
         self.binds = binds
         self.program = shutil.which(program) or ""
@@ -110,16 +100,8 @@ class BubblewrapExecutor(Executor):
         shared = self.limits.memory_bytes // 2 if self.limits.memory_bytes else SHARED_MEMORY_BYTES
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", str(shared), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108
 
-    @asynccontextmanager
-    async def open(self, workspace: Workspace, images: BuildImages, trace: TraceBuffer, stop: asyncio.Event) -> AsyncIterator[Session]:
-        if images.image or images.services:
-            trace.write_line("WARNING: The executor bubblewrap runs the build on the runner's system, without its image and services.")
-        group = await asyncio.to_thread(self.groups.create, workspace.root.name, self.limits) if self.groups else None
-        try:
-            yield BubblewrapSession(self, workspace, group)
-        finally:
-            if group:
-                await asyncio.to_thread(group.remove)
+    def create_session(self, workspace: Workspace, group: ControlGroup | None) -> Session:
+        return BubblewrapSession(self, workspace, group)
 
 
 class BubblewrapSession(Session):
@@ -159,7 +141,7 @@ class BubblewrapSession(Session):
             # In memory, since the variables are secrets and command lines are not; and not in the environment of bwrap, which is outside
             # of the sandbox, because LD_PRELOAD would apply to it.
             arguments = _memory_file(opened, b"".join(option.encode() + b"\0" for option in options))
-            controlled = self._executor.groups.controllers if self._executor.groups and self._group else frozenset()
+            controlled = self._executor.controllers_of(self._group)
             command = [
                 *(self._executor.program, "--args", str(arguments), "--"),
                 *limit_arguments(self._executor.limits, controlled, is_own_namespace=True),

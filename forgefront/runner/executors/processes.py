@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -21,6 +21,9 @@ DRAIN_SECONDS = 5.0
 BLOCK_BYTES = 2**16
 UMASK = 0o022
 
+WATCH_COMMAND = ("/bin/sh", "-c", 'read -r _; kill -s KILL -- "-$0"')
+"""Waits for the end of its input, and kills the process group that it is given."""
+
 log = structlog.get_logger("runner")
 Terminate = Callable[[int], None]
 
@@ -35,11 +38,12 @@ async def run_process(
     pass_fds: Sequence[int] = (),
     input_fd: int = subprocess.DEVNULL,
     terminate: Terminate | None = None,
+    ends_with_runner: bool = False,
 ) -> int:
     """Runs a program, and returns its exit code; a negative one is the signal that ended it.
 
     When `stop` is set, `terminate` asks it to end, by default its process group, and it is killed a moment later. When the program ends,
-    the rest of the group is killed too.
+    the rest of the group is killed too; with `ends_with_runner` also when the runner is killed.
     """
     reading, writing = os.pipe()
     reader = asyncio.StreamReader(limit=BLOCK_BYTES)
@@ -62,7 +66,8 @@ async def run_process(
             os.close(writing)
         pump = asyncio.create_task(_copy_output(reader, trace))
         try:
-            await _wait_for_exit(process, stop, terminate or terminate_group)
+            async with _watch_runner(process.pid) if ends_with_runner else contextlib.nullcontext():
+                await _wait_for_exit(process, stop, terminate or terminate_group)
         finally:
             # Also for processes that the program left behind, and for all when this task is cancelled.
             signal_group(process.pid, signal.SIGKILL)
@@ -73,6 +78,37 @@ async def run_process(
         return code
     finally:
         transport.close()
+
+
+@contextlib.asynccontextmanager
+async def _watch_runner(group: int) -> AsyncIterator[None]:
+    """Has a process kill the group if this one ends within the block, in whatever way: the pipe between them is closed then.
+
+    PR_SET_PDEATHSIG would end the script's shell only, and not the programs that it runs.
+    """
+    reading, writing = os.pipe()
+    try:
+        try:
+            watcher = await asyncio.create_subprocess_exec(
+                *WATCH_COMMAND,
+                str(group),
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={},
+            )
+        finally:
+            os.close(reading)
+        try:
+            yield
+        finally:
+            # Before the pipe is closed, and before another group may get the number.
+            with contextlib.suppress(ProcessLookupError):
+                watcher.kill()
+            await watcher.wait()
+    finally:
+        os.close(writing)
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process, stop: asyncio.Event, terminate: Terminate) -> None:
@@ -114,13 +150,13 @@ def terminate_group(group: int) -> None:
 
 def terminate_descendants(parent: int) -> None:
     """Asks the descendants of a process to end, but not the process."""
-    for pid in _children(parent):
+    for pid in list_children(parent):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
         terminate_descendants(pid)
 
 
-def _children(parent: int) -> list[int]:
+def list_children(parent: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{parent}/task").glob("*"):
         with contextlib.suppress(OSError):

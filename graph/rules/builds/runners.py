@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from graph.context import Context, RunnerIdentity, Services
-from graph.errors import Forbidden, NotAllowed, NotFound
+from graph.errors import Forbidden, NotAllowed, NotFound, Unavailable
 from graph.operations.disconnects import watch_disconnect
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules import validation
@@ -106,6 +106,9 @@ async def claim_build(
                 break
             await runner_queue.wait(notification_count, remaining)
             has_waited = True
+        if found is not None and is_disconnected():
+            # Nobody would receive the build; the transaction, which is not committed, leaves it in its queue.
+            raise Unavailable("The runner has disconnected.")
     await _record_contact(context, runner_identity.runner, columns)
     return found
 

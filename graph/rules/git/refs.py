@@ -68,6 +68,12 @@ async def find(context: Context, project_id: int, name: str) -> str | None:
     return await _loader(context).get((project_id, name))
 
 
+async def of_projects(context: Context, names: Mapping[int, str]) -> dict[int, str]:
+    """The object ids of one ref of each project, by project id; `names` are complete. One statement for all projects."""
+    found = await _loader(context).get_many(list(names.items()))
+    return {project_id: oid for (project_id, _), oid in found.items() if oid is not None}
+
+
 async def of_revisions(context: Context, project_id: int, *revisions: str | None) -> dict[str, str]:
     """The refs that `Repository.resolve` needs for these names: the branches and tags with these names. Full ids need none."""
     names = [revision for revision in revisions if revision and not TYPED_ID.fullmatch(revision)]

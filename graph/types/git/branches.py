@@ -8,9 +8,10 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import Node, column, connection_field, entity, make_window
+from graph.fields.metadata import facts
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.git import branches, ref_updates
+from graph.rules.git import branch_distances, branches, ref_updates
 from graph.rules.git.branches import BranchRef, ProjectRef
 from graph.rules.git.ref_updates import BranchOperation
 from graph.rules.policy import Action, can, require
@@ -76,6 +77,21 @@ class Branch(Node, BranchHealthFields, BranchTimelineFields, BranchHistoryFields
     @strawberry.field(description="Newest commit; null if it cannot be read.")
     async def target(self, info: Info) -> Commit | None:
         return await load_commit(info, _as_ref(self).project_id, _as_ref(self).oid)
+
+    # Each starts a process that walks a history.
+    @strawberry.field(
+        description="Number of commits that the branch has and the default branch does not. Null if there is no default branch, or the"
+        " operation has already counted for 3 seconds.",
+        metadata=facts(extra_rows=5),
+    )
+    async def ahead_by(self, info: Info) -> int | None:
+        found = await branch_distances.find_distance(info.context, _as_ref(self))
+        return found.ahead if found else None
+
+    @strawberry.field(description="Number of commits that the default branch has and the branch does not. Null as `aheadBy`.")
+    async def behind_by(self, info: Info) -> int | None:
+        found = await branch_distances.find_distance(info.context, _as_ref(self))
+        return found.behind if found else None
 
 
 def _as_ref(branch: Any) -> ProjectRef:

@@ -7,9 +7,11 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window
+from graph.fields.metadata import facts
 from graph.fields.scalars import BigInt, GitOid
-from graph.rules.git import git_files, last_changes, trees
+from graph.rules.git import file_search, git_files, last_changes, trees
 from graph.rules.policy import Action, require
+from graph.types.git.blame import BlameRange
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
 from storage.git.trees import ObjectKind
@@ -81,6 +83,15 @@ class Blob:
     async def last_commit(self, info: Info) -> Commit | None:
         blob = _as_blob(self)
         return await load_commit(info, blob.project_id, await trees.find_last_change(info.context, blob))
+
+    # It starts a process that walks the history of the file.
+    @strawberry.field(
+        description="Commit that changed each line last, as ranges in the order of the lines; empty for a binary file. Null, with an error,"
+        " if the file is larger than 1 MiB or its history takes too long to read.",
+        metadata=facts(extra_rows=500),
+    )
+    async def blame(self, info: Info) -> list[BlameRange] | None:
+        return await file_search.load_blame(info.context, _as_blob(self))  # type: ignore[return-value]
 
     @strawberry.field(description="Internal reference to the contents, valid within one operation; grants no access.")
     def stream(self, info: Info) -> str:

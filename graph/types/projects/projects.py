@@ -55,6 +55,7 @@ from graph.types.git.commits import ProjectCommitFields
 from graph.types.git.comparisons import ProjectComparisonFields
 from graph.types.git.contributors import ProjectContributorFields
 from graph.types.git.file_commits import ProjectFileLimitFields
+from graph.types.git.file_search import ProjectFileSearchFields
 from graph.types.git.tags import ProjectTagFields
 from graph.types.git.trees import ProjectTreeFields
 from graph.types.hooks import ProjectHookFields
@@ -146,6 +147,7 @@ class Project(
     ProjectTagFields,
     ProjectArchiveFields,
     ProjectContributorFields,
+    ProjectFileSearchFields,
     ProjectFileLimitFields,
     ProjectTreeFields,
     ProjectComparisonFields,

@@ -61,6 +61,18 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
     }
 
 
+def authorities() -> dict[str, str]:
+    """The variables with which git trusts the certificate authorities of SSL_CERT_FILE, as Python does.
+
+    Git does not read that variable; its own ones come first (https://git-scm.com/docs/git-config, `http.sslCAInfo`).
+    """
+    found = {
+        "GIT_SSL_CAINFO": os.environ.get("GIT_SSL_CAINFO") or os.environ.get("SSL_CERT_FILE"),
+        "GIT_SSL_CAPATH": os.environ.get("GIT_SSL_CAPATH"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def config_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings of git as variables: the arguments of a process and the files of a repository are visible to others."""
     return {
@@ -173,6 +185,32 @@ def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> b
         finally:
             timer.cancel()
             process.kill()
+
+
+def read_prefix(git_dir: Path, *arguments: str, limit: int, seconds: float, expected_codes: tuple[int, ...] = (0,)) -> tuple[bytes, bool]:
+    """Runs a command and returns its output up to `limit` bytes and `seconds`, and whether that is all of it.
+
+    Raises GitCommandError for an exit code that is not in `expected_codes`, or OSError.
+    """
+    with start_process(
+        command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - stdout=PIPE above
+        timer = Timer(seconds, process.kill)
+        timer.start()
+        try:
+            output = process.stdout.read(limit + 1)
+            if len(output) > limit:
+                return output[:limit], False
+            code = process.wait()
+        finally:
+            timer.cancel()
+            process.kill()
+    if code == -signal.SIGKILL:
+        return output, False
+    if code not in expected_codes:
+        raise GitCommandError(f"git {arguments[0]} failed with code {code}")
+    return output, True
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from forgefront.importing import source_client
+from forgefront.importing.ref_listing import CONTENT_TYPE, RefLister
 from forgefront.importing.source_client import (
     SourceClient,
     SourceFailed,
@@ -20,6 +21,7 @@ from forgefront.importing.source_client import (
 )
 from forgefront.importing.source_instance import InvalidSource, open_source
 from forgefront.importing.source_routes import ApiVersion
+from storage.git.protocol.packets import FLUSH_PACKET, encode_packet, encode_packets
 
 Handler = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 URL = "https://old.example"
@@ -288,3 +290,26 @@ class TestDetection:
             async with open_client(handler) as (client, _):
                 with pytest.raises(InvalidSource, match=reason):
                     await open_source(client)
+
+
+class TestRefs:
+    async def test_are_listed_by_one_request_and_left_to_git_when_it_fails(self) -> None:
+        packets = [b"# service=git-upload-pack\n", b"1" * 40 + b" HEAD\0symref=HEAD:refs/heads/main\n"]
+        body = encode_packet(packets[0]) + FLUSH_PACKET + encode_packets(packets[1:])
+        good = httpx.Response(200, headers={"content-type": CONTENT_TYPE}, content=body)
+        others = (httpx.Response(401), httpx.Response(503), httpx.Response(302, headers={"location": "/"}), httpx.ConnectError("down"))
+        answers = iter([good, httpx.Response(200, content=body), *others])
+
+        def handler(request: httpx.Request) -> httpx.Response:
+            assert str(request.url) == f"{URL}/root/web.git/info/refs?service=git-upload-pack"
+            assert (request.headers["authorization"], request.headers["accept"]) == ("Basic cm9vdDpzZWNyZXQ=", "*/*")
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        async with open_client(handler) as (client, _):
+            lister = RefLister(client)
+            listed = [await lister.list_refs(f"{URL}/root/web.git", "root:secret") for _ in range(2 + len(others))]
+        assert listed == [f"ref: refs/heads/main\tHEAD\n{'1' * 40}\tHEAD\n", *[None] * 5]
+        assert client.requests == len(listed)

@@ -192,8 +192,26 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
         "performance.getEntriesByType('resource').some(each => each.name.includes('filepath=') && each.responseStatus === 200)"
     )
 
+    # Syntax colours, the blame and a search by keyboard.
+    await site.visit(address("files", NAME), "guest")
+    await page.wait_for("document.querySelector('.syntax-tag')")
+    assert await page.evaluate("document.querySelector('.code-line .text').innerText.includes('<script>alert(1)</script>')")
+    await page.evaluate("[...document.querySelectorAll('.file-head a')].find(each => each.innerText === 'Blame').click()")
+    await page.wait_for("document.querySelector('.blame-lines')?.innerText.startsWith('<script>alert(1)</script>')")
+    await page.press("j", "Enter")
+    await page.wait_for("/commit.[0-9a-f]{40}$/.test(location.pathname)")
+    await site.visit(address("search"), "guest")
+    await page.wait_for("document.activeElement?.id === 'search'")
+    await page.type("alert(")
+    await page.press("Enter")
+    await page.wait_for("document.querySelectorAll('.found-line mark').length >= 3")
+    await page.evaluate("[...document.querySelectorAll('.found-line a')].at(-1).click()")
+    await page.wait_for(f"{CHOSEN}.join() === '1'")
+
     await page.set_viewport(360, 640, mobile=True)
     for path in (
+        f"blame/{encoded(NAME)}",
+        "search?q=alert(",
         "files/docs/",
         "files/docs/windows.txt",
         f"files/{encoded(NAME)}",
@@ -323,6 +341,23 @@ async def test_a_file_is_created_edited_renamed_and_removed(site: FilesSite) -> 
     await page.click("#sign-out")
     await page.wait_for("location.pathname.endsWith('/sign_in')")
     assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_ci_file_is_checked_while_it_is_typed(site: FilesSite) -> None:
+    page = site.page
+    await site.visit(address("new_file", ".gitlab-ci.yml"))
+    await page.wait_for_text("The file is empty.")
+    await site.retype(content=f"unit:\n  script: make\n  nope: '{HOSTILE}'\n")
+    await page.wait_for("document.querySelector('.ci-errors button')")
+    assert "nope" in str(await page.evaluate("document.querySelector('.ci-errors').innerText"))
+    await page.click(".ci-errors button")
+    selected = "(field => field.value.slice(field.selectionStart, field.selectionEnd))(document.activeElement)"
+    assert await page.evaluate(selected) == f"  nope: '{HOSTILE}'"
+    await site.retype(content="unit:\n  script: make\n  stage: test\n")
+    await page.wait_for_text("Valid: 1 job")
+    await site.retype(path="notes.txt")
+    await page.wait_for("!document.querySelector('.ci-check').checkVisibility()")
+    await page.evaluate("sessionStorage.clear()")
 
 
 async def test_a_developer_is_offered_a_new_branch_beside_a_protected_one(site: FilesSite) -> None:

@@ -176,3 +176,19 @@ class TestSettings:
         (tmp_path / "token").unlink()
         with pytest.raises(InvalidRunnerConfig, match="cannot be read"):
             self.load(tmp_path, text).forge[0].read_token()
+
+
+class TestStop:
+    async def test_a_build_that_is_assigned_meanwhile_is_given_back(self, tmp_path: Path) -> None:
+        class LateForge(FakeForge):
+            async def claim(self, wait_seconds: int) -> ClaimedBuild | None:
+                runner.stop()
+                await asyncio.sleep(0.05)
+                return await super().claim(wait_seconds)
+
+        forge, ended = LateForge(f"touch {tmp_path}/begun"), list[str]()
+        runner = make_runner([("late", forge)], tmp_path, ended, max_concurrent=1)
+        await runner.run(only_one=False)
+
+        assert forge.statuses == ["PENDING"]
+        assert ended == [] and not (tmp_path / "begun").exists()

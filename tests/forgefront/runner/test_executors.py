@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,12 +11,14 @@ import pytest
 
 from forgefront.runner.executors.bubblewrap import BubblewrapExecutor
 from forgefront.runner.executors.executor import BuildImages, Executor, ExecutorUnavailable, Limits, Workspace
+from forgefront.runner.executors.processes import list_children
 from forgefront.runner.executors.resource_limits import ControlGroups, find_control_groups, limit_arguments
 from forgefront.runner.executors.selection import ExecutorSettings, choose_executor
 from forgefront.runner.executors.shell import ShellExecutor
 from forgefront.runner.scripts import build_environment
 from forgefront.runner.trace_buffer import TraceBuffer
 from tests.forgefront.runner.test_runner import is_running, require_executor
+from tests.support.waiting import wait_until
 
 
 async def run_script(executor: Executor, root: Path, script: str, **variables: str) -> tuple[int, str]:
@@ -155,3 +158,23 @@ class TestControlGroups:
         assert find_control_groups(mounts, own) == ControlGroups(service, frozenset(("cpu", "memory")))
         assert (service / "runner" / "cgroup.procs").read_text() == "0"
         assert (service / "cgroup.subtree_control").read_text() == "+cpu +memory"
+
+
+class TestKilledRunner:
+    async def test_takes_the_scripts_of_the_shell_with_it(self, tmp_path: Path) -> None:
+        runner = os.fork()
+        if runner == 0:
+            try:
+                # A new loop in a new process, as that of a runner.
+                asyncio.Runner().run(run_script(ShellExecutor(), tmp_path, "sleep 86431 & wait"))
+            finally:
+                os._exit(1)
+        try:
+            await wait_until(lambda: bool(is_running("sleep 86431")))
+            # The script may begin before the process that watches.
+            await wait_until(lambda: bool(list_children(runner)[1:]))
+        finally:
+            os.kill(runner, signal.SIGKILL)
+            await asyncio.to_thread(os.waitpid, runner, 0)
+
+        await wait_until(lambda: not is_running("sleep 86431"))

@@ -1,7 +1,7 @@
 """Claims of builds: which build a runner gets, with which data, and builds of lost runners."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -16,16 +16,19 @@ from graph.errors import Forbidden, NotFound, Unauthenticated
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
 from graph.jobs import maintenance
-from graph.jobs.runner_queue import RunnerQueue
+from graph.jobs.runner_queue import OldestBuildsQuery, RunnerQueue
 from graph.operations.execution import Graph
 from graph.rules.builds import runners as rules
 from storage import tables
 from storage.database.engine import Database, now
+from storage.database.pg_notify import Notifications
 from storage.tables import CheckStatus
 from storage.tables.builds import runners
 from tests.make import DataFactory, alter_token, token_of
 from tests.support.api_clients import Ask
 from tests.support.statements import StatementRecorder
+from tests.support.streams import background_tasks
+from tests.support.waiting import wait_until
 
 CLAIM = """
 mutation ($input: ClaimBuildInput!) {
@@ -494,6 +497,25 @@ class TestWaiting:
             job = await waiting
         assert job is not None and job["id"] == build.id
 
+    async def test_builds_of_another_process_wake_those_that_wait_here(self, services: Services, make: DataFactory) -> None:
+        database = services.database
+        here, there = RunnerQueue(cache_seconds=10.0, poll_seconds=10.0), RunnerQueue()
+        notifications = [Notifications(database, {queue.channel: queue.receive}) for queue in (here, there)]
+        running = [each.run() for each in notifications] + [there.run(notifications[1]), here.run(notifications[0])]
+        async with background_tasks(*running):
+            if database.dialect != "postgresql":
+                pytest.skip("SQLite has one server process")
+            await wait_until(lambda: all(each.is_connected for each in notifications))
+            graph, runner = Graph(replace(services, runner_queue=here)), await make.runner()
+            waiting = asyncio.create_task(RunnerCalls(graph, make.runner_token(runner)).claim(waitSeconds=20))
+            await wait_until(lambda: here._waiting == 1)
+            build = await make.pending_build(await make.project())
+            there.notify()
+
+            async with asyncio.timeout(5):
+                job = await waiting
+        assert job is not None and job["id"] == build.id
+
     async def test_a_runner_that_changes_while_it_waits(self, ask: Ask, services: Services, make: DataFactory) -> None:
         graph = Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2)))
         change = "mutation ($input: UpdateRunnerInput!) { updateRunner(input: $input) { runner { active } } }"
@@ -520,6 +542,34 @@ class TestWaiting:
         graph.services.runner_queue.close()
         async with asyncio.timeout(2):
             assert await waiting is None
+
+    async def test_a_build_is_not_assigned_to_a_runner_that_disconnects_meanwhile(self, services: Services, make: DataFactory) -> None:
+        disconnected = asyncio.Event()
+
+        class Queue(RunnerQueue):
+            async def oldest_builds(self, query: OldestBuildsQuery) -> Mapping[str, int]:
+                found = await super().oldest_builds(query)
+                disconnected.set()
+                return found
+
+        serve = make_graphql_app(Graph(replace(services, runner_queue=Queue())))
+        build, token = await make.pending_build(await make.project()), make.runner_token(await make.runner())
+        query = "mutation { claimBuild(input: {waitSeconds: 20}) { build { databaseId } } }"
+        received = [{"type": "http.request", "body": orjson.dumps({"query": query}), "more_body": False}]
+
+        async def receive() -> Any:
+            if not received:
+                await disconnected.wait()
+                return {"type": "http.disconnect"}
+            return received.pop()
+
+        async def send(message: Any) -> None:
+            pass
+
+        headers = [(b"content-type", b"application/json"), (b"private-token", token.encode())]
+        await serve({"type": "http", "method": "POST", "path": "/graphql", "query_string": b"", "headers": headers}, receive, send)
+
+        assert (await row_of(make, build.id)).status is CheckStatus.PENDING
 
     async def test_a_disconnected_runner_claims_nothing(self, services: Services, make: DataFactory) -> None:
         serve = make_graphql_app(Graph(replace(services, runner_queue=RunnerQueue(cache_seconds=0.1, poll_seconds=0.2))))

@@ -23,6 +23,7 @@ from storage.git.diff import (
     diff_of_commit,
     has_line,
 )
+from storage.git.diff_workers import DiffWorkers
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from tests.support.git_history import commit_files, git, make_history, write_commit
 
@@ -188,8 +189,32 @@ class TestDiffProcess:
     def test_ends_in_time(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(module, "is_small", lambda *_: False)
         monkeypatch.setattr(module, "_PROCESS_SECONDS", 0.0)
+        monkeypatch.setattr(module, "WORKERS", DiffWorkers())
         with pytest.raises(DamagedRepository, match="took more than"):
             module.diff_between(repository, None, commit_files(repository.path, {"a": b"x\n"}))
+
+    def test_is_kept_for_the_next_diff(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(module, "is_small", lambda *_: False)
+        monkeypatch.setattr(module, "WORKERS", workers := DiffWorkers())
+        pids = set()
+        for number in range(3):
+            oid = commit_files(repository.path, {f"a{number}": b"x\n"})
+            assert [each.new_path for each in module.diff_between(repository, None, oid)] == [f"a{number}"]
+            pids |= {each.process.pid for each in workers._idle}
+        assert len(pids) == 1
+
+        # A request that fails leaves it as it was; one that has ended while it waited is replaced.
+        with pytest.raises(DamagedRepository, match="cannot be read"):
+            module.diff_between(repository, None, "1" * 40)
+        (idle,) = workers._idle
+        assert idle.process.pid in pids
+        with Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), idle.process.stdin.fileno())
+        assert idle.process.wait() == 0
+        assert module.diff_between(repository, None, oid)
+        assert not {each.process.pid for each in workers._idle} & pids
+        workers.close()
+        assert workers._idle == []
 
     @pytest.mark.parametrize(
         ("before", "after", "small"),

@@ -32,8 +32,10 @@ from tests.support.hostile_packs import HostilePack
 from tests.support.waiting import wait_until
 
 REF = "refs/heads/hostile"
-LIMITS = ProcessLimits(memory_bytes=512 * MEGABYTE, cpu_seconds=20, file_bytes=512 * MEGABYTE)
-LARGEST = 256 * MEGABYTE
+LIMITS = ProcessLimits(memory_bytes=256 * MEGABYTE, cpu_seconds=20, file_bytes=256 * MEGABYTE)
+LARGEST = 72 * MEGABYTE
+GIANT = 65 * MEGABYTE
+"""More than git keeps deltas of (`core.bigFileThreshold`)."""
 AT_ONCE = """
 import asyncio, json, resource, sys
 from pathlib import Path
@@ -86,10 +88,10 @@ async def push(transport: Transport, path: Path, pack: HostilePack, ref: str = R
 
 
 REJECTED_PACKS: tuple[tuple[Callable[[], HostilePack], str], ...] = (
-    (hostile_packs.delta_bomb, "rejected: it needs more than the 512 MB of memory"),
-    (hostile_packs.doubling_chain, "rejected: it needs more than the 512 MB of memory"),
-    (hostile_packs.many_objects, "rejected: it needs more than the 512 MB of memory"),
-    (lambda: hostile_packs.zlib_bomb(300 * MEGABYTE), "has 300 MB when it is unpacked, and one may have 256 MB"),
+    (hostile_packs.delta_bomb, "rejected: it needs more than the 256 MB of memory"),
+    (hostile_packs.doubling_chain, "rejected: it needs more than the 256 MB of memory"),
+    (hostile_packs.many_objects, "rejected: it needs more than the 256 MB of memory"),
+    (lambda: hostile_packs.zlib_bomb(80 * MEGABYTE), "has 80 MB when it is unpacked, and one may have 72 MB"),
     (hostile_packs.false_sizes, "bad object"),
     (hostile_packs.false_delta, "delta base offset is out of bound"),
 )
@@ -100,7 +102,7 @@ ACCEPTED_PACKS: tuple[Callable[[], HostilePack], ...] = (
     hostile_packs.tree_bomb,
     hostile_packs.tag_chain,
     hostile_packs.many_parents,
-    lambda: hostile_packs.shrunk_giant(100 * MEGABYTE),
+    lambda: hostile_packs.shrunk_giant(GIANT),
 )
 
 
@@ -133,11 +135,11 @@ class TestHostilePacks:
 
     async def test_a_small_file_is_not_stored_as_a_delta_of_a_huge_one(self, path: Path) -> None:
         """Else this process would unpack the huge one to read ten bytes, whatever it knows of their size."""
-        pack = hostile_packs.shrunk_giant(100 * MEGABYTE)
+        pack = hostile_packs.shrunk_giant(GIANT)
         assert (await push(limited_transport(), path, pack))[0]
         requested = "%(objectsize) %(deltabase)"
         listed = git(path, "cat-file", "--batch-all-objects", f"--batch-check={requested}")
-        assert f"{100 * MEGABYTE} {NONE}" in listed.splitlines()
+        assert f"{GIANT} {NONE}" in listed.splitlines()
         assert f"10 {NONE}" in listed.splitlines()
         assert leftovers(path) == []
         repository = Repository.open(path)
@@ -192,8 +194,8 @@ class TestHostilePacks:
     @pytest.mark.parametrize("seed", range(6))
     async def test_random_packs(self, path: Path, seed: int) -> None:
         """As fuzzing does it (scripts/check --fuzz): whatever comes, git ends, and what is left is a sound repository."""
-        pack = hostile_packs.random_pack(seed, max_bytes=256 * MEGABYTE)
-        assert pack == hostile_packs.random_pack(seed, max_bytes=256 * MEGABYTE)
+        pack = hostile_packs.random_pack(seed, max_bytes=LARGEST)
+        assert pack == hostile_packs.random_pack(seed, max_bytes=LARGEST)
         await push(limited_transport(), path, pack, "refs/tags/hostile")
         assert (running(), leftovers(path)) == ([], [])
         git(path, "fsck", "--connectivity-only")

@@ -64,3 +64,14 @@ def test_a_start_that_is_cancelled_leaves_no_pipe_open(run: Callable[[Coroutine[
     before = len(files())
     run(cancel())
     assert len(files()) == before
+
+
+class TestAuthorities:
+    def test_are_those_of_python_unless_git_has_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("SSL_CERT_FILE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH"):
+            monkeypatch.delenv(name, raising=False)
+        assert git_command.authorities() == {}
+        monkeypatch.setenv("SSL_CERT_FILE", "/ca.pem")
+        assert git_command.authorities() == {"GIT_SSL_CAINFO": "/ca.pem"}
+        monkeypatch.setenv("GIT_SSL_CAINFO", "/git.pem")
+        assert git_command.authorities() == {"GIT_SSL_CAINFO": "/git.pem"}

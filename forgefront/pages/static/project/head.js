@@ -76,6 +76,7 @@ function tabs(project, current) {
     ["branches", "Branches", project.viewerCan.readCode],
     ["tags", "Tags", project.viewerCan.readCode],
     ["builds", "Builds", project.viewerCan.readBuilds],
+    ["dashboard", "Dashboard", project.viewerCan.readBuilds],
     ["environments", "Environments", project.viewerCan.readBuilds],
     ["merge_requests", "Merge requests", project.mergeRequestsEnabled],
     ["issues", "Issues", project.issuesEnabled],

@@ -10,6 +10,9 @@ const query = (values) => {
 const at = (part) => (path, place, ref) => address(path, part, ...(place ? [place] : [])) + query({ ref });
 
 export const fileAddress = at("files");
+export const blameAddress = at("blame");
+/** `text` is searched for in the files; without it, the page asks for one. */
+export const searchAddress = (path, ref, text) => address(path, "search") + query({ q: text, ref });
 export const historyAddress = at("history");
 export const newFileAddress = at("new_file");
 export const editFileAddress = at("edit_file");

@@ -5,7 +5,7 @@ import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { save } from "../project/downloads.js";
 import { size } from "../sizes.js";
-import { editFileAddress, fileAddress, removeFileAddress } from "./addresses.js";
+import { blameAddress, editFileAddress, fileAddress, removeFileAddress } from "./addresses.js";
 import { lines } from "./lines.js";
 
 const PICTURES = { png: "png", jpg: "jpeg", jpeg: "jpeg", gif: "gif", webp: "webp", bmp: "bmp", ico: "x-icon", svg: "svg+xml" };
@@ -15,7 +15,7 @@ const WORDS = { 100755: "executable", 120000: "symbolic link" };
 /** A file. `branch` is the branch at which it is shown, if it is one, and `mayChange` whether the viewer may push to the project. */
 export function file(page, path, ref, blob, { branch, mayChange }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const printed = blob.text === null || blob.mode === "120000" ? null : lines(blob.text);
+  const printed = blob.text === null || blob.mode === "120000" ? null : lines(blob.text, blob.name);
   const picture = PICTURES[blob.name.split(".").at(-1).toLowerCase()];
   const raw = `${base}/api/v3/projects/${encodeURIComponent(path)}/repository/blobs/${blob.commitOid}?filepath=${encodeURIComponent(blob.path)}`;
   const element = h("section.file-view", { "aria-label": blob.name },
@@ -29,6 +29,7 @@ export function file(page, path, ref, blob, { branch, mayChange }) {
         ref === blob.commitOid ? null : h("a.button", {
           href: fileAddress(path, blob.path, blob.commitOid), title: "The file as it is in this commit", onclick: ({ currentTarget: link }) => (link.hash = location.hash),
         }, "Permalink"),
+        printed?.count && !blob.truncated ? h("a.button", { href: blameAddress(path, blob.path, ref) }, "Blame") : null,
         doing("button", "Download", wrong, () => save(page, raw, blob.name)),
         branch && mayChange ? [
           blob.isBinary || blob.truncated || blob.mode === "120000" ? null : h("a.button", { href: editFileAddress(path, blob.path, branch) }, "Edit"),

@@ -1,6 +1,7 @@
 // The lines of a file with their numbers. #L10 and #L10-20 in the address mark lines.
 
 import { h } from "../dom.js";
+import { colours } from "./syntax.js";
 
 const PAGE_LINES = 3000;
 const RANGE = /^#?L?(\d+)(?:-L?(\d+))?$/;
@@ -8,18 +9,23 @@ const RANGE = /^#?L?(\d+)(?:-L?(\d+))?$/;
 const REORDERING = /[\u202A-\u202E\u2066-\u2069]/;
 
 /** The lines of a text, and `goTo(hash)`, which marks lines and scrolls to them; it returns whether there are such lines. */
-export function lines(text) {
+export function lines(text, name = "") {
   const all = text.split("\n");
   if (all.at(-1) === "") all.pop();
   const shown = h("div.code-lines", { tabindex: 0, role: "region", "aria-label": "Lines of the file", onclick: choose });
   const rest = h("button.more", { type: "button", onclick: () => draw(all.length) });
+  let coloured = null;
   const draw = (count) => {
     const from = shown.childElementCount;
-    shown.append(...all.slice(from, count).map((line, index) => row(line, from + index + 1)));
+    shown.append(...all.slice(from, count).map((line, index) => row(line, from + index + 1, coloured?.[from + index])));
     rest.hidden = shown.childElementCount === all.length;
     rest.textContent = `Show ${all.length - shown.childElementCount} more lines`;
   };
   draw(PAGE_LINES);
+  colours(name, text).then((found) => {
+    coloured = found;
+    for (const [index, each] of [...shown.children].entries()) if (found?.[index]?.some(([, scope]) => scope)) each.lastChild.replaceChildren(...pieces(found[index]), "\n");
+  }).catch(() => {});
 
   let first = null;
   function goTo(hash) {
@@ -56,6 +62,9 @@ export function lines(text) {
 }
 
 // The numbers are links for a pointer; the field "Go to line" serves the keyboard.
-const row = (line, number) =>
+const row = (line, number, found = null) =>
   h("div.code-line", null, h("a.number", { href: `#L${number}`, "data-number": number, tabindex: -1, "aria-label": `Line ${number}` }),
-    h("span.text", null, line.replace(/\r$/, ""), "\n"));
+    h("span.text", null, found ? pieces(found) : line.replace(/\r$/, ""), "\n"));
+
+/** The pieces of a line as elements whose class says what they are. */
+export const pieces = (found) => found.map(([text, scope]) => (scope ? h(`span.syntax-${scope}`, null, text) : text));

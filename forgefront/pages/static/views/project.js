@@ -16,10 +16,12 @@ const LISTS = {
   builds: {
     operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
     filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"], MANUAL: ["MANUAL"] },
+    narrowed: { ref: (ref) => ({ ref: [ref] }), job: (name) => ({ name: [name] }), author: (name) => ({ author: [name] }), days: (days) => ({ finished: { since: sinceDays(days) } }) },
   },
   merge_requests: {
     operation: "MergeRequests", row: mergeRequestRow, connection: "mergeRequests", none: "No matching merge requests.",
     filter: "state", choices: { OPENED: OPEN, MERGED: ["MERGED"], CLOSED: ["CLOSED"], "": null },
+    narrowed: { author: (name) => ({ author: [name] }) },
   },
   issues: {
     operation: "Issues", row: issueRow, connection: "issues", none: "No matching issues.",
@@ -109,7 +111,9 @@ function broken({ since, firstBad, lastGreen, suspects }, target, path) {
 
 async function listed(page, list, path) {
   const chosen = list.filter ? chosenOf(page, list) : null;
-  const variables = { path, ...(list.filter && { [list.filter]: list.choices[chosen] }), ...(list.refs && { ref: page.query.get("ref") }) };
+  const narrowed = Object.entries(list.narrowed ?? {}).filter(([name]) => page.query.get(name));
+  const further = Object.assign({}, ...narrowed.map(([name, make]) => make(page.query.get(name))));
+  const variables = { path, ...further, ...(list.filter && { [list.filter]: list.choices[chosen] }), ...(list.refs && { ref: page.query.get("ref") }) };
   const read = async (after) => {
     const { project } = await page.ask(list.operation, { ...variables, after });
     if (!project) throw page.missing("project");
@@ -123,7 +127,7 @@ async function listed(page, list, path) {
       if (!first) return empty("Nothing to see here", "You may not see this part of the project, or it cannot be read.");
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
-        list.filter ? chips(list, chosen) : null,
+        list.filter ? chips(page, list, chosen, narrowed.map(([name]) => name)) : null,
         list.refs ? h("div.actions.start.spread", null, branches(page, project), downloads(page, path, page.query.get("ref") ?? project.defaultBranch)) : null,
         shown,
         more(first.pageInfo, async (after) => {
@@ -142,10 +146,21 @@ function chosenOf(page, list) {
   return wanted === "ALL" ? "" : all.includes(wanted) ? wanted : all[0];
 }
 
-const chips = (list, chosen) =>
-  h("nav.chips", { "aria-label": "Filter by state" },
+/** The states to choose from, and the other filters of the address, each a link that removes it. */
+function chips(page, list, chosen, narrowed) {
+  const to = (changes) => {
+    const query = new URLSearchParams(page.query);
+    for (const [name, value] of Object.entries(changes)) value === null ? query.delete(name) : query.set(name, value);
+    return `${location.pathname}?${query}`;
+  };
+  return h("nav.chips", { "aria-label": "Filter by state" },
     Object.keys(list.choices).map((state) =>
-      h("a", { href: `${location.pathname}?${list.filter}=${(state || "all").toLowerCase()}`, "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all")));
+      h("a", { href: to({ [list.filter]: (state || "all").toLowerCase() }), "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all")),
+    narrowed.map((name) => h("a.removable", { href: to({ [name]: null }), title: "Remove this filter" }, `${name}: ${page.query.get(name)}`, h("span", { "aria-hidden": "true" }, " ×"))));
+}
+
+/** The time so many days ago. */
+const sinceDays = (days) => new Date(Date.now() - (Number.parseInt(days, 10) || 1) * 86_400_000).toISOString();
 
 /** The ref whose history is shown: a branch, or the ref in the address. */
 function branches(page, project) {

@@ -1,8 +1,10 @@
 // The wall: all visible projects of the instance or of one group, failing ones first.
 
 import { address } from "../address.js";
+import { builds as lastBuilds } from "../dashboards/svg.js";
 import { h, replace } from "../dom.js";
 import { ago, avatar, badge, empty, failing, icon, lasted, more, symbol, wordOf } from "../parts.js";
+import { rotate, screenSeconds } from "../dashboards/screen.js";
 
 const ORDER = ["FAILED", "RUNNING", "PENDING", "CANCELED", "SUCCESS", "NONE"];
 const PAUSE = 300;
@@ -38,9 +40,14 @@ export async function open(page) {
   take(first);
   page.show(
     h("header.page-head", null, h("h1", null, group ? first.name : "Projects"), chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/")),
+      group ? h("a.button", { href: `${address("groups", first.path)}/dashboard` }, "Dashboard") : null,
+      h("a.button", { href: `${location.pathname}?screen=20`, title: "For a screen on the wall: without controls, in turns" }, "Screen"),
       h("a.button", { href: group ? `${address("-", "new_project")}?namespace=${encodeURIComponent(group)}` : address("-", "new_project") }, "New project")),
     group && first.description ? h("p.quiet", null, first.description) : null,
     list, nothing, footer);
+  const seconds = screenSeconds(page);
+  // Tiles are sorted anew at each step, since nobody clicks them there.
+  if (seconds) rotate(page, seconds, list, () => (add([]), [...list.children]));
 
   // Builds have their own events; this stream reports pushes and external statuses. Nothing waits for it.
   const seen = first.projects.nodes.filter(({ viewerCan, branch }) => viewerCan.readCode && branch).map(({ fullPath }) => fullPath);
@@ -175,6 +182,7 @@ function tile(project) {
       badge(state)),
     h("p.tile-title", null, target ? target.title : h("span.quiet", null, why(project))),
     target ? h("p.tile-meta", null, avatar(target.author, target.authorName), h("span.person", null, h("span", null, target.author?.name ?? target.authorName)), ago(target.committedAt)) : null,
+    project.builds?.nodes.length > 1 ? lastBuilds(project.builds.nodes) : null,
     h("div.tile-foot", null, rollup ? foot(rollup) : null));
 }
 

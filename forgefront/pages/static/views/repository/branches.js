@@ -21,12 +21,13 @@ export async function open(page) {
     project.viewerCan.pushCode && project.defaultBranch ? section("Create a branch", null, creation(page, path, project.defaultBranch, renew)) : null));
 }
 
-function branchEntry(page, { name, protected: isProtected, developersCanPush, viewerCan, target, health }, { isDefault, defaultBranch, renew }) {
+function branchEntry(page, { name, protected: isProtected, developersCanPush, viewerCan, target, health, aheadBy, behindBy }, { isDefault, defaultBranch, renew }) {
   const { path } = page.where;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   return entry(
     [symbol(health.state), h("a", { href: `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, "data-item": true }, name),
       isDefault ? h("span.tag", null, "default") : null,
+      isDefault || aheadBy === null ? null : h("span.quiet.distance", { title: `Compared with ${defaultBranch}` }, `${aheadBy} ahead, ${behindBy} behind`),
       isProtected ? h("span.tag", null, developersCanPush ? "protected, developers push" : "protected") : null, wrong],
     target ? [h("a", { href: address(path, "commit", target.shortOid) }, target.title),
       h("span.person", null, avatar(target.author, target.authorName), h("span", null, target.author?.name ?? target.authorName)), ago(target.committedAt),

@@ -6,6 +6,7 @@ import { GraphError } from "../../graph.js";
 import { section } from "../../parts.js";
 import { compareAddress, fileAddress, folderAddress, folderOf } from "../../repository/addresses.js";
 import { draft } from "../../repository/drafts.js";
+import { ciCheck } from "../../repository/ci_check.js";
 import { pathBar, showFiles } from "../../repository/file_bar.js";
 import { readFile, textOf, withLineEnds } from "../../repository/file_text.js";
 import { styles } from "../../repository/styles.js";
@@ -124,6 +125,7 @@ function writing(page, about, original) {
     stored.remove();
   };
   element.classList.add("file-form");
+  ciCheck(page, element, { path, ref: project.branch ? branch : null });
   element.addEventListener("input", () => (waiting ??= setTimeout(store, PAUSE)));
   page.signal.addEventListener("abort", storeNow);
   addEventListener("pagehide", storeNow, { signal: page.signal });

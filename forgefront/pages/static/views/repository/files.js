@@ -5,7 +5,7 @@ import { h, replace } from "../../dom.js";
 import { errorIn } from "../../graph.js";
 import { ago, avatar, empty, prose, section } from "../../parts.js";
 import { downloads } from "../../project/downloads.js";
-import { compareAddress, contributorsAddress, fileAddress, folderAddress, historyAddress, newFileAddress } from "../../repository/addresses.js";
+import { compareAddress, contributorsAddress, fileAddress, folderAddress, historyAddress, newFileAddress, searchAddress } from "../../repository/addresses.js";
 import { file } from "../../repository/file.js";
 import { pathBar, refChoice, refName, showFiles } from "../../repository/file_bar.js";
 import { folder, readmeOf } from "../../repository/folder.js";
@@ -67,6 +67,7 @@ async function find(page, path, ref, place, isFolder) {
 const links = ({ fullPath: path, defaultBranch }, branch, place, ref) =>
   h("nav.file-links", { "aria-label": "More about these files" },
     branch ? h("a", { href: place ? historyAddress(path, place, branch.name) : `${address(path, "commits")}?ref=${encodeURIComponent(ref)}` }, "History") : null,
+    h("a", { href: searchAddress(path, ref) }, "Search"),
     place ? null : h("a", { href: contributorsAddress(path, ref) }, "Contributors"),
     place ? null : h("a", { href: compareAddress(path, defaultBranch, ref === defaultBranch ? "" : ref) }, "Compare"));
 

@@ -1,0 +1,16 @@
+// Style sheets that only some pages load.
+
+import { base } from "../address.js";
+import { h } from "../dom.js";
+
+const loading = new Map();
+
+/** Fulfilled when the style sheet of this name is there. */
+export function sheet(name) {
+  if (!loading.has(name)) {
+    loading.set(name, new Promise((resolve) => {
+      document.head.append(h("link", { rel: "stylesheet", href: `${base}/-/pages/styles/${name}.css`, onload: resolve, onerror: resolve }));
+    }));
+  }
+  return loading.get(name);
+}

@@ -1,0 +1,100 @@
+"""The dashboards in a real browser, over the whole service."""
+
+import json
+from collections.abc import AsyncIterator
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.forgefront.pages.test_pages import PagesSite
+from tests.forgefront.support.browser import CHROMIUM, open_chromium
+from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, run_demo_server
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)"),
+]
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+PROJECTS = (
+    DemoProject(
+        "web/storefront",
+        "",
+        (DemoCommit(HOSTILE, "mei", 60, "compile+ unit-"), DemoCommit("Prices", "ada", 60 * 24 * 3, "compile+ unit+")),
+        (DemoMergeRequest("Show delivery dates", "priya", 60 * 30, "delivery", "compile+"),),
+    ),
+    DemoProject("web/design", "", (DemoCommit("Focus rings", "priya", 400, "style+"),)),
+)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PagesSite]:
+    folder = tmp_path_factory.mktemp("dashboards")
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+        site = PagesSite(forge, page)
+        await page.set_viewport(1280, 800)
+        await site.visit("/groups/web/dashboard")
+        yield site
+        assert page.errors == []
+        assert {url for url in page.requests if not url.startswith((forge.address, "data:", "blob:"))} == set()
+
+
+async def card(site: PagesSite, title: str) -> str:
+    """The text of a card, when it has been filled."""
+    section = f"document.querySelector('section[aria-label=\"{title}\"]')"
+    await site.page.wait_for(f"{section} && !{section}.hasAttribute('aria-busy') && {section}.querySelector('.card-body').textContent")
+    return str(await site.page.evaluate(f"{section}.innerText"))
+
+
+async def test_a_project_has_pictures_that_lead_to_their_rows_and_operations(site: PagesSite) -> None:
+    page = site.page
+    await site.visit("/web/storefront/dashboard")
+    assert "75 %" in await card(site, "Success rate")
+    branch = await card(site, "The branch over time")
+    assert f"broken by\nMT\n{HOSTILE}" in branch and "not mended yet" in branch
+    assert "Show delivery dates" in await card(site, "Open merge requests by age")
+    # The names of people are in the table even though pictures do not show them.
+    assert "mei" in await card(site, "People and builds")
+    links = await page.evaluate(
+        "[...document.querySelectorAll('section[aria-label=\"Success rate\"] .card-links a')].map(link => link.href)"
+    )
+    assert links[0].endswith("/web/storefront/builds?status=failed&days=30")
+    fragment = parse_qs(urlsplit(links[1]).fragment)
+    assert (
+        fragment["query"][0].startswith("query ProjectBuildsOverTime(") and json.loads(fragment["variables"][0])["path"] == "web/storefront"
+    )
+    async with httpx.AsyncClient() as http:
+        table = await http.get(links[2], headers={"PRIVATE-TOKEN": site.forge.tokens["ada"]})
+    assert table.status_code == 200 and table.text.startswith("bucketStart,counts.total,counts.success,")
+    await page.evaluate(f"location.href = {json.dumps(links[0])}")
+    await page.wait_for(
+        "document.querySelectorAll('.row').length === 1 && document.querySelector('.removable')?.innerText.includes('days: 30')"
+    )
+
+
+async def test_filters_stand_in_the_address(site: PagesSite) -> None:
+    page = site.page
+    await site.visit("/web/storefront/dashboard?job=compile&range=90&zone=Europe/Helsinki")
+    assert "100 %" in await card(site, "Success rate")
+    find = "const field = document.querySelector(`[name=${name}]`)"
+    change = f"(name, value) => {{ {find}; field.value = value; field.dispatchEvent(new Event('change')); }}"
+    await page.evaluate(f"({change})('job', 'unit')")
+    await page.wait_for("document.querySelector('section[aria-label=\"Success rate\"] dd')?.innerText === '50 %'")
+    assert await page.evaluate("location.search") == "?range=90&zone=Europe%2FHelsinki&job=unit"
+    await page.evaluate(f"({change})('zone', 'Nowhere/At_all')")
+    assert await page.evaluate("location.search") == "?range=90&zone=Europe%2FHelsinki&job=unit"
+
+
+async def test_a_group_on_a_screen_rotates_without_controls(site: PagesSite) -> None:
+    page = site.page
+    await page.set_viewport(800, 420)
+    await site.visit("/groups/web/dashboard?screen=5")
+    await page.wait_for("document.querySelectorAll('.chart:not([hidden])').length < document.querySelectorAll('.chart').length")
+    assert await page.evaluate("[...document.querySelectorAll('.top, .foot, .choices')].every(each => !each.checkVisibility())")
+    first = await page.evaluate("document.querySelector('.chart:not([hidden])').ariaLabel")
+    await page.wait_for(f"document.querySelector('.chart:not([hidden])').ariaLabel !== {json.dumps(first)}")
+    await page.press("Escape")
+    await page.wait_for("document.querySelector('.choices')?.checkVisibility()")
+    assert "web/design" in await card(site, "Projects")

@@ -1,0 +1,79 @@
+"""Queries that run once after the start."""
+
+from typing import Any
+
+import pytest
+
+from graph.context import Services
+from graph.operations import trusted_documents, warm_up
+from graph.operations.documents import prepare
+from graph.operations.execution import Graph
+from graph.planner.cache import PlanCache
+from tests.make import DataFactory
+from tests.support.statements import requires_planner
+
+ROWS = warm_up.SampleRows("dev", 7, "dev/web", "team", "main", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+DASHBOARDS = [each.operation.prepared for each in trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents]
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up, "DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(warm_up, "PAUSE_RATIO", 0.0)
+
+
+class TestWarmUp:
+    @requires_planner
+    async def test_runs_and_plans_every_query(self, services: Services, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        await make.project(owner=await make.user())
+        queries = [each.formatted(None) for each in DASHBOARDS]  # type: ignore[arg-type]
+        results: list[Any] = []
+        run = Graph.run_as_admin
+
+        async def record(*arguments: Any, **settings: Any) -> Any:
+            results.append(await run(*arguments, **settings))
+            return results[-1]
+
+        monkeypatch.setattr(Graph, "run_as_admin", record)
+        compiled: list[PlanCache] = []
+        compile_plan = PlanCache.compile
+
+        def record_plan(cache: PlanCache, *arguments: Any) -> Any:
+            compiled.append(cache)
+            return compile_plan(cache, *arguments)
+
+        monkeypatch.setattr(PlanCache, "compile", record_plan)
+        assert await warm_up.warm_up(Graph(services), queries, []) == len(results) == len(compiled) == 12
+        errors = {error.message for result in results for error in result.errors}
+        # The project has neither a group nor a repository, and errors of arguments would have other messages.
+        assert all("not found" in message for message in errors), errors
+        assert any(result.data is not None and result.data.get("project") for result in results)
+
+    async def test_does_nothing_without_a_project(self, services: Services) -> None:
+        assert await warm_up.warm_up(Graph(services), DASHBOARDS, []) == 0
+
+    async def test_does_nothing_without_plans(self, services: Services, make: DataFactory) -> None:
+        await make.project(owner=await make.user())
+        assert await warm_up.warm_up(Graph(services, planner=False), DASHBOARDS, []) == 0
+
+
+class TestSampleVariables:
+    def test_name_rows_by_the_use_of_a_variable(self) -> None:
+        query = prepare(
+            "query Q($p: String!, $g: String!, $b: String!, $n: Int!, $r: DateTimeRange!, $more: String) {"
+            " project(path: $p) { branch(name: $b) { name } issues(first: $n, after: $more) { totalCount }"
+            " mergeRequestStats(filter: {merged: $r}, bucket: WEEK) { merged } } group(path: $g) { name } }",
+            "Q",
+        )
+        found = warm_up.sample_variables(query, ROWS, by_id=False)
+        assert found == {
+            "p": "dev/web",
+            "g": "team",
+            "b": "main",
+            "n": 20,
+            "r": {"since": ROWS.since, "until": ROWS.until},
+        }
+
+    def test_request_projects_of_v3_by_id(self) -> None:
+        query = prepare("query Q($id: String!) { project(path: $id) { name } }", "Q")
+        assert warm_up.sample_variables(query, ROWS, by_id=True) == {"id": "7"}
