@@ -14,6 +14,7 @@ from sqlalchemy import Select, select
 
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
+from graph.jobs.build_analytics import BuildAnalytics
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
@@ -123,6 +124,7 @@ class Services:
     archive_limiter: FairLimiter = field(
         default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
     )
+    build_analytics: BuildAnalytics | None = None
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 
     @cached_property
