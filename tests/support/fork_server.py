@@ -42,9 +42,9 @@ def start_program(*args: object, **settings: Any) -> subprocess.Popen[Any]:
     return start_interpreter(*args, **settings) if COUNT_SHARE else ForkedProcess(list(map(str, args)), cwd=ROOT, **settings)
 
 
-def start_interpreter(*args: object, folder: Path = ROOT, **settings: Any) -> subprocess.Popen[Any]:
-    """As `start_program`, but as users start it; with the packages in `folder`."""
-    return subprocess.Popen([sys.executable, "-m", *map(str, args)], cwd=folder, **settings)
+def start_interpreter(*args: object, **settings: Any) -> subprocess.Popen[Any]:
+    """As `start_program`, but as users start it."""
+    return subprocess.Popen([sys.executable, "-m", *map(str, args)], cwd=ROOT, **settings)
 
 
 class ForkedProcess(subprocess.Popen[Any]):

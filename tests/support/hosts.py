@@ -72,16 +72,16 @@ class Hosts:
             **self.settings,
         }
 
-    def start(self, number: int, program: Path | None = None, port: int = 0) -> ServerProcess:
+    def start(self, number: int, revisions: Path | None = None, port: int = 0) -> ServerProcess:
         """Starts a host, or starts it again with the folder that it had. Call it in a thread while the test does other work.
 
-        `program` is the folder of another version of the packages.
+        `revisions` is the folder of those of another version of the program.
         """
         self.folder_of(number).mkdir(exist_ok=True)
         stack = ExitStack()
         url = self.database.url.render_as_string(hide_password=False)
         log = self.folder / f"host{number}-{next(self._numbers)}.log"
-        server = run_server(self.folder_of(number), url, log, port=port, program=program, **self.variables(number))
+        server = run_server(self.folder_of(number), url, log, port=port, revisions=revisions, **self.variables(number))
         self.servers[number] = stack.enter_context(server)
         self._stacks[number] = stack
         return self.servers[number]

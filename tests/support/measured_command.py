@@ -12,5 +12,5 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        status = Path("/proc/self/status").read_text().splitlines()
-        print(next(line.split()[1] for line in status if line.startswith("VmHWM")), file=sys.stderr)
+        lines = Path("/proc/self/status").read_text().splitlines()
+        print(next(line.split()[1] for line in lines if line.startswith("VmHWM")), file=sys.stderr)

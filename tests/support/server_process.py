@@ -19,7 +19,7 @@ import httpx
 from storage import tables
 from storage.secrets import KEY_FILE
 from tests.make import DataFactory, token_of
-from tests.support.fork_server import start_interpreter, start_program
+from tests.support.fork_server import start_program
 
 READY = "Ctrl-C stops it.\n"
 CLIENT_SECONDS = 30.0
@@ -58,11 +58,11 @@ class ServerProcess:
 
 @contextmanager
 def run_server(
-    folder: Path, database_url: str, log: Path | None = None, *, port: int = 0, program: Path | None = None, **settings: str
+    folder: Path, database_url: str, log: Path | None = None, *, port: int = 0, revisions: Path | None = None, **settings: str
 ) -> Iterator[ServerProcess]:
     """The server over this folder and database, ready; killed at the end unless it has ended. Its log is in the folder by default.
 
-    `program` is the folder of another version of the packages; `settings` are FORGEFRONT_ variables.
+    `revisions` is the folder of those of another version of the program; `settings` are FORGEFRONT_ variables.
     """
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")},
@@ -74,9 +74,9 @@ def run_server(
     log = log or folder / "serve.log"
     started = time.monotonic()
     with log.open("w") as errors:
-        arguments = ("forgefront.cli", "serve", "--data", folder, "--port", port)
+        module = ("forgefront.cli",) if revisions is None else ("tests.support.other_version", revisions)
         pipes: dict[str, Any] = {"env": environment, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
-        process = start_program(*arguments, **pipes) if program is None else start_interpreter(*arguments, folder=program, **pipes)
+        process = start_program(*module, "serve", "--data", folder, "--port", port, **pipes)
     assert process.stdout is not None
     try:
         output: list[str] = []

@@ -16,8 +16,6 @@ from tests.support.hosts import Hosts, git, write_text_commit
 
 pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
 
-ROOT = Path(__file__).parents[3]
-PACKAGES = ("storage", "graph", "rest_v3", "ci_v1", "forgefront")
 REVISION = """
 import sqlalchemy as sa
 from alembic import op
@@ -31,14 +29,12 @@ def upgrade() -> None:
 """
 
 
-def make_next_version(program: Path, folder: Path, column: str, mark: str) -> Path:
-    """Copies the packages, with one more revision, which adds a column."""
-    for name in PACKAGES:
-        shutil.copytree(program / name, folder / name)
-    versions = folder / "storage" / "migrations" / "versions"
-    before = max(path.name[:4] for path in versions.glob("[0-9]*.py"))
+def make_next_version(revisions: Path, folder: Path, column: str, mark: str) -> Path:
+    """Copies the revisions of a version of the program, and adds one, which adds a column."""
+    shutil.copytree(revisions, folder)
+    before = max(path.name[:4] for path in folder.glob("[0-9]*.py"))
     revision = f"{int(before) + 1:04d}"
-    (versions / f"{revision}_next.py").write_text(REVISION.format(revision=revision, before=before, column=column, mark=mark))
+    (folder / f"{revision}_next.py").write_text(REVISION.format(revision=revision, before=before, column=column, mark=mark))
     return folder
 
 
@@ -99,7 +95,7 @@ def database_url(new_database: Callable[[], str]) -> str:
 class TestRollingUpgrade:
     async def test_hosts_are_upgraded_one_by_one(self, hosts: Hosts, tmp_path: Path, database_url: str) -> None:
         ada = await hosts.make.admin()
-        later = make_next_version(ROOT, tmp_path / "later", "weight", "expands = True")
+        later = make_next_version(migrations.VERSIONS, tmp_path / "later", "weight", "expands = True")
         for number in (2, 3):
             await asyncio.to_thread(hosts.start, number)
         project = await hosts.create_project(2, ada, "app")
@@ -108,11 +104,11 @@ class TestRollingUpgrade:
         ports = {number: int(server.url.rpartition(":")[2]) for number, server in hosts.servers.items()}
         before = await asyncio.to_thread(migrations.current_revision, database_url)
 
-        async def restart(number: int, program: Path | None) -> None:
+        async def restart(number: int, revisions: Path | None) -> None:
             code, _ = await hosts.servers[number].stop()
             assert code == 0
             hosts.kill(number)
-            await asyncio.to_thread(hosts.start, number, program, ports[number])
+            await asyncio.to_thread(hosts.start, number, revisions, ports[number])
 
         with run_balancer("haproxy", hosts.folder, list(hosts.servers.values())) as address:
             load = Load(address, project, ada, hosts.folder / "load")
@@ -139,10 +135,10 @@ class TestRollingUpgrade:
     async def refuse_other_versions(self, hosts: Hosts, breaking: Path) -> None:
         """A version that the running hosts do not tolerate starts when they have stopped, and they do not start again."""
 
-        async def refuse(number: int, program: Path | None, *messages: str) -> None:
+        async def refuse(number: int, revisions: Path | None, *messages: str) -> None:
             start: Callable[..., object] = hosts.start
             with pytest.raises(AssertionError):
-                await asyncio.to_thread(start, number, program)
+                await asyncio.to_thread(start, number, revisions)
             log = max(hosts.folder.glob(f"host{number}-*.log"), key=lambda path: path.stat().st_mtime_ns).read_text()
             assert all(message in log for message in messages), log
 
