@@ -50,6 +50,7 @@ The runner should have stopped it at the timeout.
 BATCH_SIZE = 100
 LOST_MESSAGE = "The runner was lost. The build was queued again.\n"
 RETURNED_MESSAGE = "The runner returned the build. It was queued again.\n"
+ABANDONED_MESSAGE = f"\nThe build failed: it started {MAX_STARTS + 1} times, and no runner finished it.\n"
 
 log = structlog.get_logger("graph")
 
@@ -248,7 +249,8 @@ async def report_status(
 async def return_to_queue(context: Context, build: tables.Build, message: str) -> None:
     """Return a running build, which the caller has locked, to its queue as the same attempt.
 
-    After MAX_STARTS returns the build fails.
+    After MAX_STARTS returns the build fails, with ABANDONED_MESSAGE at the end of its trace. Returns are counted whatever their cause,
+    because the service cannot tell a build that kills its runners from one whose runners were killed.
     """
     starts = 0
     for old_state, new_state in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
@@ -257,6 +259,8 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
                 break
             starts += 1
     if starts >= MAX_STARTS:
+        # The output so far stays, because it may show why no runner survives the build.
+        await traces.append_trace(context, build, ABANDONED_MESSAGE, build.trace_size)
         await builds.change_status(context, build, CheckStatus.FAILED, reason=FailureReason.RUNNER_SYSTEM_FAILURE)
         return
     await erase_objects_of_builds(context, [build.id])

@@ -11,14 +11,16 @@ import orjson
 import pytest
 from sqlalchemy import insert, select, text
 
-from graph.context import Services
+from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, Unauthenticated
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
 from graph.jobs import maintenance
 from graph.jobs.runner_queue import OldestBuildsQuery, RunnerQueue
 from graph.operations.execution import Graph
+from graph.operations.transaction import session_for
 from graph.rules.builds import runners as rules
+from graph.rules.builds import traces
 from storage import tables
 from storage.database.engine import Database, now
 from storage.database.pg_notify import Notifications
@@ -446,9 +448,14 @@ class TestLease:
         for _ in range(4):
             assert (await row_of(make, build.id)).status is CheckStatus.PENDING
             assert await runner.claim_id() == build.id
+            await runner(APPEND, databaseId=build.id, text="some\n", offset=0)
             await rules.recover_lost_builds(await self.services_later(services, 70))
 
-        assert (await row_of(make, build.id)).status is CheckStatus.FAILED
+        row = await row_of(make, build.id)
+        assert row.status is CheckStatus.FAILED
+        async with session_for(services.database, writing=False) as session:
+            lines = await traces.read_tail(Context(services, session, None, "test"), row, 10)
+        assert lines[-1] == rules.ABANDONED_MESSAGE.strip()
 
     async def test_a_build_far_beyond_its_time_has_failed(self, services: Services, calls: Calling, make: DataFactory) -> None:
         build = await make.pending_build(await make.project())
