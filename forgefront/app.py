@@ -37,7 +37,7 @@ from graph.artifact_access import ArtifactAccess
 from graph.events.delivery_worker import DeliveryWorker
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_graphql_app
-from graph.jobs import maintenance, pack_jobs, token_uses
+from graph.jobs import change_pruning, maintenance, pack_jobs, token_uses
 from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.repack import repack_repositories
@@ -170,6 +170,8 @@ class App(Backend):
                 "heartbeat": self._host_registry.run,
                 **({"warm up": partial(warm_up, self.graph, documents, rest.list_queries())} if config.warm_up else {}),
                 **({"directory": partial(directory_sync.run_forever, services)} if services.directory is not None else {}),
+                **({"analytics": services.build_analytics.run_forever} if services.build_analytics is not None else {}),
+                "old changes": repeat_every(SWEEP_SECONDS, partial(change_pruning.prune, services)),
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }
         )

@@ -17,6 +17,7 @@ from forgefront.file_permissions import restrict_permissions
 from forgefront.host_registry import read_identity
 from graph.context import Services
 from graph.events.outbox import Outbox
+from graph.jobs.build_analytics import BuildAnalytics
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.operations.execution import Graph
 from graph.operations.rate_limits import RateLimiter
@@ -97,6 +98,7 @@ class Backend:
                 openid_provider=self.openid_provider,
                 broadcaster=ChangeBroadcaster(max_streams=config.streams, max_streams_per_viewer=config.streams_per_viewer),
                 rate_limiter=RateLimiter(config.rate_limit),
+                build_analytics=BuildAnalytics(self.database, config.analytics_folder) if config.analytics else None,
                 outbox=Outbox(allow_local=config.hooks_allow_local),
             ),
             planner=config.planner,
@@ -133,6 +135,8 @@ class Backend:
     async def stop(self) -> None:
         """Closes everything. What does not close in time is left to the end of the process."""
         await self._close_in_time("outbox", self.graph.services.outbox.close())
+        if self.graph.services.build_analytics is not None:
+            await self._close_in_time("analytics", self.graph.services.build_analytics.close())
         for name, store in self.stores.items():
             await self._close_in_time(name, store.close())
         await self._close_in_time("database", self.database.close())

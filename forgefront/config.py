@@ -110,6 +110,9 @@ class Config(BucketSettings, GitSettings, SignInSettings):
         " the limit.",
     )
     planner: bool = Field(default=True, description="Whether frequent queries are compiled into plans; the results are the same without.")
+    analytics: bool = Field(
+        default=True, description="Whether statistics are computed from a columnar copy of the builds; the results are the same without."
+    )
     warm_up: bool = Field(
         default=True,
         description="Whether each server process runs the queries of trusted documents and of v3 once after the start, so that their first"
@@ -296,6 +299,11 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     def repositories(self) -> Path:
         """The folder of the bare repositories."""
         return self.data / "repositories"
+
+    @property
+    def analytics_folder(self) -> Path:
+        """The folder of the columnar copy, which can be deleted at any time."""
+        return self.data / "analytics"
 
     @property
     def uploads(self) -> Path:

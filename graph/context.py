@@ -14,6 +14,7 @@ from sqlalchemy import Select, select
 
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
+from graph.jobs.build_analytics import BuildAnalytics
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
@@ -127,6 +128,7 @@ class Services:
         default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
     )
     rendering_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_RENDERING))
+    build_analytics: BuildAnalytics | None = None
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 
     @cached_property

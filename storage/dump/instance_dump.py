@@ -38,7 +38,7 @@ COMPRESSION_LEVEL = 3
 TABLES = "tables"
 SECRETS = "secrets"
 PROJECTS = "projects"
-LOCATION_TABLES = frozenset(("hosts", "instance_identity", "job_leases", "packs", "repack_leases", "schema_compatibility"))
+LOCATION_TABLES = frozenset(("build_changes", "hosts", "instance_identity", "job_leases", "packs", "repack_leases", "schema_compatibility"))
 """Tables that say where an instance is stored, not what it contains; the restored instance has its own."""
 
 

@@ -10,6 +10,7 @@ from storage.tables.accounts.ssh_keys import SshKey
 from storage.tables.accounts.users import Token, TokenScope, User, UserState
 from storage.tables.base import all_rows, any_row, lock
 from storage.tables.builds.artifacts import Artifact, TracePart
+from storage.tables.builds.build_changes import BuildChange
 from storage.tables.builds.builds import Build, RunWhen
 from storage.tables.builds.commit_statuses import CheckStatus, CommitStatus
 from storage.tables.builds.environments import Deployment, Environment
@@ -64,6 +65,7 @@ __all__ = [
     "BranchMove",
     "BranchProtection",
     "Build",
+    "BuildChange",
     "Change",
     "ChangeKind",
     "CheckStatus",

@@ -98,6 +98,11 @@ class Buckets:
                 return found
         raise AssertionError("there is at least one period")
 
+    @property
+    def relevant_periods(self) -> Sequence[OffsetPeriod]:
+        """The periods that keys depend on."""
+        return self._hour_periods
+
     @cached_property
     def _hour_periods(self) -> Sequence[OffsetPeriod]:
         """The periods without irrelevant ones: for hours only the offset modulo an hour matters."""

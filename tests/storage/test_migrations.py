@@ -74,6 +74,13 @@ def schema_shape(connection: Connection) -> dict[str, Any]:
         for table, kind, sql in connection.execute(text(query)):
             shown = " ".join(sql.replace('"', "").split()) if kind != "table" else "AUTOINCREMENT" in sql
             statements.setdefault(table, []).append((kind, shown))
+    else:
+        query = (
+            "SELECT c.relname, pg_get_triggerdef(t.oid), p.prosrc FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+            " JOIN pg_proc p ON p.oid = t.tgfoid WHERE NOT t.tgisinternal ORDER BY t.tgname"
+        )
+        for table, trigger, function in connection.execute(text(query)):
+            statements.setdefault(table, []).append((trigger, " ".join(function.split())))
 
     return {
         table: [

@@ -1,6 +1,6 @@
 """Build statistics in groups, for a project or for the projects of a group."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,10 +11,12 @@ from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded
 from graph.rules import quantiles
 from graph.rules.accounts import groups
+from graph.rules.builds import copied_build_stats
 from graph.rules.builds.rollups import CheckCounts
 from graph.rules.policy import Action
 from graph.rules.quantiles import QuantileSummary
 from storage import tables
+from storage.analytics.build_statistics import BuildQuestion, BuildSelection
 from storage.tables import CheckStatus
 from storage.tables import quantiles as columns_of
 from storage.tables.builds import build_stats
@@ -22,6 +24,16 @@ from storage.tables.builds.build_stats import COUNTED_STATUSES, BuildDimension, 
 
 MAX_ROWS = 5_000
 DEFAULT_ROWS = 100
+
+
+@dataclass(frozen=True)
+class BuildStatsQuery:
+    """What to count: as conditions of the database, and as a selection of the columnar copy. `by_finish`: `finished_at` is the moment."""
+
+    conditions: Sequence[Any]
+    selection: BuildSelection
+    grouping: BuildGrouping
+    by_finish: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,42 +79,42 @@ def validate_size(first: int | None) -> int:
     return row_count
 
 
-async def load_for_projects(
-    context: Context, ids: list[int], conditions: Iterable[Any], grouping: BuildGrouping
-) -> dict[int, BuildStatisticsTable]:
+async def load_for_projects(context: Context, ids: list[int], query: BuildStatsQuery) -> dict[int, BuildStatisticsTable]:
     """Statistics by project, in one statement."""
     own = col(tables.Build.project_id)
-    return await _load_tables(context, ids, [own.in_(ids), *conditions], grouping, own)
+    return await _load_tables(context, ids, {key: key for key in ids}, query, own)
 
 
-async def load_for_groups(
-    context: Context, ids: list[int], conditions: Iterable[Any], grouping: BuildGrouping
-) -> dict[int, BuildStatisticsTable]:
+async def load_for_groups(context: Context, ids: list[int], query: BuildStatsQuery) -> dict[int, BuildStatisticsTable]:
     """Statistics by group, over its unarchived projects whose builds the viewer may see.
 
     The number of statements is constant.
     """
     projects = await groups.list_project_ids_by_group(context, ids, (Action.READ_BUILD,))
-    visible_ids = sorted(key for keys in projects.values() for key in keys)
-    own = col(tables.Build.project_id).in_(visible_ids)
-    return await _load_tables(context, ids, [own, *conditions], grouping, col(tables.Project.namespace_id))
+    owners = {project: group for group, keys in projects.items() for project in keys}
+    return await _load_tables(context, ids, owners, query, col(tables.Project.namespace_id))
 
 
 async def _load_tables(
-    context: Context, ids: list[int], conditions: list[Any], grouping: BuildGrouping, owner: Any
+    context: Context, ids: list[int], owners: Mapping[int, int], query: BuildStatsQuery, owner: Any
 ) -> dict[int, BuildStatisticsTable]:
-    statement = build_stats.groups(conditions, grouping, context.now(), owner if len(ids) > 1 else None)
+    grouping, has_owner = query.grouping, len(ids) > 1
+    question = BuildQuestion(owners, query.selection, grouping, query.by_finish, context.now(), has_owner)
+    rows: Sequence[Any] | None = await copied_build_stats.load_groups(context, question)
+    if rows is None:
+        conditions = [col(tables.Build.project_id).in_(sorted(owners)), *query.conditions]
+        rows = await context.tuples(build_stats.groups(conditions, grouping, context.now(), owner if has_owner else None))
     found: dict[int, list[BuildStatistics]] = {key: [] for key in ids}
     starts: dict[int, datetime] = {}
-    for owned, bucket, *columns in await context.tuples(statement):
+    for owned, bucket, *columns in rows:
         if grouping.buckets is not None and bucket not in starts:
             starts[bucket] = grouping.buckets.start(bucket)
-        found[ids[0] if len(ids) == 1 else owned].append(_build_row(starts.get(bucket), columns, grouping))
+        found[owned if has_owner else ids[0]].append(_build_row(starts.get(bucket), columns, grouping))
     if not grouping.dimensions and grouping.buckets is None:
         zeros = [0] * (len(COUNTED_STATUSES) + 2 + len(grouping.measures) * columns_of.COLUMN_COUNT)
-        found = {key: rows or [_build_row(None, zeros, grouping)] for key, rows in found.items()}
+        found = {key: stats or [_build_row(None, zeros, grouping)] for key, stats in found.items()}
     max_rows = grouping.limit - 1
-    return {key: BuildStatisticsTable(rows[:max_rows], len(rows) > max_rows) for key, rows in found.items()}
+    return {key: BuildStatisticsTable(stats[:max_rows], len(stats) > max_rows) for key, stats in found.items()}
 
 
 def _build_row(start: datetime | None, columns: Sequence[Any], grouping: BuildGrouping) -> BuildStatistics:

@@ -10,6 +10,7 @@ from graph.context import Info
 from graph.fields.selections import selected_names
 from graph.rules import time_buckets
 from graph.rules.builds import build_stats
+from graph.rules.builds.build_stats import BuildStatsQuery
 from graph.rules.policy import Action, require
 from graph.types.builds.builds import BuildFilter
 from graph.types.builds.commit_statuses import BuildStatus
@@ -107,8 +108,10 @@ async def _load_table(
         limit=limit,
     )
 
+    query = BuildStatsQuery(conditions, filter.selection(), grouping, filter.finished is not None)
+
     async def fetch(ids: list[int]) -> Any:
-        return await fetch_all(context, ids, conditions, grouping)
+        return await fetch_all(context, ids, query)
 
     key = (fetch_all, repr((build_filter, grouping.dimensions, grouping.measures, bucket, timezone, limit)))
     return await context.loader(key, fetch).get(root.id)

@@ -22,6 +22,7 @@ from graph.types.git.commit_loader import COMMIT_INDEX, load_commit, load_commit
 from graph.types.inputs import DateTimeRange
 from graph.types.web_urls import web_url
 from storage import tables
+from storage.analytics.build_statistics import BuildSelection
 from storage.tables.builds import builds as statements
 from storage.tables.issues import issues as issue_statements
 
@@ -68,6 +69,20 @@ class BuildFilter:
         if not self.unplayed:
             found.append(statements.is_check())
         return [*found, statements.is_current()] if self.latest_attempt_only else found
+
+    def selection(self) -> BuildSelection:
+        """The same for the columnar copy of builds, which never has builds with the status `MANUAL`."""
+        created, finished = self.created, self.finished
+        return BuildSelection(
+            statuses=[str(status) for status in self.status] if self.status is not None else None,
+            names=self.name,
+            stages=self.stage,
+            refs=self.ref,
+            latest_attempt_only=self.latest_attempt_only,
+            created=(created.since, created.until) if created is not None else (None, None),
+            finished=(finished.since, finished.until) if finished is not None else (None, None),
+            author_usernames=self.author_username,
+        )
 
 
 @strawberry.type(description="Actions the viewer is allowed to perform on a build in its current state.")

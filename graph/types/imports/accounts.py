@@ -6,13 +6,12 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.groups import GROUP_MEMBERS, GROUPS
 from graph.rules.imports.user_resources import EMAILS, SSH_KEYS
 from graph.types.accounts.members import AccessLevel
-from graph.types.imports.items import RESULTS, ImportInput, source_id
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
+from graph.types.inputs import optional
 
 
 @strawberry.input(description="A secondary email address of a user.")
@@ -30,8 +29,7 @@ class ImportEmailsInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports email addresses. Administrators only, while the import runs.")
 async def import_emails(info: Info, input: ImportEmailsInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, EMAILS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, EMAILS, input.import_id, input.items)
 
 
 @strawberry.input(description="An SSH key of a user.")
@@ -51,8 +49,7 @@ class ImportSshKeysInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports SSH keys. Administrators only, while the import runs.")
 async def import_ssh_keys(info: Info, input: ImportSshKeysInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, SSH_KEYS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, SSH_KEYS, input.import_id, input.items)
 
 
 @strawberry.input(description="A group of the source.")
@@ -77,8 +74,7 @@ class ImportGroupsInput(ImportInput):
     " while the import runs.",
 )
 async def import_groups(info: Info, input: ImportGroupsInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, GROUPS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, GROUPS, input.import_id, input.items)
 
 
 @strawberry.input(description="A member of a group.")
@@ -98,8 +94,7 @@ class ImportGroupMembersInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports members of groups. Administrators only, while the import runs.")
 async def import_group_members(info: Info, input: ImportGroupMembersInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, GROUP_MEMBERS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, GROUP_MEMBERS, input.import_id, input.items)
 
 
 @strawberry.type

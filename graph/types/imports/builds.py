@@ -6,13 +6,12 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.builds import BUILDS
 from graph.types.builds.commit_statuses import BuildStatus
 from graph.types.builds.pipelines import JobWhen
-from graph.types.imports.items import RESULTS, ImportInput, source_id
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
+from graph.types.inputs import optional
 
 
 @strawberry.input(description="A build of the source.")
@@ -51,8 +50,7 @@ class ImportBuildsInput(ImportInput):
     description="Imports builds, in the order of their IDs, without traces and artifacts. Administrators only, while the import runs.",
 )
 async def import_builds(info: Info, input: ImportBuildsInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, BUILDS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, BUILDS, input.import_id, input.items)
 
 
 @strawberry.type

@@ -6,12 +6,11 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.commit_comments import COMMIT_COMMENTS
 from graph.types.git.commit_comments import LineType
-from graph.types.imports.items import RESULTS, ImportInput
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, write_inputs
+from graph.types.inputs import optional
 
 
 @strawberry.input(description="A comment on a commit of the source.")
@@ -37,8 +36,7 @@ class ImportCommitCommentsInput(ImportInput):
     description="Imports comments on commits, identified by what they say. Administrators only, while the import runs.",
 )
 async def import_commit_comments(info: Info, input: ImportCommitCommentsInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, COMMIT_COMMENTS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, COMMIT_COMMENTS, input.import_id, input.items)
 
 
 @strawberry.type

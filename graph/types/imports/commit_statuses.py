@@ -6,12 +6,11 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.commit_statuses import COMMIT_STATUSES
 from graph.types.builds.commit_statuses import BuildStatus
-from graph.types.imports.items import RESULTS, ImportInput, source_id
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
+from graph.types.inputs import optional
 
 
 @strawberry.input(description="A status of a commit of the source, which an external system reported.")
@@ -43,8 +42,7 @@ class ImportCommitStatusesInput(ImportInput):
     " while the import runs.",
 )
 async def import_commit_statuses(info: Info, input: ImportCommitStatusesInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, COMMIT_STATUSES, [sent_values(each) for each in input.items])
+    return await write_inputs(info, COMMIT_STATUSES, input.import_id, input.items)
 
 
 @strawberry.type

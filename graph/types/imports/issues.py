@@ -6,11 +6,10 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.issues import ISSUES
-from graph.types.imports.items import RESULTS, ImportInput, source_id
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
+from graph.types.inputs import optional
 from graph.types.issues.issues import IssueState
 
 
@@ -43,8 +42,7 @@ class ImportIssuesInput(ImportInput):
     " only, while the import runs.",
 )
 async def import_issues(info: Info, input: ImportIssuesInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, ISSUES, [sent_values(each) for each in input.items])
+    return await write_inputs(info, ISSUES, input.import_id, input.items)
 
 
 @strawberry.type

@@ -1,12 +1,18 @@
 """What all mutations that import items share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import strawberry
 
+from graph.context import Info
 from graph.fields.declarations import column
 from graph.fields.mutations import ErrorCode
+from graph.rules.imports import instance_imports
+from graph.rules.imports.batches import ItemResult, write_items
 from graph.rules.imports.item_kinds import ImportOutcome as Outcome
+from graph.rules.imports.item_kinds import ItemKind
+from graph.types.inputs import sent_values
 from storage import tables
 
 ImportOutcome = strawberry.enum(Outcome, name="ImportOutcome", description="What became of an imported item.")
@@ -45,3 +51,9 @@ RESULTS: dict[str, Any] = {
 
 def source_id(description: str = "ID in the source; with kept IDs also that of the row.") -> Any:
     return strawberry.field(description=description)
+
+
+async def write_inputs(info: Info, kind: ItemKind, import_id: int, items: Sequence[Any]) -> list[ItemResult]:
+    """Write the inputs of a batch to the running import. Raises Forbidden, LimitExceeded, Invalid, NotAllowed."""
+    running = await instance_imports.lock_for_items(info.context, import_id, items)
+    return await write_items(info.context, running, kind, [sent_values(each) for each in items])

@@ -6,13 +6,12 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.hooks import HOOKS
 from graph.rules.imports.labels import LABELS, MILESTONES
 from graph.rules.imports.project_settings import DEPLOY_KEYS, PROTECTED_BRANCHES, TRIGGERS, VARIABLES
-from graph.types.imports.items import RESULTS, ImportInput, source_id
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
+from graph.types.inputs import optional
 from graph.types.issues.milestones import MilestoneState
 
 
@@ -35,8 +34,7 @@ class ImportLabelsInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports labels. Administrators only, while the import runs.")
 async def import_labels(info: Info, input: ImportLabelsInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, LABELS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, LABELS, input.import_id, input.items)
 
 
 @strawberry.input(description="A milestone of a project.")
@@ -59,8 +57,7 @@ class ImportMilestonesInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports milestones. Administrators only, while the import runs.")
 async def import_milestones(info: Info, input: ImportMilestonesInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, MILESTONES, [sent_values(each) for each in input.items])
+    return await write_inputs(info, MILESTONES, input.import_id, input.items)
 
 
 @strawberry.input(description="A hook of a project or of the instance.")
@@ -92,8 +89,7 @@ class ImportHooksInput(ImportInput):
     " Administrators only, while the import runs.",
 )
 async def import_hooks(info: Info, input: ImportHooksInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, HOOKS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, HOOKS, input.import_id, input.items)
 
 
 @strawberry.input(description="A deploy key of a project.")
@@ -113,8 +109,7 @@ class ImportDeployKeysInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports deploy keys. Administrators only, while the import runs.")
 async def import_deploy_keys(info: Info, input: ImportDeployKeysInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, DEPLOY_KEYS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, DEPLOY_KEYS, input.import_id, input.items)
 
 
 @strawberry.input(description="A secret variable of a project.")
@@ -134,8 +129,7 @@ class ImportVariablesInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports secret variables. Administrators only, while the import runs.")
 async def import_variables(info: Info, input: ImportVariablesInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, VARIABLES, [sent_values(each) for each in input.items])
+    return await write_inputs(info, VARIABLES, input.import_id, input.items)
 
 
 @strawberry.input(description="A trigger of a project.")
@@ -155,8 +149,7 @@ class ImportTriggersInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports triggers. Administrators only, while the import runs.")
 async def import_triggers(info: Info, input: ImportTriggersInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, TRIGGERS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, TRIGGERS, input.import_id, input.items)
 
 
 @strawberry.input(description="A protected branch of a project.")
@@ -174,8 +167,7 @@ class ImportProtectedBranchesInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports protected branches. Administrators only, while the import runs.")
 async def import_protected_branches(info: Info, input: ImportProtectedBranchesInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, PROTECTED_BRANCHES, [sent_values(each) for each in input.items])
+    return await write_inputs(info, PROTECTED_BRANCHES, input.import_id, input.items)
 
 
 @strawberry.type

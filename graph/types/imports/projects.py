@@ -6,13 +6,12 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.groups import PROJECT_MEMBERS
 from graph.rules.imports.projects import STARS
 from graph.rules.imports.projects import import_projects as write_projects
 from graph.types.accounts.members import AccessLevel
-from graph.types.imports.items import RESULTS, ImportInput, source_id
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
 from graph.types.inputs import optional, sent_values
 from graph.types.visibility import Visibility
 
@@ -73,8 +72,7 @@ class ImportProjectMembersInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports members of projects. Administrators only, while the import runs.")
 async def import_project_members(info: Info, input: ImportProjectMembersInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, PROJECT_MEMBERS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, PROJECT_MEMBERS, input.import_id, input.items)
 
 
 @strawberry.input(description="A star of a project.")
@@ -91,8 +89,7 @@ class ImportProjectStarsInput(ImportInput):
 
 @mutation(**RESULTS, description="Imports stars of projects. Administrators only, while the import runs.")
 async def import_project_stars(info: Info, input: ImportProjectStarsInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, STARS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, STARS, input.import_id, input.items)
 
 
 @strawberry.type

@@ -6,11 +6,10 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.releases import RELEASES
-from graph.types.imports.items import RESULTS, ImportInput
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, write_inputs
+from graph.types.inputs import optional
 
 
 @strawberry.input(description="A release of a tag of the source.")
@@ -33,8 +32,7 @@ class ImportReleasesInput(ImportInput):
     description="Imports the releases of tags. Administrators only, while the import runs.",
 )
 async def import_releases(info: Info, input: ImportReleasesInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, RELEASES, [sent_values(each) for each in input.items])
+    return await write_inputs(info, RELEASES, input.import_id, input.items)
 
 
 @strawberry.type

@@ -6,11 +6,10 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.runners import RUNNERS
-from graph.types.imports.items import RESULTS, ImportInput, source_id
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
+from graph.types.inputs import optional
 
 
 @strawberry.input(description="A runner of the source.")
@@ -45,8 +44,7 @@ class ImportRunnersInput(ImportInput):
     description="Imports runners with the projects that they serve. Administrators only, while the import runs.",
 )
 async def import_runners(info: Info, input: ImportRunnersInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, RUNNERS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, RUNNERS, input.import_id, input.items)
 
 
 @strawberry.type

@@ -6,12 +6,11 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import instance_imports
-from graph.rules.imports.batches import ItemResult, write_items
+from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.users import USERS
 from graph.types.accounts.users import UserState
-from graph.types.imports.items import RESULTS, ImportInput, source_id
-from graph.types.inputs import optional, sent_values
+from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
+from graph.types.inputs import optional
 
 
 @strawberry.input(description="A user of the source.")
@@ -55,8 +54,7 @@ class ImportUsersInput(ImportInput):
     " the import is the user of the same name. Administrators only, while the import runs.",
 )
 async def import_users(info: Info, input: ImportUsersInput) -> list[ItemResult]:
-    running = await instance_imports.lock_for_items(info.context, input.import_id, input.items)
-    return await write_items(info.context, running, USERS, [sent_values(each) for each in input.items])
+    return await write_inputs(info, USERS, input.import_id, input.items)
 
 
 @strawberry.type

@@ -59,6 +59,8 @@ ARGUMENT_LITERALS = {
     "Project.mergeRequest": "(iid: 1)",
     "Project.milestone": "(iid: 1)",
     "Project.rawBlob": '(oid: "absent")',
+    "Project.searchPaths": '(search: "e")',
+    "Project.searchText": '(search: "e")',
     "Project.tag": '(name: "absent")',
     "Project.tree": "(recursive: true)",
     "Project.trigger": '(token: "absent")',

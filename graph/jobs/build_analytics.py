@@ -1,0 +1,219 @@
+"""The columnar copy of builds in a server process: opened for the first question, kept up to date, and rebuilt in the background.
+
+Answers never depend on it: without a usable copy statistics are computed from the database. Each question first reads the log of changes,
+so the copy shows everything that was committed before. Questions and changes run in one thread, so they take at most one core.
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+import structlog
+
+from graph.jobs.wakeup import Wakeup
+from storage.analytics import build_source
+from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, read_pointer
+from storage.analytics.build_copy_writer import RebuildRunning, read_identity, write_copy
+from storage.database.engine import Database, describe_error, is_unavailable
+
+POLL_SECONDS = 1.0
+RETRY_SECONDS = 60.0
+"""Seconds after a failed rebuild until the next one."""
+MIN_BUILDS = 10_000
+"""With fewer builds the database answers quickly enough, and the library need not be loaded."""
+PROGRESS_SECONDS = 5.0
+NICENESS = 10
+
+log = structlog.get_logger("analytics")
+
+
+class NoCopy(Exception):
+    """There is no copy that can answer now."""
+
+
+class CopiedRows(NamedTuple):
+    """Rows of a question, and the version of the copy that had them."""
+
+    rows: list[Any]
+    version: int
+
+
+class RebuildCanceled(Exception):
+    """The process is shutting down."""
+
+
+class BuildAnalytics:
+    """The copy of a process, in `folder`, which other processes of the host share."""
+
+    def __init__(self, database: Database, folder: Path, *, min_builds: int = MIN_BUILDS) -> None:
+        self._database = database
+        self._folder = folder
+        self._min_builds = min_builds
+        self._executor = ThreadPoolExecutor(1, "analytics")
+        self._lock = asyncio.Lock()
+        self._copy: BuildCopy | None = None
+        self._wakeup = Wakeup()
+        self._needs_rebuild = False
+        self._last_pointer: CopyPointer | None = None
+        """What was opened last, or could not be."""
+        self._is_closed = False
+
+    async def catch_up(self) -> None:
+        """Brings the copy up to what is committed now. Raises NoCopy, and the database's errors."""
+        async with self._lock:
+            if self._is_closed or self._needs_rebuild:
+                raise NoCopy
+            try:
+                copy = self._copy or await self._open()
+                sql, parameters = build_source.changed_builds(self._database.dialect, copy.position, MAX_CHANGED_BUILDS + 2)
+                async with self._database.read_session() as session:
+                    rows = await session.fetch(sql, parameters)
+                if len(rows) > MAX_CHANGED_BUILDS + 1:
+                    raise CopyOutdated(f"more than {MAX_CHANGED_BUILDS} builds have changed")
+                await self._run(copy.apply, rows)
+            except NoCopy:
+                raise
+            except Exception as error:
+                if not is_unavailable(error):
+                    await self._discard(error)
+                    raise NoCopy from error
+                raise
+
+    async def fetch(self, sql: str, parameters: Sequence[Any]) -> CopiedRows:
+        """Runs a statement of `storage/analytics` on the copy. Raises NoCopy."""
+        copy = self._copy
+        if copy is None:
+            raise NoCopy
+        try:
+            return CopiedRows(*await self._run(lambda: (copy.fetch(sql, parameters), copy.version)))
+        except Exception as error:
+            async with self._lock:
+                if self._copy is copy:
+                    await self._discard(error)
+            raise NoCopy from error
+
+    async def _open(self) -> BuildCopy:
+        pointer = self._last_pointer = await asyncio.to_thread(read_pointer, self._folder)
+        if pointer is None or pointer.identity != await read_identity(self._database):
+            self._request_rebuild()
+            raise NoCopy
+        self._copy = await self._run(BuildCopy, self._folder, pointer)
+        return self._copy
+
+    async def _discard(self, error: Exception) -> None:
+        log.warning("copy of builds discarded", error=f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
+        if self._copy is not None:
+            await self._run(self._copy.close)
+            self._copy = None
+        self._request_rebuild()
+
+    def _request_rebuild(self) -> None:
+        self._needs_rebuild = True
+        self._wakeup.notify()
+
+    async def _run(self, function: Any, *arguments: Any) -> Any:
+        # Shielded: the thread goes on in any case, and a later call must see what it has done.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments))
+
+    async def run_forever(self) -> None:
+        """Keeps the copy up to date, and rebuilds it when that is necessary, until canceled."""
+        try:
+            while True:
+                await self.maintain()
+                await self._wakeup.wait(POLL_SECONDS)
+        finally:
+            self._is_closed = True
+
+    async def maintain(self) -> None:
+        """Brings an opened copy up to date, opens one that another process has written, and rebuilds one that is unusable."""
+        try:
+            if await self._find_rebuild_reason():
+                await self.rebuild()
+            elif self._copy is not None:
+                with contextlib.suppress(NoCopy):
+                    await self.catch_up()
+        except Exception as error:
+            log.warning("copy of builds cannot be maintained", error=describe_error(error))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _find_rebuild_reason(self) -> bool:
+        pointer = await asyncio.to_thread(read_pointer, self._folder)
+        async with self._lock:
+            if self._copy is not None and pointer is not None and self._copy.pointer != pointer:
+                await self._run(self._copy.close)
+                self._copy = None
+            if self._needs_rebuild and pointer is not None and pointer != self._last_pointer:
+                # Another process has written it meanwhile.
+                self._needs_rebuild = False
+            if self._copy is not None:
+                return self._needs_rebuild
+        async with self._database.read_session() as session:
+            ((_, max_id),) = await session.fetch("SELECT min(id), max(id) FROM builds", ())
+            changes = await session.fetch("SELECT max(id) FROM build_changes", ())
+        if (max_id or 0) < self._min_builds:
+            return False
+        if self._needs_rebuild or pointer is None:
+            return True
+        return (changes[0][0] or 0) - pointer.change_id > MAX_CHANGED_BUILDS or pointer.identity != await read_identity(self._database)
+
+    async def rebuild(self) -> None:
+        """Writes the copy in a thread; it is opened by the next question. Returns also if another process is writing it."""
+        loop = asyncio.get_running_loop()
+        finished: asyncio.Future[Any] = loop.create_future()
+        thread = threading.Thread(target=self._write_copy, args=(loop, finished), name="analytics rebuild", daemon=True)
+        thread.start()
+        try:
+            pointer = await finished
+        except RebuildRunning:
+            await asyncio.sleep(POLL_SECONDS)
+            self._needs_rebuild = False
+            return
+        async with self._lock:
+            if self._copy is not None:
+                await self._run(self._copy.close)
+            self._copy, self._needs_rebuild = None, False
+        log.info("copy of builds written", builds=pointer.rows)
+
+    def _write_copy(self, loop: asyncio.AbstractEventLoop, finished: "asyncio.Future[Any]") -> None:
+        reported = monotonic()
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+        def report(done: int, total: int) -> None:
+            nonlocal reported
+            if self._is_closed:
+                raise RebuildCanceled
+            if monotonic() - reported >= PROGRESS_SECONDS:
+                reported = monotonic()
+                log.info("copy of builds is being written", done=done, total=total)
+
+        result: Any
+        try:
+            result, is_error = asyncio.run(write_copy(self._database, self._folder, report)), False
+        except BaseException as error:
+            result, is_error = error, True
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_finish, finished, result, is_error)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        async with self._lock:
+            if self._copy is not None:
+                await self._run(self._copy.close)
+                self._copy = None
+        self._executor.shutdown(wait=False)
+
+
+def _finish(finished: "asyncio.Future[Any]", result: Any, is_error: bool) -> None:
+    if finished.done():
+        return
+    if is_error:
+        finished.set_exception(result)
+    else:
+        finished.set_result(result)

@@ -1,0 +1,129 @@
+"""SQL of both databases that reads builds and their log for the columnar copy.
+
+Timestamps are microseconds since 1970, infinite ones those of `storage/database/dialects.py`. Coverage is in millionths of a per cent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+COLUMNS: dict[str, str] = {
+    "id": "BIGINT",
+    "project_id": "BIGINT",
+    "is_current": "BOOLEAN",
+    "attempt": "BIGINT",
+    "name": "VARCHAR",
+    "stage": "VARCHAR",
+    "ref": "VARCHAR",
+    "status": "VARCHAR",
+    "user_id": "BIGINT",
+    "coverage": "BIGINT",
+    "created_at": "BIGINT",
+    "started_at": "BIGINT",
+    "finished_at": "BIGINT",
+}
+"""The columns of the copy and their types in DuckDB."""
+
+_STRINGS = ("name", "stage", "ref", "status")
+_TIMESTAMPS = ("created_at", "started_at", "finished_at")
+
+
+def _sqlite_expressions() -> dict[str, str]:
+    found = {name: f"b.{name}" for name in COLUMNS}
+    found["is_current"] = "(b.current_id IS NULL)"
+    found["coverage"] = "CAST(b.coverage * 1000000 + 0.5 AS INTEGER)"
+    for name in _TIMESTAMPS:
+        found[name] = f"(CAST(strftime('%s', substr(b.{name}, 1, 19)) AS INTEGER) * 1000000 + substr(b.{name}, 21, 6))"
+    return found
+
+
+def _postgresql_expressions() -> dict[str, str]:
+    found = {name: f"b.{name}" for name in COLUMNS}
+    found["is_current"] = "(b.current_id IS NULL)"
+    found["coverage"] = "CAST(floor(b.coverage * 1000000 + 0.5) AS BIGINT)"
+    for name in _TIMESTAMPS:
+        found[name] = (
+            f"CASE b.{name} WHEN 'infinity' THEN 253402300799999999 WHEN '-infinity' THEN -62135596800000000"
+            f" ELSE CAST(extract(epoch FROM b.{name}) * 1000000 AS BIGINT) END"
+        )
+    return found
+
+
+_EXPRESSIONS = {"sqlite": _sqlite_expressions(), "postgresql": _postgresql_expressions()}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPosition:
+    """Up to where the log of changes was read: the id and the token of its last row, and on PostgreSQL the snapshot that showed it."""
+
+    change_id: int
+    token: int
+    snapshot: str = ""
+
+
+CURRENT_POSITION = {
+    "sqlite": "SELECT id, token, '' FROM build_changes ORDER BY id DESC LIMIT 1",
+    "postgresql": "SELECT id, token, pg_current_snapshot()::text FROM build_changes ORDER BY id DESC LIMIT 1",
+}
+INSERT_ANCHOR = {
+    "sqlite": "INSERT INTO build_changes (build_id, token) SELECT 0, random() WHERE NOT EXISTS (SELECT 1 FROM build_changes)",
+    "postgresql": (
+        "INSERT INTO build_changes (build_id, transaction_id, token) SELECT 0, pg_current_xact_id()::text::bigint,"
+        " (random() * 9007199254740992)::bigint WHERE NOT EXISTS (SELECT 1 FROM build_changes)"
+    ),
+}
+"""Inserts a row of no build if the log is empty, because a position is a row."""
+DATABASE_IDENTITY = {
+    "sqlite": "SELECT 'sqlite'",
+    # A restored or promoted server begins a new timeline, and may use numbers of transactions again.
+    "postgresql": (
+        "SELECT (SELECT system_identifier FROM pg_control_system())::text || ':' || (SELECT oid FROM pg_database WHERE datname ="
+        " current_database())::text || ':' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+    ),
+}
+TRIGGER_NAMES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'builds'::regclass AND NOT tgisinternal AND tgenabled <> 'D'",
+}
+ID_RANGE = "SELECT coalesce(min(id), 0), coalesce(max(id), -1), count(*) FROM builds"
+
+
+def changed_builds(dialect: str, position: CopyPosition, limit: int) -> tuple[str, Sequence[Any]]:
+    """SQL that reads the builds changed since a position, as one statement: one snapshot on both databases.
+
+    The rows are: newest change of the build, its token, the snapshot, the build's id, and COLUMNS, which are null for a deleted build. One
+    row with build id 0 is the change of the position itself; it is absent if the log no longer has it.
+    """
+    columns = ", ".join(f"{expression} AS {name}" for name, expression in _EXPRESSIONS[dialect].items())
+    values: list[Any] = [position.change_id, position.change_id, limit]
+    anchor, last, snapshot, condition = "?", "?", "''", "id > ?"
+    if dialect == "postgresql":
+        values = [position.change_id, position.snapshot, limit]
+        anchor, last, snapshot = "$1", "$3", "pg_current_snapshot()::text"
+        condition = (
+            "transaction_id >= pg_snapshot_xmin($2::text::pg_snapshot)::text::bigint"
+            " AND NOT pg_visible_in_snapshot(transaction_id::text::xid8, $2::text::pg_snapshot)"
+        )
+    newest = f"SELECT build_id, max(id) AS change_id FROM build_changes WHERE {condition} AND build_id > 0 GROUP BY build_id"  # noqa: S608
+    found = f"SELECT 0 AS build_id, id AS change_id FROM build_changes WHERE id = {anchor}"  # noqa: S608 - constants
+    sql = (
+        f"SELECT n.change_id, c.token, {snapshot}, n.build_id, {columns} FROM ({found} UNION ALL {newest} LIMIT {last}) n"  # noqa: S608
+        " JOIN build_changes c ON c.id = n.change_id LEFT JOIN builds b ON b.id = n.build_id"
+    )
+    return sql, values
+
+
+def sqlite_csv() -> str:
+    """SQL that returns the builds of a range of ids as one string of CSV lines."""
+    found = _EXPRESSIONS["sqlite"]
+    cells = [
+        f"""'"' || replace({found[name]}, '"', '""') || '"'""" if name in _STRINGS else f"ifnull({found[name]}, '\\N')" for name in COLUMNS
+    ]
+    line = " || ',' || ".join(cells)
+    return f"SELECT group_concat({line}, char(10)) FROM builds b WHERE b.id BETWEEN ? AND ?"  # noqa: S608 - constants
+
+
+def postgresql_rows(first: int, last: int) -> str:
+    """SQL that returns the builds of a range of ids, for COPY."""
+    columns = ", ".join(_EXPRESSIONS["postgresql"].values())
+    return f"SELECT {columns} FROM builds b WHERE b.id BETWEEN {int(first)} AND {int(last)}"  # noqa: S608 - numbers

@@ -1,0 +1,353 @@
+"""Statistics from the columnar copy of builds: the same answers as from the database, whatever is requested and whatever changes."""
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, text, update
+from sqlmodel import col
+
+from graph.context import Services
+from graph.jobs import build_analytics
+from graph.jobs.build_analytics import BuildAnalytics
+from graph.operations.execution import Graph
+from graph.rules.builds import copied_build_stats
+from storage import tables
+from storage.analytics import build_copy
+from storage.analytics.build_copy import POINTER_NAME, read_pointer
+from storage.tables import AccessLevel, CheckStatus, Visibility
+from storage.tables.builds import build_changes
+from tests.make import DataFactory
+from tests.support.api_clients import Ask
+from tests.support.repositories import keep_refs_in_step
+
+MOMENT = datetime(2016, 3, 20, tzinfo=UTC)
+SHA = "a" * 40
+QUANTILES = "{ count mean p50 p90 p95 max }"
+MEASURES = ("duration", "queued", "coverage")
+DIMENSIONS = ("PROJECT", "NAME", "STAGE", "REF", "AUTHOR", "STATUS")
+COLUMNS = "bucketStart project name stage ref author status counts { total pending running failed success canceled } successRate retried"
+ARGUMENTS = "$filter: BuildFilter, $groupBy: [BuildDimension!]! = [], $bucket: TimeBucket, $timezone: String, $first: Int"
+PASSED = "filter: $filter, groupBy: $groupBy, bucket: $bucket, timezone: $timezone, first: $first"
+ZONES = ("UTC", "Europe/Helsinki", "America/St_Johns", "Asia/Kolkata", "Pacific/Apia")
+NAMES = ("unit", 'lint, and "more"', "Ünïcode\nline", "\\N", "", "Zebra")
+
+
+def query_of(parent: str, measures: tuple[str, ...]) -> str:
+    measured = " ".join(f"{measure} {QUANTILES}" for measure in measures)
+    stats = f"buildStats({PASSED}) {{ truncated rows {{ {COLUMNS} {measured} }} }}"
+    if parent == "projects":
+        return f"query ({ARGUMENTS}) {{ projects(first: 5) {{ nodes {{ databaseId {stats} }} }} }}"
+    return f"query ($path: String!, {ARGUMENTS}) {{ {parent}(path: $path) {{ {stats} }} }}"
+
+
+@pytest.fixture
+async def analytics(services: Services, tmp_path: Path) -> AsyncIterator[BuildAnalytics]:
+    found = BuildAnalytics(services.database, tmp_path / "analytics", min_builds=0)
+    yield found
+    await found.close()
+
+
+class Both:
+    """Runs operations with the copy and without it."""
+
+    def __init__(self, services: Services, analytics: BuildAnalytics) -> None:
+        self.services = services
+        self.copied = Ask(keep_refs_in_step(Graph(replace(services, build_analytics=analytics))))
+        self.stored = Ask(keep_refs_in_step(Graph(services)))
+        self.copied_count = 0
+
+    async def data(self, query: str, viewer: tables.User, **variables: Any) -> dict[str, Any]:
+        """The data, which must be the same and come from the copy."""
+        before = self.copied_count
+        found = await self.copied.data(query, viewer, **variables)
+        assert self.copied_count > before, "the copy did not answer"
+        assert found == await self.stored.data(query, viewer, **variables), (query, variables)
+        return found
+
+
+@pytest.fixture
+def both(services: Services, analytics: BuildAnalytics, monkeypatch: pytest.MonkeyPatch) -> Both:
+    found = Both(services, analytics)
+    load_groups = copied_build_stats.load_groups
+
+    async def count(*arguments: Any) -> Any:
+        rows = await load_groups(*arguments)
+        found.copied_count += rows is not None
+        return rows
+
+    monkeypatch.setattr(copied_build_stats, "load_groups", count)
+    # Every test has statements of its own, so questions are answered at the time at which the test began.
+    moment = datetime(2016, 4, 20, 12, 30, tzinfo=UTC)
+    for ask in (found.copied, found.stored):
+        object.__setattr__(ask.graph.services, "clock", lambda: moment)
+    return found
+
+
+class BuildFactory:
+    """Writes builds as statements, as pushes, imports and retries do."""
+
+    def __init__(self, services: Services, projects: list[tables.Project], users: list[tables.User], seed: int) -> None:
+        self.random, self.services, self.projects, self.users = random.Random(seed), services, projects, users
+
+    def columns(self) -> dict[str, Any]:
+        pick = self.random
+        created = MOMENT + timedelta(seconds=pick.randrange(30 * 86400), microseconds=pick.randrange(10**6))
+        started = created + timedelta(seconds=pick.randrange(-5, 900), microseconds=pick.randrange(10**6)) if pick.random() < 0.9 else None
+        ended = started + timedelta(seconds=pick.randrange(-2, 4000)) if started is not None and pick.random() < 0.9 else None
+        return {
+            "project_id": pick.choice(self.projects).id,
+            "sha": SHA,
+            "ref": pick.choice(("main", "other", "Ünïcode")),
+            "name": pick.choice(NAMES),
+            "stage": pick.choice(("test", "deploy")),
+            "status": pick.choice(list(CheckStatus)),
+            "user_id": pick.choice([None, *(user.id for user in self.users)]),
+            "attempt": pick.randrange(1, 4),
+            "coverage": pick.choice((None, 0.0, 12.3456789, 87.5)),
+            "created_at": created,
+            "started_at": started,
+            "finished_at": ended,
+        }
+
+    async def insert(self, count: int) -> None:
+        async with self.services.database.write_session() as session:
+            await session.execute(insert(tables.Build), [self.columns() for _ in range(count)])
+            await session.commit()
+
+    async def run(self, *statements: Any) -> None:
+        async with self.services.database.write_session() as session:
+            for statement in statements:
+                await session.execute(statement)
+            await session.commit()
+
+    async def change(self) -> None:
+        """Changes some builds in a way that may happen."""
+        pick, build = self.random, tables.Build
+        async with self.services.database.read_session() as session:
+            ids = sorted(row[0] for row in await session.fetch("SELECT id FROM builds", ()))
+        some = pick.sample(ids, min(5, len(ids)))
+        kind = pick.randrange(4)
+        if kind == 0:
+            await self.insert(5)
+        elif kind == 1:
+            values = {name: value for name, value in self.columns().items() if name != "sha"}
+            await self.run(update(build).where(col(build.id).in_(some)).values(**values))
+        elif kind == 2:
+            await self.run(update(build).where(col(build.id).in_(some[1:])).values(current_id=some[0]))
+        else:
+            await self.run(delete(build).where(col(build.id).in_(some[:2])))
+
+
+@pytest.fixture
+async def users(make: DataFactory) -> list[tables.User]:
+    return [await make.user(name) for name in ("owner", "Zoe", "anna", "guest")]
+
+
+@pytest.fixture
+async def group(make: DataFactory, users: list[tables.User]) -> tables.Namespace:
+    return await make.group(path="forge", members=[(users[0], AccessLevel.OWNER), (users[3], AccessLevel.GUEST)])
+
+
+@pytest.fixture
+async def projects(make: DataFactory, users: list[tables.User], group: tables.Namespace) -> list[tables.Project]:
+    found = [await make.project(group=group, path=path, default_branch=branch) for path, branch in (("site", "main"), ("App", "other"))]
+    found.append(await make.project(group=group, path="open", visibility=Visibility.PUBLIC))
+    found.append(await make.project(owner=users[1], path="own"))
+    return found
+
+
+@pytest.fixture
+def builds(services: Services, projects: list[tables.Project], users: list[tables.User]) -> BuildFactory:
+    return BuildFactory(services, projects, users, 7)
+
+
+def random_variables(pick: random.Random) -> dict[str, Any]:
+    def at(days: float) -> str:
+        return (MOMENT + timedelta(days=days)).isoformat()
+
+    def span() -> dict[str, str]:
+        since = pick.uniform(-1, 25)
+        found = {"since": at(since), "until": at(since + pick.uniform(0, 12))}
+        return {key: found[key] for key in pick.sample(sorted(found), pick.randrange(3))}
+
+    choices = {
+        "status": lambda: pick.sample(["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELED", "MANUAL"], 3),
+        "name": lambda: pick.sample(NAMES, 2),
+        "stage": lambda: ["test"],
+        "ref": lambda: pick.choice(([None], [None, "Ünïcode"], ["other"], [])),
+        "latestAttemptOnly": lambda: pick.random() < 0.3,
+        "created": span,
+        "finished": span,
+        "authorUsername": lambda: pick.choice((["OWNER", "zoe"], ["nobody"], ["anna"])),
+    }
+    names = [name for name in choices if pick.random() < 0.25]
+    return {
+        "filter": {name: choices[name]() for name in names},
+        "groupBy": pick.sample(DIMENSIONS, pick.choice((0, 0, 1, 1, 2, 3))),
+        "bucket": pick.choice((None, "HOUR", "DAY", "WEEK", "MONTH")),
+        "timezone": pick.choice(ZONES),
+        "first": pick.choice((5, 100, 1000)),
+    }
+
+
+class TestAnswers:
+    async def test_equal_those_of_the_database(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(300)
+        await analytics.rebuild()
+        pick = random.Random(11)
+
+        for number in range(150):
+            if number % 5 == 4:
+                await builds.change()
+            if number == 75:
+                await analytics.rebuild()
+            parent = pick.choice(("group", "group", "project", "projects"))
+            path = {"group": group.path, "project": str(builds.projects[pick.choice((0, 2))].id)}
+            measures = tuple(measure for measure in MEASURES if pick.random() < 0.4)
+            viewer = pick.choice({"project": users[:1], "projects": users[:2], "group": users}[parent])
+            variables = random_variables(pick) | ({"path": path[parent]} if parent in path else {})
+            if parent == "group" and viewer is users[2]:
+                viewer = users[3]
+            await both.data(query_of(parent, measures), viewer, **variables)
+        assert both.copied_count >= 150
+
+    async def test_do_not_count_what_the_viewer_may_not_see(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(60)
+        await analytics.rebuild()
+
+        totals = [
+            (await both.data(query_of("group", ()), viewer, path=group.path))["group"]["buildStats"]["rows"][0]["counts"]["total"]
+            for viewer in (users[0], users[1])
+        ]
+
+        assert totals[0] > totals[1] > 0
+
+
+class TestChanges:
+    async def test_of_deleted_users_and_projects_are_seen(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(100)
+        await analytics.rebuild()
+        variables = {"path": group.path, "groupBy": ["AUTHOR", "PROJECT"]}
+        await both.data(query_of("group", ()), users[0], **variables)
+
+        await builds.run(update(tables.Build).where(col(tables.Build.user_id) == users[2].id).values(user_id=None))
+        await builds.run(delete(tables.Project).where(col(tables.Project.id) == builds.projects[0].id))
+
+        rows = (await both.data(query_of("group", ()), users[0], **variables))["group"]["buildStats"]["rows"]
+        assert {row["author"] for row in rows} == {None, "owner", "Zoe", "guest"}
+        assert {row["project"] for row in rows} == {"forge/App", "forge/open"}
+
+    async def test_of_an_open_transaction_are_counted_when_it_commits(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+        query = query_of("group", ())
+        if both.services.database.dialect == "sqlite":
+            pytest.skip("SQLite has one writer at a time, so that the log is in the order of commits")
+
+        async with both.services.database.write_session() as session:
+            await session.execute(insert(tables.Build), [builds.columns() | {"project_id": builds.projects[0].id}])
+            # A later number of the log, which is visible earlier.
+            await builds.insert(3)
+            await both.data(query, users[0], path=group.path)
+            await session.commit()
+
+        await both.data(query, users[0], path=group.path)
+
+
+class TestUnusableCopy:
+    """The database answers, and the copy is written again."""
+
+    @pytest.fixture(autouse=True)
+    async def rows(self, builds: BuildFactory, analytics: BuildAnalytics) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+
+    async def check(self, both: Both, users: list[tables.User], group: tables.Namespace) -> None:
+        query, before = query_of("group", MEASURES), both.copied_count
+        assert await both.copied.data(query, users[0], path=group.path) == await both.stored.data(query, users[0], path=group.path)
+        assert both.copied_count == before
+        assert both.copied.graph.services.build_analytics is not None
+        await both.copied.graph.services.build_analytics.maintain()
+        await both.data(query, users[0], path=group.path)
+
+    @pytest.mark.parametrize("harm", ["truncated", "absent", "pointer cut off", "other format", "other database"])
+    async def test_is_replaced(self, both: Both, users: list[tables.User], group: tables.Namespace, tmp_path: Path, harm: str) -> None:
+        pointer = read_pointer(folder := tmp_path / "analytics")
+        assert pointer is not None
+        path, current = folder / pointer.file, folder / POINTER_NAME
+        if harm == "truncated":
+            path.write_bytes(path.read_bytes()[:5000])
+        elif harm == "absent":
+            path.unlink()
+        elif harm == "pointer cut off":
+            current.write_bytes(current.read_bytes()[:20])
+        else:
+            old, new = ('"format":1', '"format":0') if harm == "other format" else ('"identity":"', '"identity":"another ')
+            current.write_text(current.read_text().replace(old, new))
+
+        await self.check(both, users, group)
+
+    async def test_is_replaced_if_the_log_ends_before_it(
+        self, both: Both, users: list[tables.User], group: tables.Namespace, builds: BuildFactory
+    ) -> None:
+        await builds.insert(5)
+        await builds.run(build_changes.prune(1))
+
+        await self.check(both, users, group)
+
+    async def test_is_replaced_if_the_database_was(
+        self, both: Both, users: list[tables.User], group: tables.Namespace, builds: BuildFactory
+    ) -> None:
+        await builds.run(text("UPDATE build_changes SET token = token + 1"))
+
+        await self.check(both, users, group)
+
+    async def test_is_replaced_after_many_changes(
+        self, both: Both, users: list[tables.User], group: tables.Namespace, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in (build_copy, build_analytics):
+            monkeypatch.setattr(module, "MAX_CHANGED_BUILDS", 10)
+        await builds.insert(30)
+
+        await self.check(both, users, group)
+
+
+class TestWriting:
+    async def test_leaves_the_copy_if_it_is_interrupted(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace, tmp_path: Path
+    ) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+        published = read_pointer(tmp_path / "analytics")
+        unfinished = tmp_path / "analytics" / "rebuild"
+        unfinished.mkdir()
+        (unfinished / "builds-0.duckdb").write_bytes(b"half a file")
+
+        await both.data(query_of("group", ()), users[0], path=group.path)
+        assert read_pointer(tmp_path / "analytics") == published
+        await analytics.rebuild()
+
+        assert not unfinished.exists()
+        await both.data(query_of("group", ()), users[0], path=group.path)
+
+    async def test_is_not_begun_for_few_builds(self, services: Services, builds: BuildFactory, tmp_path: Path) -> None:
+        await builds.insert(20)
+        analytics = BuildAnalytics(services.database, tmp_path / "few", min_builds=1000)
+
+        await analytics.maintain()
+
+        assert not (tmp_path / "few").exists()
+        await analytics.close()
