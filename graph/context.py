@@ -54,6 +54,9 @@ MAX_CONCURRENT_INDEXING = 4
 MAX_CONCURRENT_FORKS = 2
 """Maximum of repositories that one process copies concurrently for forks."""
 
+MAX_CONCURRENT_RENDERING = 1
+"""Maximum of operations whose long texts one process renders concurrently: threads of Python share one processor."""
+
 MAX_CONCURRENT_ARCHIVES = 4
 """Maximum of archives that one process makes concurrently."""
 MAX_WAITING_ARCHIVES = 100
@@ -124,6 +127,7 @@ class Services:
     archive_limiter: FairLimiter = field(
         default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
     )
+    rendering_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_RENDERING))
     build_analytics: BuildAnalytics | None = None
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 

@@ -26,9 +26,10 @@ FAVICON_PATH = "/favicon.ico"
 ROUTE = "/-/pages"
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types markdown"
 )
-"""The content security policy: only the pages' own files and GraphQL load, nothing inline runs, and no string is parsed as HTML."""
+"""The content security policy: only the pages' own files and GraphQL load, nothing inline runs, and no string is parsed as HTML,
+except by the policy `markdown` of `static/markdown.js`."""
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(

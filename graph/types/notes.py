@@ -16,6 +16,7 @@ from graph.rules.notes import notes, system_notes
 from graph.rules.policy import Action, can, load_project_of, require
 from graph.types.accounts.users import User
 from graph.types.inputs import NumberedResourceInput, ProjectResourceInput, find_in_project, optional, sent_values
+from graph.types.markdown import markdown_html
 from storage import tables
 from storage.tables.issues import notes as statements
 
@@ -81,6 +82,14 @@ class Note(Node):
     def body(self, info: Info) -> str:
         row: Any = self
         return system_notes.create_body_renderer(info.context.services.external_url)(row.body, row.system)
+
+    body_html: str = markdown_html(
+        tables.Note.project_id,
+        tables.Note.body,
+        tables.Note.system,
+        text_of=lambda context, row: system_notes.create_body_renderer(context.services.external_url)(row.body, row.system),
+        description="Text of the note",
+    )
 
     @computed(*NOTEABLE_COLUMNS, from_columns=lambda fixed, above: _first_id, description="v3 ID of the object of the note.")
     def noteable_id(self) -> int:

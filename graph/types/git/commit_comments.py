@@ -15,6 +15,7 @@ from graph.rules.policy import Action
 from graph.types.accounts.users import User
 from graph.types.git.commit_loader import load_commit
 from graph.types.inputs import get_or, optional, sent_values
+from graph.types.markdown import markdown_html
 from storage import tables
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ LineType = strawberry.enum(tables.LineType, name="LineType", description="Whethe
 class CommitComment(Node):
     database_id: int = column(tables.CommitComment.id, description="Database ID; not exposed by v3.")
     note: str = column(description="Text of the comment.")
+    body_html: str = markdown_html(tables.CommitComment.project_id, tables.CommitComment.note, description="Text of the comment")
     path: str | None = column(description="Path of the file after the change; null for a comment on the whole commit.")
     line: int | None = column(description="Line number in the new file; null for a comment on the whole commit.")
     line_type: LineType | None = column(  # type: ignore[valid-type]

@@ -11,6 +11,7 @@ from graph.fields.mutations import mutation
 from graph.rules.git import releases
 from graph.rules.policy import Action
 from graph.types.inputs import ProjectInput, find_project
+from graph.types.markdown import markdown_html
 from storage import tables
 
 
@@ -23,6 +24,7 @@ from storage import tables
 class Release(Node):
     tag_name: str = column(tables.Release.tag, description="Name of the tag, without `refs/tags/`.")
     description: str = column(description="Release notes.")
+    description_html: str = markdown_html(tables.Release.project_id, tables.Release.description, description="Release notes")
     created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")
 

@@ -9,7 +9,7 @@ from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window
 from graph.fields.metadata import facts
 from graph.fields.scalars import BigInt, GitOid
-from graph.rules.git import file_search, git_files, last_changes, trees
+from graph.rules.git import file_rendering, file_search, git_files, last_changes, trees
 from graph.rules.policy import Action, require
 from graph.types.git.blame import BlameRange
 from graph.types.git.commit_loader import load_commit
@@ -64,6 +64,13 @@ class Blob:
     truncated: bool = column(description="Whether `text` is truncated, because the file is larger than 1 MiB.")
     commit_oid: GitOid = column(description="ID of the commit in which it was found.")
     ref: str = column(description="Name of the branch or tag, or commit ID, by which it was requested.")
+
+    @strawberry.field(
+        description="Contents of a Markdown file (`.md`, `.markdown`) of at most 100,000 characters as sanitized HTML, in which relative"
+        " links are pages of files at the same `ref`; null for other files. References are as in `Issue.descriptionHtml`."
+    )
+    async def html(self, info: Info) -> str | None:
+        return await file_rendering.load_html(info.context, _as_blob(self))
 
     @strawberry.field(description="Complete contents as base64. An error if the file is larger than `Project.fileLimit` or cannot be read.")
     async def base64(self, info: Info) -> str:

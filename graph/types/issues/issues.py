@@ -32,6 +32,7 @@ from graph.types.accounts.users import User
 from graph.types.inputs import NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issue_closing import IssueClosingFields
 from graph.types.issues.labels import Label
+from graph.types.markdown import markdown_html
 from graph.types.notes import IssueNoteFields
 from graph.types.web_urls import web_url
 from storage import tables
@@ -110,6 +111,7 @@ class Issue(Node, IssueNoteFields, IssueClosingFields):
     project_id: int = column(description="v3 ID of the project.")
     title: str = column(description="Title.")
     description: str | None = column(description="Description.")
+    description_html: str = markdown_html(tables.Issue.project_id, tables.Issue.description, description="Description")
     state: IssueState = column(description="Whether the issue is open or closed.")  # type: ignore[valid-type]
     created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")

@@ -19,6 +19,7 @@ from graph.rules.search_terms import validate_search
 from graph.rules.states import MilestoneTransition
 from graph.types.inputs import NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issues import Issue, IssueFilter, IssueOrder, IssueState
+from graph.types.markdown import markdown_html
 from graph.types.merge_requests.merge_requests import MilestoneMergeRequestFields
 from graph.types.web_urls import web_url
 from storage import tables
@@ -60,6 +61,7 @@ class Milestone(Node, MilestoneMergeRequestFields):
     project_id: int = column(description="v3 ID of the project.")
     title: str = column(description="Title, unique in the project (case-sensitive).")
     description: str = column(description="Description; may be empty.")
+    description_html: str = markdown_html(tables.Milestone.project_id, tables.Milestone.description, description="Description")
     due_date: date | None = column(description="Due date.")
     state: MilestoneState = column(description="Whether the milestone is active or closed.")  # type: ignore[valid-type]
     created_at: datetime = column(description="When it was created.")

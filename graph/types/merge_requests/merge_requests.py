@@ -40,6 +40,7 @@ from graph.types.git.diff_stats import DiffStat
 from graph.types.inputs import DateTimeRange
 from graph.types.issues.issue_closing import MergeRequestClosingFields
 from graph.types.issues.labels import Label
+from graph.types.markdown import markdown_html
 from graph.types.merge_requests.lead_times import MergeRequestLeadTimeFields
 from graph.types.notes import MergeRequestNoteFields
 from graph.types.web_urls import web_url
@@ -180,6 +181,7 @@ class MergeRequest(Node, MergeRequestNoteFields, MergeRequestClosingFields, Merg
     source_project_id: int = column(description="v3 ID of the source project, even if it was deleted.")
     title: str = column(description="Title.")
     description: str | None = column(description="Description.")
+    description_html: str = markdown_html(tables.MergeRequest.project_id, tables.MergeRequest.description, description="Description")
     state: MergeRequestState = column(description="State.")  # type: ignore[valid-type]
     source_branch: str = column(description="Source branch.")
     target_branch: str = column(description="Target branch.")

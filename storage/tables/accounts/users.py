@@ -1,6 +1,6 @@
 """Users and their tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -104,6 +104,11 @@ def active_digests(digests: list[str], moment: datetime) -> Select[str]:
 def _are_valid(digests: list[str], moment: datetime) -> tuple[ColumnElement[bool], ...]:
     unexpired = or_(col(Token.expires_at).is_(None), col(Token.expires_at) > moment)
     return col(Token.digest).in_(digests), col(User.state) == UserState.ACTIVE, unexpired
+
+
+def names_of(usernames: Collection[str]) -> Select[str, str]:
+    """(username, name) of the users with these usernames."""
+    return select(col(User.username), col(User.name)).where(col(User.username).in_(usernames))
 
 
 MAX_TOKENS_PER_STATEMENT = 1000

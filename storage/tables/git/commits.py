@@ -3,7 +3,7 @@
 A row repeats immutable data of an object of the repository. Other rows refer to a commit by project and full id.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -117,6 +117,16 @@ def _summaries(is_single_project: bool) -> Select[Any]:
 def existing_oids(project_id: int, oids: Collection[str]) -> Select[str]:
     """Those of these ids that are in the index of the project."""
     return select(col(Commit.oid)).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
+
+
+def titles_by_prefix(prefixes: Mapping[int, Iterable[str]]) -> Select[int, str, str]:
+    """(project id, commit id, title) of the commits whose ids begin with one of these, in lower case, by project."""
+    conditions = [
+        and_(col(Commit.project_id) == project_id, col(Commit.oid) >= prefix, col(Commit.oid) < f"{prefix}g")
+        for project_id, some in prefixes.items()
+        for prefix in some
+    ]
+    return select(col(Commit.project_id), col(Commit.oid), col(Commit.title)).where(or_(*conditions))
 
 
 def rows_after(project_id: int, id: int, limit: int) -> Select[int, str]:

@@ -85,6 +85,12 @@ def ids_by_iid_for_key_share(table: Any, numbers: Mapping[int, Iterable[int]]) -
     return statement.where(condition).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=Project)
 
 
+def titles_by_iid(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, str, Any]:
+    """(project id, number, title, state) of the rows with these numbers by project."""
+    condition = or_(*(and_(col(table.project_id) == key, col(table.iid).in_(list(iids))) for key, iids in numbers.items()))
+    return select(col(table.project_id), col(table.iid), col(table.title), col(table.state)).where(condition)
+
+
 def for_update(project_id: int) -> Select[Project]:
     """The current project, locked until the transaction ends."""
     return by_id(project_id).with_for_update(key_share=True).execution_options(populate_existing=True)

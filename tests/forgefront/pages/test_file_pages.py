@@ -122,13 +122,15 @@ async def site(shared: FilesSite) -> AsyncIterator[FilesSite]:
 async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     page = site.page
     await site.visit(f"/{PATH}", "guest")
+    await page.wait_for("document.querySelector('.readme .markdown h3')")
     await page.click(".tabs a[href$=files]")
     await page.wait_for("document.querySelector('.file')")
     entries = ["docs", "src", "README.md", "broken.gif", "data.bin", "empty.txt", "file-0.txt", "order.js", "picture.png", "picture.svg"]
     assert await page.evaluate(ENTRIES) == entries
     await page.wait_for(f"document.querySelectorAll('.file-change a[href*=commit]').length === {len(entries)}")
     assert HOSTILE in await page.evaluate("document.querySelector('.file-change:has(time)').closest('ol').innerText")
-    assert f"# {HOSTILE}" in await page.evaluate("document.querySelector('.readme').innerText")
+    assert await page.evaluate("document.querySelector('.readme .markdown h3').innerText") == HOSTILE
+    assert await page.evaluate("document.querySelectorAll('.readme .markdown a[href=\\'https://example.org/\\']').length") == 1
     assert await page.evaluate("document.querySelectorAll('main [href*=new_file], main .danger').length") == 0
 
     # By keyboard: the first entry, the file in it, and up again.

@@ -96,9 +96,11 @@ class TestMergeRequest:
         await page.wait_for("[...document.querySelectorAll('.line.added .text')].some(line => line.innerText === '+Show delivery dates')")
         await page.wait_for("document.querySelector('#comment')")
         await page.evaluate("document.querySelector('#comment').focus()")
-        await page.type("Good <b>work</b>")
+        await page.type("Good <b>work</b> by **@ada** in !1 [x](javascript:alert(1))")
         await page.click(".stack .primary")
-        await page.wait_for_text("Good <b>work</b>")
+        await page.wait_for_text("Good <b>work</b> by @ada in !1 [x](javascript:alert(1))")
+        links = "[...document.querySelectorAll('.note .markdown a')].map(each => [each.innerText, new URL(each.href).pathname])"
+        assert await page.evaluate(links) == [["@ada", "/u/ada"], ["!1", f"/{PATH}/merge_requests/1"]]
         await page.click(".merge-status .primary")
         await page.wait_for("document.querySelector('.merge-status .badge')?.innerText === 'merged'")
 

@@ -3,6 +3,7 @@
 import { base } from "../address.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
+import { markdown } from "../markdown.js";
 import { save } from "../project/downloads.js";
 import { size } from "../sizes.js";
 import { blameAddress, editFileAddress, fileAddress, removeFileAddress } from "./addresses.js";
@@ -37,9 +38,15 @@ export function file(page, path, ref, blob, { branch, mayChange }) {
         ] : null)),
     wrong,
     picture && blob.mode !== "120000" ? pictureOf(page, path, blob, picture) : null,
-    contents(blob, printed, picture));
+    blob.html ? rendered(blob.html, contents(blob, printed, picture)) : contents(blob, printed, picture));
   return { element, goTo: (hash) => printed?.goTo(hash) };
 }
+
+/** A Markdown file, with its source below: what names a line, opens it. */
+const rendered = (html, source) => [
+  h("div.rendered", null, markdown(html)),
+  h("details.source", { open: Boolean(location.hash) }, h("summary", null, "Source"), source),
+];
 
 function contents(blob, printed, picture) {
   if (blob.mode === "120000") return h("p.file-note", null, "It points to ", h("code", null, blob.text ?? "?"), ".");

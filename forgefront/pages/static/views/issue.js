@@ -2,7 +2,8 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
-import { ago, badge, more, person, prose, section, symbol } from "../parts.js";
+import { markdown } from "../markdown.js";
+import { ago, badge, more, person, section, symbol } from "../parts.js";
 import { label, rows } from "../rows.js";
 
 export async function open(page) {
@@ -25,7 +26,7 @@ export async function open(page) {
         issue.assignee ? h("span", null, "assigned to ", person(issue.assignee)) : null,
         issue.milestone ? h("a", { href: address(path, "milestones", issue.milestone.iid) }, issue.milestone.title) : null,
         issue.labelNodes.map(label)),
-      h("div.card", null, issue.description?.trim() ? prose(issue.description) : h("p.quiet", null, "No description.")),
+      h("div.card", null, issue.descriptionHtml ? markdown(issue.descriptionHtml) : h("p.quiet", null, "No description.")),
       issue.mergeRequests.nodes.length ? h("div.notes", null, section("Merge requests that close this issue", null, rows(issue.mergeRequests.nodes, closing, ""))) : null,
       notes,
       more(issue.notes.pageInfo, async (after) => {
@@ -36,10 +37,10 @@ export async function open(page) {
       issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed, can: issue.viewerCan }) : null));
 }
 
-export const note = ({ body, system, author, createdAt }) =>
+export const note = ({ body, bodyHtml, system, author, createdAt }) =>
   system
     ? h("div.note.system", null, person(author), h("span", null, body), ago(createdAt))
-    : h("article.note.card", null, h("header", null, person(author), ago(createdAt)), prose(body));
+    : h("article.note.card", null, h("header", null, person(author), ago(createdAt)), markdown(bodyHtml));
 
 const closing = ({ iid, title, state, project, headCommit }) =>
   h("li.row", { "data-box": true },

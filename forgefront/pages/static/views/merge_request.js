@@ -4,7 +4,8 @@ import { address } from "../address.js";
 import { changes, counted } from "../diff.js";
 import { answer, discussion, doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
-import { ago, badge, icon, lasted, more, person, prose, section, wordOf } from "../parts.js";
+import { markdown } from "../markdown.js";
+import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
 import { note } from "./issue.js";
@@ -94,7 +95,7 @@ function above(page, request, act) {
         request.labelNodes.map(label),
         request.diffStat ? counted(request.diffStat) : null)),
     standing(page, request, act),
-    request.description?.trim() ? h("div.card", null, prose(request.description)) : null,
+    request.descriptionHtml ? h("div.card", null, markdown(request.descriptionHtml)) : null,
   ];
 }
 

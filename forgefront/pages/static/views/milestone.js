@@ -2,7 +2,8 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
-import { avatar, badge, prose, section, symbol, wordOf } from "../parts.js";
+import { markdown } from "../markdown.js";
+import { avatar, badge, section, symbol, wordOf } from "../parts.js";
 import { rows } from "../rows.js";
 
 export async function open(page) {
@@ -22,7 +23,7 @@ export async function open(page) {
       h("div.head-line", null, h("h1", null, milestone.title), badge(milestone.state === "CLOSED" ? "CLOSED" : "OPENED", milestone.state === "CLOSED" ? "closed" : "active"), isOverdue ? h("span.badge", { "data-state": "FAILED" }, "overdue") : null),
       h("p.quiet", null, due ? `Due ${due}. ` : null, milestone.percentComplete === null ? null : `${milestone.closedIssuesCount} of ${milestone.closedIssuesCount + milestone.openIssuesCount} issues are closed.`),
       h("span.bar", null, filled),
-      milestone.description ? prose(milestone.description) : null,
+      milestone.descriptionHtml ? markdown(milestone.descriptionHtml) : null,
       section("Issues", null, rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, wordOf(each.state), each.assignee]), "None yet.")),
       section("Merge requests", null, rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup.state ?? "NONE", wordOf(each.state), each.author]), "None yet."))));
 }

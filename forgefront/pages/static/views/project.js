@@ -2,6 +2,7 @@
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
+import { markdown } from "../markdown.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
 import { showProject } from "../project/head.js";
 import { keepFocus, renewal } from "../renewing.js";
@@ -41,13 +42,23 @@ export async function open(page) {
   replace(body, show(project));
   const { state = "FINISHED" } = project.repositoryImport ?? {};
   const progress = state === "FINISHED" ? null : await (await import("../project/import_progress.js")).importProgress(page, path);
-  showProject(page, project, name, progress, body);
+  const readme = h("div.readme");
+  showProject(page, project, name, progress, body, readme);
+  if (!name && project.viewerCan.readCode && project.branch) showReadme(page, path, readme);
 
   async function renew() {
     if (body.querySelectorAll(".row").length > LONG) return;
     const next = await read();
     keepFocus(body, () => replace(body, next.show(next.project)));
   }
+}
+
+/** Shows README.md of the default branch, if there is one. */
+function showReadme(page, path, slot) {
+  page.ask("Readme", { path }).then(({ project }) => {
+    const html = project?.blob?.html;
+    if (html) replace(slot, section("README.md", null, h("div.card", null, markdown(html))));
+  }).catch(() => {});
 }
 
 /** Follows events of the shown objects. */

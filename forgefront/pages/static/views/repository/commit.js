@@ -4,6 +4,7 @@ import { address, outside } from "../../address.js";
 import { changes } from "../../diff.js";
 import { answer, discussion } from "../../discussion.js";
 import { h, replace } from "../../dom.js";
+import { markdown } from "../../markdown.js";
 import { ago, badge, code, icon, lasted, person, prose, section, symbol, wordOf } from "../../parts.js";
 import { keepFocus, renewal } from "../../renewing.js";
 import { folderAddress } from "../../repository/addresses.js";
@@ -98,6 +99,6 @@ const issue = ({ iid, title, state, project }) =>
     h("p.row-title", null, h("a", { href: address(project.fullPath, "issues", iid), "data-item": true }, title)),
     h("span.row-side", null, `#${iid}`));
 
-const comment = ({ note, path, line, createdAt, author }) =>
+const comment = ({ bodyHtml, path, line, createdAt, author }) =>
   h("article.note.card", null,
-    h("header", null, person(author), ago(createdAt), path ? code(line ? `${path}:${line}` : path) : null), prose(note));
+    h("header", null, person(author), ago(createdAt), path ? code(line ? `${path}:${line}` : path) : null), markdown(bodyHtml));

@@ -3,6 +3,7 @@
 import { address } from "../../address.js";
 import { h, replace } from "../../dom.js";
 import { errorIn } from "../../graph.js";
+import { markdown } from "../../markdown.js";
 import { ago, avatar, empty, prose, section } from "../../parts.js";
 import { downloads } from "../../project/downloads.js";
 import { compareAddress, contributorsAddress, fileAddress, folderAddress, historyAddress, newFileAddress, searchAddress } from "../../repository/addresses.js";
@@ -75,13 +76,14 @@ const newestCommit = (path, { oid, shortOid, title, committedAt, authorName, aut
   h("p.newest", null, h("span.person", null, avatar(author, authorName), h("span", null, author?.name ?? authorName)),
     h("a.newest-title", { href: address(path, "commit", oid), title }, title), h("code", null, shortOid), ago(committedAt));
 
-/** The README of a directory, as text. */
+/** The README of a directory: rendered if it is Markdown, otherwise as text. */
 async function readme(page, path, ref, { nodes }) {
   const entry = readmeOf(nodes);
   if (!entry) return null;
   const { project } = await page.ask("File", { path, ref, at: entry.path });
-  const text = project?.blob?.text;
-  return text ? h("div.readme", null, section(entry.name, null, h("div.card", null, prose(text)))) : null;
+  const { html, text } = project?.blob ?? {};
+  const shown = html ? markdown(html) : text ? h("div.plain", null, prose(text)) : null;
+  return shown && h("div.readme", null, section(entry.name, null, h("div.card", null, shown)));
 }
 
 /** Why there is nothing to show, and where to go from there. */

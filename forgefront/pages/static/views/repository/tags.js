@@ -4,7 +4,8 @@ import { address } from "../../address.js";
 import { removal } from "../../dialogs.js";
 import { h } from "../../dom.js";
 import { field, form } from "../../forms.js";
-import { ago, prose, section } from "../../parts.js";
+import { markdown } from "../../markdown.js";
+import { ago, section } from "../../parts.js";
 import { downloads } from "../../project/downloads.js";
 import { showProject } from "../../project/head.js";
 import { entry, listOf } from "../../project/lists.js";
@@ -26,7 +27,7 @@ function tagEntry(page, { name, message, target, release }, { may, renew }) {
   return entry(
     [h("a", { href: `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, "data-item": true }, name),
       release ? h("span.tag", null, "release") : null,
-      release ? h("div.release-notes", null, prose(release.description)) : null,
+      release ? h("div.release-notes", null, markdown(release.descriptionHtml)) : null,
       may ? notesForm(page, path, name, release, renew) : null],
     [message ? h("span", null, message) : null,
       target ? h("a", { href: address(path, "commit", target.shortOid) }, target.title) : null, target ? ago(target.committedAt) : null],

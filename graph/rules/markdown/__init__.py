@@ -1,0 +1,1 @@
+"""Markdown as HTML: the only place where texts of users become HTML."""

@@ -1,0 +1,102 @@
+"""Resolves the references of rendered texts to what the viewer may see.
+
+All texts of a level share the statements, whose number does not depend on how many texts or references there are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from graph.context import Context
+from graph.rules import lookup, web_urls
+from graph.rules.markdown.rendering import Reference, ReferenceLink
+from graph.rules.notes.mentions import MENTIONABLE_KINDS, load_project_ids
+from graph.rules.policy import Action, can, filter_visible_projects
+from storage import tables
+from storage.tables.accounts import users
+from storage.tables.git import commits
+from storage.tables.projects import projects
+
+MAX_RESOLVED = 500
+"""References of one level that become links, of each kind; a statement has a limited number of conditions."""
+
+SECTIONS = {"#": "issues", "!": "merge_requests"}
+"""The sections of a project's page, by the sigil of a reference."""
+
+
+class PlacedReference(NamedTuple):
+    """A reference in a text of this project."""
+
+    project_id: int
+    reference: Reference
+
+
+async def resolve(context: Context, references: Iterable[PlacedReference]) -> dict[PlacedReference, ReferenceLink]:
+    """The links of those references that name something that the viewer may see."""
+    unique = list(dict.fromkeys(references))
+    if not unique:
+        return {}
+    paths = await load_project_ids(context, {each.reference.project for each in unique if each.reference.project is not None})
+    owners = {each: each.project_id if each.reference.project is None else paths.get(each.reference.project) for each in unique}
+    placed = [(each, owner) for each, owner in owners.items() if owner is not None and each.reference.kind != "@"]
+    visible_ids = await filter_visible_projects(context, sorted({owner for _, owner in placed}))
+    rows = {key: row for key, row in (await context.rows_by_id(tables.Project).get_many(sorted(visible_ids))).items() if row is not None}
+    urls = dict(zip(rows, await web_urls.load_project_urls(context, list(rows)), strict=True))
+    found = await _resolve_users(context, [each for each in unique if each.reference.kind == "@"])
+    for kind in MENTIONABLE_KINDS:
+        readable = {key for key, row in rows.items() if await can(context, kind.read_action, row)}
+        some = [(each, owner) for each, owner in placed if each.reference.kind == kind.sigil and owner in readable][:MAX_RESOLVED]
+        found.update(await _resolve_numbers(context, kind.table, some, urls))
+    readable = {key for key, row in rows.items() if await can(context, Action.READ_CODE, row)}
+    some = [(each, owner) for each, owner in placed if each.reference.kind == "" and owner in readable][:MAX_RESOLVED]
+    found.update(await _resolve_commits(context, some, urls))
+    return found
+
+
+async def _resolve_users(context: Context, references: Sequence[PlacedReference]) -> dict[PlacedReference, ReferenceLink]:
+    usernames = list({each.reference.name for each in references})[:MAX_RESOLVED]
+    if not usernames:
+        return {}
+    names: dict[str, str] = dict(await context.tuples(users.names_of(usernames)))
+    prefix = f"{context.services.external_url}/u/"
+    return {
+        each: ReferenceLink(prefix + each.reference.name, names[each.reference.name]) for each in references if each.reference.name in names
+    }
+
+
+async def _resolve_numbers(
+    context: Context, table: type, references: Sequence[tuple[PlacedReference, int]], urls: Mapping[int, str]
+) -> dict[PlacedReference, ReferenceLink]:
+    """The links of references to issues or to merge requests, with the ids of the projects that they name."""
+    numbers: dict[int, set[int]] = {}
+    for each, owner in references:
+        if (iid := lookup.parse_id(each.reference.name)) is not None:
+            numbers.setdefault(owner, set()).add(iid)
+    if not numbers:
+        return {}
+    rows = {
+        (owner, str(iid)): f"{title} ({state.lower()})"
+        for owner, iid, title, state in await context.tuples(projects.titles_by_iid(table, numbers))
+    }
+    return {
+        each: ReferenceLink(f"{urls[owner]}/{SECTIONS[each.reference.kind]}/{each.reference.name}", rows[owner, each.reference.name])
+        for each, owner in references
+        if (owner, each.reference.name) in rows
+    }
+
+
+async def _resolve_commits(
+    context: Context, references: Sequence[tuple[PlacedReference, int]], urls: Mapping[int, str]
+) -> dict[PlacedReference, ReferenceLink]:
+    """The links of commit ids, also shortened ones that are unambiguous in the index of commits."""
+    prefixes: dict[int, set[str]] = {}
+    for each, owner in references:
+        prefixes.setdefault(owner, set()).add(each.reference.name)
+    if not prefixes:
+        return {}
+    rows = await context.tuples(commits.titles_by_prefix(prefixes))
+    found = {}
+    for each, owner in references:
+        matching = [(oid, title) for key, oid, title in rows if key == owner and oid.startswith(each.reference.name)]
+        if len(matching) == 1:
+            found[each] = ReferenceLink(f"{urls[owner]}/commit/{matching[0][0]}", matching[0][1])
+    return found
