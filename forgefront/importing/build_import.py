@@ -30,6 +30,10 @@ MAX_TRACES_BYTES = 4 * 2**20
 """Bytes of short traces that are written together."""
 
 
+MAX_LISTED_BUILDS = 20
+"""Unfinished builds of a project that the report names."""
+
+
 @dataclass
 class BuildFileBatch:
     """Copies the files of some builds: short traces together, long ones and artifacts as streams."""
@@ -107,7 +111,7 @@ class BuildImporter:
         """The builds that are newer than the oldest unfinished one of the last run, oldest first, with their traces and artifacts."""
         path = self.run.source.path("builds", project=work.id)
         mark, newest, oldest_unfinished, is_complete = int(self.run.target.marks.get(work.mark_name("builds"), 0)), 0, 0, True
-        writer, batch = BatchWriter(self.run.target, "builds"), list[SourceEntity]()
+        writer, batch, unfinished = BatchWriter(self.run.target, "builds"), list[SourceEntity](), list[int]()
         is_known = (lambda fields: (SourceEntity(fields).id or MAX_ID) <= mark) if mark else None
         try:
             async for fields in self.run.source.client.entries_oldest_first(path, is_known):
@@ -119,8 +123,10 @@ class BuildImporter:
                 newest = max(newest, build.id)
                 if (pipeline_id := build.entity("pipeline").id) is not None:
                     work.pipelines.add(pipeline_id)
-                if not oldest_unfinished and entity_mapping.BUILD_STATUSES.get(build.text("status") or "") not in FINISHED_STATUSES:
-                    oldest_unfinished = build.id
+                status = entity_mapping.BUILD_STATUSES.get(build.text("status") or "")
+                if status not in FINISHED_STATUSES:
+                    oldest_unfinished = oldest_unfinished or build.id
+                    unfinished += [build.id] if status is not None else []
                 batch.append(build)
                 if len(batch) == 100:
                     is_complete &= await self._write_builds(work, path, batch, writer)
@@ -131,6 +137,10 @@ class BuildImporter:
             self.run.report.skip("builds", path, error.reason)
             is_complete = False
         is_complete &= await self._write_builds(work, path, batch, writer)
+        if unfinished:
+            listed = ", ".join(map(str, unfinished[:MAX_LISTED_BUILDS])) + (" and others" if len(unfinished) > MAX_LISTED_BUILDS else "")
+            advice = "runners here do not continue them: import again when they have ended, or cancel them"
+            self.run.report.note(f"{work.path}: unfinished builds: {listed}; {advice}")
         if is_complete and not writer.retry and newest:
             finished = oldest_unfinished - 1 if oldest_unfinished else newest
             await self.run.target.set_mark(work.mark_name("builds"), str(max(finished, mark)))

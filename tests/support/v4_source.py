@@ -76,6 +76,7 @@ class V4Server:
             "artifacts": [], "runner": None, "artifacts_file": {"filename": "artifacts.zip", "size": 5},
         }  # fmt: skip
         manual = {**job, "id": 8, "status": "manual", "artifacts_file": None}
+        created = {**manual, "id": 9, "status": "created", "started_at": None, "finished_at": None, "duration": None}
         project = "/projects/3"
         self.answers: dict[str, Any] = {
             "/user": FULL_USER, "/version": {"version": "13.2.1", "revision": "4e963fe"}, "/users": [FULL_USER, GUEST],
@@ -130,7 +131,7 @@ class V4Server:
                 {"name": "v1.0.0", "message": None, "target": self.oid, "commit": {"id": self.oid},
                  "release": {"tag_name": "v1.0.0", "description": "Amazing release. Wow"}}
             ],
-            f"{project}/jobs": [manual, job], f"{project}/jobs/7/trace": b"output\n", f"{project}/jobs/7/artifacts": b"bytes",
+            f"{project}/jobs": [created, manual, job], f"{project}/jobs/7/trace": b"output\n", f"{project}/jobs/7/artifacts": b"bytes",
             f"{project}/repository/commits/{self.oid}/statuses": [
                 {"id": 91, "sha": self.oid, "ref": "master", "status": "success", "name": "bundler:audit", "target_url": "http://ci/91",
                  "description": None, "created_at": "2016-01-19T08:40:25.934Z", "started_at": None, "finished_at": None,

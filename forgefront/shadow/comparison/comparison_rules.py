@@ -22,7 +22,7 @@ _TABLES = {
     "ids": ("segments", "fields", "types"),
     "ignore": ("path", "header", "routes", "kinds", "when", "reason"),
     "tolerance": ("path", "routes", "seconds", "when", "reason"),
-    "skip": ("path", "content_type", "when", "reason"),
+    "skip": ("path", "content_type", "fields", "when", "reason"),
 }
 
 
@@ -56,11 +56,18 @@ class IgnoreRule:
 
 @dataclass(frozen=True, slots=True)
 class SkipRule:
-    """Reads that are not compared, by a pattern of the path or by the type of their answer."""
+    """Requests that are neither repeated nor compared, by a pattern of the path or by the type of their answer.
+
+    With `fields`, only GraphQL requests whose document asks for one of these fields.
+    """
 
     path: str | None
     content_type: str | None
     reason: str
+    fields: re.Pattern[bytes] | None = None
+
+    def covers(self, path: str, body: bytes | bytearray) -> bool:
+        return self.path is not None and fnmatchcase(path, self.path) and (self.fields is None or self.fields.search(body) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,7 @@ class ComparisonRules:
                     *map(_read_rule, rows["ignore"]),
                 ),
                 tolerances=tuple((_read_rule(row), float(row.get("seconds", 0))) for row in rows["tolerance"]),
-                skipped=tuple(SkipRule(row.get("path"), row.get("content_type"), str(row.get("reason", ""))) for row in rows["skip"]),
+                skipped=tuple(map(_read_skip_rule, rows["skip"])),
             )
         except (JsonPathError, re.error, TypeError, ValueError, AttributeError) as error:
             raise RulesError(str(error)) from None
@@ -134,14 +141,13 @@ class ComparisonRules:
         """By how many seconds two timestamps at this place may differ."""
         return max((seconds for rule, seconds in self.tolerances if rule.covers(route, "value", place)), default=0.0)
 
-    def find_skipped(self, path: str, content_type: str | None = None) -> SkipRule | None:
-        """The rule because of which a read is not compared: before it is sent by its path, afterwards by the type of the answer."""
-        for rule in self.skipped:
-            if content_type is None and rule.path is not None and fnmatchcase(path, rule.path):
-                return rule
-            if content_type is not None and rule.content_type is not None and content_type.startswith(rule.content_type):
-                return rule
-        return None
+    def find_skipped(self, path: str, body: bytes | bytearray = b"") -> SkipRule | None:
+        """The rule because of which a request is not repeated, by its path and body."""
+        return next((rule for rule in self.skipped if rule.covers(path, body)), None)
+
+    def find_skipped_answer(self, content_type: str) -> SkipRule | None:
+        """The rule because of which an answer is not compared."""
+        return next((rule for rule in self.skipped if rule.content_type is not None and content_type.startswith(rule.content_type)), None)
 
 
 def _check_names(source: Mapping[str, Any]) -> None:
@@ -162,6 +168,14 @@ def _check_names(source: Mapping[str, Any]) -> None:
                 raise RulesError(f"a rule of {table!r} names neither a path nor {'a content_type' if table == 'skip' else 'a header'}")
             if row.get("when") not in (None, "replay"):
                 raise RulesError(f"'when' of {table!r} can only be \"replay\"")
+
+
+def _read_skip_rule(row: Mapping[str, Any]) -> SkipRule:
+    fields = row.get("fields")
+    if fields is not None and not (isinstance(fields, list) and fields and all(isinstance(each, str) for each in fields)):
+        raise RulesError("'fields' of 'skip' is a list of names")
+    pattern = None if fields is None else re.compile(rf"(?:\b|\\[nrt])(?:{'|'.join(map(re.escape, fields))})\s*[({{]".encode())
+    return SkipRule(row.get("path"), row.get("content_type"), str(row.get("reason", "")), pattern)
 
 
 def _read_rule(row: Mapping[str, Any]) -> IgnoreRule:

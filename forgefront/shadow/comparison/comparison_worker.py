@@ -82,7 +82,7 @@ class ComparisonWorker:
         count = self.report.count(route, client)
         count.seen += 1
         reason = exchange.skip_reason
-        if reason is None and (rule := self._rules.find_skipped(exchange.target.partition("?")[0])) is not None:
+        if reason is None and (rule := self._rules.find_skipped(exchange.target.partition("?")[0], exchange.request_body)) is not None:
             count.not_compared[rule.reason] += 1
         elif reason is not None:
             count.not_compared[reason.value] += 1
@@ -168,7 +168,7 @@ class ComparisonWorker:
 
     async def _find_differences(self, exchange: Exchange, answer: ShadowAnswer, route: str) -> list[AnswerDifference]:
         content_type = header_value(exchange.response_headers or [], "content-type").lower()
-        rule = self._rules.find_skipped("", content_type)
+        rule = self._rules.find_skipped_answer(content_type)
         if rule is not None:
             raise IncomparableError(rule.reason)
         if len(exchange.response_body) + len(answer.body) > THREAD_BYTES:

@@ -174,6 +174,7 @@ class TestKnownDifferences:
             ('[[ignore]]\npath = "$"\nkinds = ["size"]', "'size' is not a kind"),
             ('[[ignore]]\npath = "$"\nwhen = "always"', "can only be"),
             ('[[tolerance]]\npath = "$"\nseconds = "soon"', "could not convert"),
+            ('[[skip]]\npath = "/graphql"\nfields = "claimBuild"', "is a list of names"),
             ('[secrets]\nnames = ["("]', "unterminated|missing"),
         ):
             with pytest.raises(RulesError, match=message):

@@ -112,6 +112,23 @@ class TestShadowServers:
         assert report["total"]["not_compared"] == {"write that the server did not complete": 1}
         assert new.requests[2].endswith(b"\r\n\r\n{}")
 
+    async def test_receive_no_requests_of_runners(self) -> None:
+        claims = [
+            exchange("/graphql", method="POST", body={"data": {}}),
+            exchange("/ci/api/v1/builds/register.json", method="POST", status=201),
+            exchange("/ci/api/v1/builds/7/artifacts"),
+            exchange("/api/v4/jobs/request", method="POST", status=201),
+        ]
+        claims[0].request_body = orjson.dumps(
+            {"query": "mutation Claim($i: ClaimBuildInput!) {\nclaimBuild(input: $i) { build { databaseId } } }"}
+        )
+        mentioned = exchange("/graphql", method="POST")
+        mentioned.request_body = orjson.dumps({"query": "mutation { createIssue }", "variables": {"title": "why claimBuild fails"}})
+        async with run_scripted(answering(OK)) as new:
+            report = await compare_with(new.url, *claims, mentioned, replays_writes=True)
+        assert [request.split(b" ")[1] for request in new.requests] == [b"/graphql"]
+        assert report["total"]["not_compared"] == {"runners: a build belongs to the server that gave it": 4}
+
     async def test_that_hang_do_not_delay_the_end(self) -> None:
         async def hang(script: ScriptedServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
@@ -172,6 +189,16 @@ class TestExamples:
                     assert examples["$.text"]["old"] == "your token is ***"
                     assert examples["$.long"]["old"] == "x" * 200 + "…"
                 assert (examples["$.private_token"]["old"], examples["$.nested.api_token"]["new"]) == ("***", "***")
+
+    async def test_show_neither_variables_of_builds_nor_tickets(self) -> None:
+        answer = orjson.dumps({"variables": [{"key": "DEPLOY", "value": "n3w"}], "ticket": "gAAAAnew"})
+        old = {"variables": [{"key": "DEPLOY", "value": "0ld"}], "ticket": "gAAAAold"}
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
+        async with run_scripted(answering(head + answer)) as new:
+            report = await compare_with(new.url, exchange(body=old))
+        examples = {each["place"]: each["example"] for each in report["routes"][0]["differences"]}
+        assert examples.keys() == {"$.variables[*].value", "$.ticket"}
+        assert {example[side] for example in examples.values() for side in ("old", "new")} == {"***"}
 
 
 class TestReport:
