@@ -146,6 +146,7 @@ class App(Backend):
                 accounts.channel: accounts.invalidate,
                 limit_sharing.channel: limit_sharing.receive,
                 services.runner_queue.channel: services.runner_queue.receive,
+                services.trace_feeds.channel: services.trace_feeds.receive,
             },
         )
         self._task_runner = TaskRunner(
@@ -155,6 +156,7 @@ class App(Backend):
                 "notifications": notifications.run,
                 "live": partial(services.broadcaster.run, self.database, notifications),
                 "limits": partial(limit_sharing.run, notifications),
+                "traces": partial(services.trace_feeds.run, notifications),
                 "waiting runners": partial(services.runner_queue.run, notifications),
                 "token uses": repeat_every(token_uses.WRITE_SECONDS, partial(token_uses.write_uses, self.graph.services)),
                 "old events": repeat_every(SWEEP_SECONDS, self._deliverer.sweep),

@@ -18,6 +18,7 @@ from graph.jobs.build_analytics import BuildAnalytics
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
+from graph.live.trace_feeds import TraceFeeds
 from graph.operations.loaders import Loader
 from graph.operations.rate_limits import RateLimiter, RateUsage
 from graph.operations.time_slices import SliceScheduler
@@ -120,6 +121,7 @@ class Services:
     project_import_wakeup: Wakeup = field(default_factory=Wakeup)
     runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
     broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
+    trace_feeds: TraceFeeds = field(default_factory=TraceFeeds)
     index_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_INDEXING))
     rate_limiter: RateLimiter = field(default_factory=RateLimiter)
     token_cache: TokenCache = field(default_factory=TokenCache)

@@ -52,6 +52,7 @@ class StreamEnd(Enum):
     DISCONNECTED = auto()
     SLOW_CONSUMER = auto()
     UNAUTHENTICATED = auto()
+    COMPLETED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,14 @@ class Subscriber:
                 self._queue = None
             return
         self._queue.append(change)
-        self._notify()
+        self.wake()
 
     def end(self, reason: StreamEnd) -> None:
         """Ends the stream. Queued changes are dropped, because the client resumes after the last one that it received."""
         if self._ended is None:
             self._ended = reason
             self._queue = None
-            self._notify()
+            self.wake()
 
     @property
     def ended(self) -> StreamEnd | None:
@@ -146,7 +147,7 @@ class Subscriber:
         if not self._queue and self._ended is None and self.overflowed_at is None:
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()
-            timer = loop.call_later(seconds, self._notify) if seconds is not None else None
+            timer = loop.call_later(seconds, self.wake) if seconds is not None else None
             try:
                 await self._waiting
             finally:
@@ -160,7 +161,8 @@ class Subscriber:
             self._queue = None
         return change
 
-    def _notify(self) -> None:
+    def wake(self) -> None:
+        """Ends a wait of `next`."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 

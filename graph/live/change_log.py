@@ -43,6 +43,11 @@ class LoggedChange:
     default_branch: str | None
     read_at: float = field(default_factory=monotonic, compare=False)
 
+    @property
+    def key(self) -> object:
+        """Identifies the change among everything that is sent to subscribers."""
+        return self.seq
+
 
 class CommittedLogReader:
     """Reads committed changes in order. `watermark` is the number up to which no further change can appear; None before the first read.

@@ -7,6 +7,7 @@ lives for a second, and serves all changes that were read together.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from graph.http.json_pieces import dump_json
 from graph.http.responses import serialize_result
 from graph.live.answer_sharing import TrackingContext
 from graph.live.change_log import LoggedChange
+from graph.live.trace_feeds import TracePiece
 from graph.operations import execution
 from graph.operations.answer_size import limit_answer
 from graph.operations.documents import PreparedOperation
@@ -40,6 +42,7 @@ from storage.tables.accounts import users
 
 log = structlog.get_logger("live")
 
+MAX_PIECE_ANSWERS = 16
 BATCH_SECONDS = 1.0
 """Lifetime of a batch, and so the maximum age of its data about viewers."""
 
@@ -99,15 +102,18 @@ class FanoutBatch:
         self._base_context = Context(services, session, None, "live")
         self._listeners = Loader(self._load_listeners)
         self._access_levels = viewer_contexts.create_level_loader(self._base_context)
-        self._answers: dict[tuple[int, int, bytes], _AnswerSet] = {}
-        self._audiences: dict[int, _Audience] = {}
+        self._answers: dict[tuple[object, int, bytes], _AnswerSet] = {}
+        self._piece_keys: deque[tuple[object, int, bytes]] = deque()
+        self._audiences: dict[object, _Audience] = {}
         subscription_filters.share_loaders(self._base_context)
 
-    def covers(self, change: LoggedChange) -> bool:
+    def covers(self, change: LoggedChange | TracePiece) -> bool:
         """Whether all data of the batch was read after the change, and the batch has not expired."""
         return change.read_at <= self._started_at and time.monotonic() < self._started_at + BATCH_SECONDS
 
-    async def answer(self, change: LoggedChange, operation: SubscribedOperation, digest: str, request_id: str) -> SharedAnswer | None:
+    async def answer(
+        self, change: LoggedChange | TracePiece, operation: SubscribedOperation, digest: str, request_id: str
+    ) -> SharedAnswer | None:
         """Returns the result for the token's user; None if they are not allowed to see the change.
 
         Raises Unauthenticated, LimitExceeded, Unavailable.
@@ -118,22 +124,32 @@ class FanoutBatch:
             raise Unauthenticated
         if not await subscription_filters.is_visible(listener, change):
             return None
-        key = (change.seq, *operation.key)
+        key = (change.key, *operation.key)
         answers = self._answers.get(key)
         if answers is None:
+            if isinstance(change, TracePiece):
+                self._forget_pieces(key)
             answers = self._answers[key] = _AnswerSet(self._services, change, operation)
         return await answers.answer_for(listener, digest, request_id)
 
-    async def _wait_for_audience(self, change: LoggedChange, digest: str) -> None:
+    def _forget_pieces(self, key: tuple[object, int, bytes]) -> None:
+        """Keeps few results with pieces of traces, because a reader of a long trace takes many of them in a second."""
+        self._piece_keys.append(key)
+        if len(self._piece_keys) > MAX_PIECE_ANSWERS:
+            old = self._piece_keys.popleft()
+            self._answers.pop(old, None)
+            self._audiences.pop(old[0], None)
+
+    async def _wait_for_audience(self, change: LoggedChange | TracePiece, digest: str) -> None:
         """Waits until the permissions of all concurrent subscribers are loaded, so that thousands of them wait once, not for each step."""
-        audience = self._audiences.get(change.seq)
+        audience = self._audiences.get(change.key)
         if audience is None or audience.is_complete:
-            audience = self._audiences[change.seq] = _Audience()
+            audience = self._audiences[change.key] = _Audience()
             audience.task = asyncio.create_task(self._load(change, audience))
         audience.digests.add(digest)
         await audience.loaded.wait()
 
-    async def _load(self, change: LoggedChange, audience: "_Audience") -> None:
+    async def _load(self, change: LoggedChange | TracePiece, audience: "_Audience") -> None:
         try:
             # All streams that the change has woken run before this continues.
             await asyncio.sleep(0)
@@ -185,7 +201,7 @@ class _Audience:
 class _AnswerSet:
     """The results of one operation for one change: a few shared ones, or one for each viewer if they are personal."""
 
-    def __init__(self, services: Services, change: LoggedChange, operation: SubscribedOperation) -> None:
+    def __init__(self, services: Services, change: LoggedChange | TracePiece, operation: SubscribedOperation) -> None:
         self._services = services
         self._change = change
         self._operation = operation

@@ -22,10 +22,11 @@ from graphql import (
 )
 
 from graph.context import Context
-from graph.errors import BadRequest, LimitExceeded, Unauthenticated, Unavailable
+from graph.errors import BadRequest, LimitExceeded, NotFound, Unauthenticated, Unavailable
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
 from graph.live.change_log import LoggedChange, read_changes
 from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
+from graph.live.trace_feeds import POLL_SECONDS, TraceFilter, TracePiece
 from graph.operations import execution
 from graph.operations.documents import AllowedOperation, PreparedOperation, find_variable_error
 from graph.operations.execution import Graph, authenticate
@@ -38,7 +39,7 @@ from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 
 PAGE_SIZE = 100
 """Number of past changes that are read at once."""
-SILENT_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE, StreamEnd.DISCONNECTED)
+SILENT_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE, StreamEnd.DISCONNECTED, StreamEnd.COMPLETED)
 INTERRUPTING_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE)
 """After these the client resumes without losing events."""
 SLOW_CONSUMER_MESSAGE = "The client reads events too slowly, so the stream ends. Subscribe again with the last `seq` as `afterSeq`."
@@ -132,6 +133,8 @@ class SubscriptionStream:
                 answer = await self._current_batch(change_or_end).answer(
                     change_or_end, self._operation, self._slot.digest, self._request_id
                 )
+                if answer is None:
+                    self._handle_hidden()
             except Exception as error:
                 # The event was not sent, so the client receives it when it resumes.
                 operation_error = to_operation_error(error, self._request_id)
@@ -157,6 +160,9 @@ class SubscriptionStream:
         live.unsubscribe(self._subscriber)
         live.release_slot(self._slot)
 
+    def _handle_hidden(self) -> None:
+        """Called for an event that the viewer may not see, which is not sent."""
+
     def _end_event(self, reason: StreamEnd) -> StreamEvent | None:
         self.close()
         if reason in SILENT_ENDS:
@@ -164,7 +170,7 @@ class SubscriptionStream:
         error = LimitExceeded(SLOW_CONSUMER_MESSAGE) if reason is StreamEnd.SLOW_CONSUMER else Unauthenticated()
         return StreamEvent(None, OperationResult(None, [make_error_entry(error)]))
 
-    async def _next(self, seconds: float | None) -> LoggedChange | StreamEnd | None:
+    async def _next(self, seconds: float | None) -> LoggedChange | TracePiece | StreamEnd | None:
         while True:
             while self._is_behind:
                 if self._subscriber.ended is not None:
@@ -204,13 +210,63 @@ class SubscriptionStream:
         self._backlog, self._is_behind = None, False
         self._graph.services.broadcaster.subscribe(self._subscriber, self._position)
 
-    def _current_batch(self, change: LoggedChange) -> FanoutBatch:
+    def _current_batch(self, change: LoggedChange | TracePiece) -> FanoutBatch:
         live = self._graph.services.broadcaster
         batch: FanoutBatch | None = live.batch
         if batch is None or not batch.covers(change):
             batch = live.batch = FanoutBatch(self._graph.services)
             asyncio.get_running_loop().call_later(BATCH_SECONDS, _clear_batch, live, batch)
         return batch
+
+
+class TraceStream(SubscriptionStream):
+    """An open subscription to the trace of a build. Its position is the offset up to which the trace was sent."""
+
+    __slots__ = ("_build_id", "_feed", "_started_at", "_state")
+
+    async def start(self) -> None:
+        """Determines the initial position. Raises Unavailable."""
+        trace_filter: Any = self._subscriber.filter
+        self._build_id: int = trace_filter.build_id
+        self._feed = self._graph.services.trace_feeds.follow(self._build_id, self._subscriber)
+        self._state = await self._feed.read_state(self._graph.services.database)
+        self._started_at = self._state.started_at if self._state is not None else None
+        self._position = trace_filter.after if trace_filter.after is not None else self._state.end if self._state is not None else 0
+
+    def close(self) -> None:
+        super().close()
+        if hasattr(self, "_build_id"):
+            self._graph.services.trace_feeds.unfollow(self._build_id, self._subscriber)
+
+    def _handle_hidden(self) -> None:
+        raise NotFound("Build")
+
+    async def _next(self, seconds: float | None) -> TracePiece | StreamEnd | None:
+        services, loop = self._graph.services, asyncio.get_running_loop()
+        deadline = loop.time() + seconds if seconds is not None else None
+        while True:
+            if self._subscriber.ended is not None:
+                return self._subscriber.ended
+            state = await self._feed.read_state(services.database)
+            if state is None:
+                return StreamEnd.COMPLETED
+            if state.size < self._position or (self._started_at is not None and state.started_at != self._started_at):
+                # The build started again, or its output was replaced.
+                self._position = 0
+            self._started_at = state.started_at
+            if state.end > self._position and state.erased_at is None:
+                piece = await self._feed.read_piece(services.database, services.objects, state, self._position)
+                if piece is not None:
+                    self._position = piece.end
+                    return piece
+            if state.is_complete:
+                return StreamEnd.COMPLETED
+            remaining = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - loop.time())
+            if remaining <= 0:
+                return None
+            # Nothing is awaited between this check and the wait, so no notification is missed.
+            if self._feed.is_current(state):
+                await self._subscriber.next(remaining)
 
 
 def _clear_batch(live: ChangeBroadcaster, batch: FanoutBatch) -> None:
@@ -275,7 +331,8 @@ async def subscribe(
             viewer_id, change_filter = filter_or_error
             if after is not None:
                 change_filter = replace(change_filter, after=max(after, change_filter.after or 0))
-            stream = SubscriptionStream(graph, allowed.prepared, variables, credential or "", viewer_id, request_id, change_filter)
+            stream_class = TraceStream if isinstance(change_filter, TraceFilter) else SubscriptionStream
+            stream = stream_class(graph, allowed.prepared, variables, credential or "", viewer_id, request_id, change_filter)
             stream.rate_usage = allowed.quote.usage
             try:
                 await stream.start()

@@ -12,6 +12,7 @@ const HIDDEN = 5_000;
 /**
  * Calls `handlers.event(data)` for each event, `handlers.gap()` when events may have been missed, so that everything must be read
  * again, and `handlers.state(word)` with `live`, `waiting` (for the service to return) or `off` (the service refused).
+ * A stream that has ended is opened again unless `handlers.over()`.
  * Returns a promise that is fulfilled when the stream is open, or the first attempt failed.
  */
 export function follow(view, operationName, variables, handlers, signal) {
@@ -33,7 +34,7 @@ export function follow(view, operationName, variables, handlers, signal) {
       } catch {
         // The connection was lost, or the tab closed it.
       }
-      if (signal.aborted || pause === "off") break;
+      if (signal.aborted || pause === "off" || (pause === null && handlers.over())) break;
       if (connection.signal.aborted) await shown(signal);
       else {
         handlers.state("waiting");

@@ -138,13 +138,13 @@ function pageOf(place, signal, moved, scroll) {
     signal,
     ask: (operation, variables) => graph.ask(view, operation, variables, { signal }),
     change: (operation, variables) => graph.change(view, operation, variables, { signal }),
-    follow: (operation, variables, { event, gap = () => {} }) => {
+    follow: (operation, variables, { event, gap = () => {}, over = () => false }) => {
       const state = (word, status) => {
         if (signal.aborted) return;
         if (status === 401) signedOut();
         else showLive(["off", "waiting", "live"].find((each) => [...streams.set(operation, word).values()].includes(each)));
       };
-      return Promise.race([follow(view, operation, variables, { event, gap, state }, signal), new Promise((go) => setTimeout(go, 1500))]);
+      return Promise.race([follow(view, operation, variables, { event, gap, state, over }, signal), new Promise((go) => setTimeout(go, 1500))]);
     },
     title,
     show(...nodes) {

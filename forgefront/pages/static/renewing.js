@@ -4,9 +4,9 @@ const PAUSE = 400;
 const LATER = 5000;
 
 /** Returns a debounced function that runs `renew` soon, and again later if it failed. */
-export function renewal(page, renew) {
+export function renewal(page, renew, prompt = PAUSE) {
   let waiting = null;
-  const soon = (pause = PAUSE) => {
+  const soon = (pause = prompt) => {
     waiting ??= setTimeout(async () => {
       waiting = null;
       if (page.signal.aborted) return;

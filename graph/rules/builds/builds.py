@@ -5,6 +5,7 @@ the trace. Lists and counts exclude superseded attempts.
 """
 
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import delete, update
 from sqlmodel import col
@@ -97,6 +98,7 @@ async def handle_status_change(
     is_retried = is_retry_due(build, reason)
     if not is_retried:
         await pipelines.advance_pipeline(context, build)
+    context.after_commit.append(partial(context.services.trace_feeds.notify, build.id))
     if build.status is not CheckStatus.PENDING:
         await publish(context, BuildChanged, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:
@@ -248,5 +250,6 @@ async def erase_build(context: Context, build: tables.Build) -> tables.Build:
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(delete(table).where(col(table.build_id) == row.id))
     row.trace_size, row.trace_start = 0, None
+    context.after_commit.append(partial(context.services.trace_feeds.notify, row.id))
     row.erased_at, row.erased_by_id = context.now(), context.viewer.id
     return row

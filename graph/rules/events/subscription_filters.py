@@ -6,9 +6,10 @@ from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded
 from graph.live.broadcaster import ChangeFilter
 from graph.live.change_log import LoggedChange
+from graph.live.trace_feeds import TraceFilter, TracePiece
 from graph.operations.loaders import Loader
 from graph.rules import lookup
-from graph.rules.builds import commit_checks
+from graph.rules.builds import builds, commit_checks
 from graph.rules.git import commits
 from graph.rules.git.branches import BranchRef
 from graph.rules.git.refs import current_of_projects
@@ -53,6 +54,20 @@ async def build_filter(
     )
 
 
+async def trace_filter(context: Context, project: str, build_id: int, after: str | None) -> TraceFilter:
+    """Build the filter of a subscription to the trace of a build.
+
+    Raises NotFound or Forbidden like a read of the trace, BadRequest.
+    """
+    found = await lookup.get_project(context, project)
+    await require(context, Action.READ_BUILD, found)
+    build = await builds.get_build(context, found, build_id)
+    offset = None if after is None else 0 if after == "0" else lookup.parse_id(after)
+    if after is not None and offset is None:
+        raise BadRequest("`after` must be the `endBytes` of a piece you received, or 0.")
+    return TraceFilter(ChangeKind.BUILD, frozenset(), None, offset, build.id)
+
+
 def share_loaders(context: Context) -> None:
     """Create the loaders whose results do not depend on the viewer, so that all subscribers share them."""
     for table in (tables.Project, tables.Build, tables.MergeRequest, tables.User, tables.Namespace, tables.Runner):
@@ -62,7 +77,7 @@ def share_loaders(context: Context) -> None:
     commits.share_loaders(context)
 
 
-async def is_visible(context: Context, change: LoggedChange) -> bool:
+async def is_visible(context: Context, change: LoggedChange | TracePiece) -> bool:
     """Whether the viewer receives a change: the object still exists and the viewer may see it now."""
     subject = await _load_subject(context, change)
     if subject is None:
@@ -87,8 +102,8 @@ def _branch_loader(context: Context) -> Loader[tuple[int, str], BranchRef]:
     return context.loader("branches that changed", fetch)
 
 
-async def _load_subject(context: Context, change: LoggedChange) -> tables.Build | tables.MergeRequest | BranchRef | None:
-    if change.kind is ChangeKind.BRANCH:
+async def _load_subject(context: Context, change: LoggedChange | TracePiece) -> tables.Build | tables.MergeRequest | BranchRef | None:
+    if isinstance(change, LoggedChange) and change.kind is ChangeKind.BRANCH:
         return await load_branch(context, change)
     if change.kind is ChangeKind.BUILD:
         return await context.rows_by_id(tables.Build).get(change.subject_id or 0)

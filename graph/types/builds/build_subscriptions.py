@@ -1,11 +1,13 @@
 """Subscriptions to builds."""
 
 from collections.abc import AsyncGenerator
-from typing import Annotated
+from typing import Annotated, Any
 
 import strawberry
 
 from graph.context import Info
+from graph.fields.scalars import BigInt
+from graph.live.trace_feeds import TracePiece
 from graph.rules.events import subscription_filters
 from graph.types.builds.builds import Build
 from graph.types.builds.commit_statuses import BuildStatus
@@ -30,6 +32,28 @@ class BuildEvent(LiveEvent):
         return await info.context.rows_by_id(tables.Build).get(as_change(self).subject_id or 0)  # type: ignore[return-value]
 
 
+@strawberry.type(description="A piece of the output of a build.")
+class BuildTracePiece:
+    @strawberry.field(description="The output from `startBytes` to `endBytes`; bytes that are not UTF-8 are replaced.")
+    def text(self) -> str:
+        return _as_piece(self).text
+
+    @strawberry.field(
+        description="Offset in bytes at which the piece starts. If it is less than the previous `endBytes`, the build started again:"
+        " discard the output from there on."
+    )
+    def start_bytes(self) -> BigInt:
+        return BigInt(_as_piece(self).start)
+
+    @strawberry.field(description="Offset in bytes at which the piece ends; accepted by `after`.")
+    def end_bytes(self) -> BigInt:
+        return BigInt(_as_piece(self).end)
+
+
+def _as_piece(root: Any) -> TracePiece:
+    return root  # type: ignore[no-any-return]
+
+
 @strawberry.type
 class BuildSubscriptions:
     """Subscription fields for builds."""
@@ -50,3 +74,18 @@ class BuildSubscriptions:
         after_seq: Annotated[str | None, AFTER_SEQ_ARGUMENT] = None,
     ) -> AsyncGenerator[BuildEvent, None]:
         return await subscription_filters.build_filter(info.context, ChangeKind.BUILD, projects, after_seq, refs)  # type: ignore[return-value]
+
+    @strawberry.subscription(
+        description="Output of a build while it runs, in pieces of at most 128 KiB. The stream completes when the build has finished and"
+        " all of its output was sent."
+    )
+    async def build_trace(
+        self,
+        info: Info,
+        project: Annotated[str, strawberry.argument(description="Full path or v3 ID of the project.")],
+        database_id: Annotated[int, strawberry.argument(description="v3 ID of the build.")],
+        after: Annotated[
+            str | None, strawberry.argument(description="Resume after this offset in bytes; default: the current end.")
+        ] = None,
+    ) -> AsyncGenerator[BuildTracePiece, None]:
+        return await subscription_filters.trace_filter(info.context, project, database_id, after)  # type: ignore[return-value]

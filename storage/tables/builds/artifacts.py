@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, delete, select, text, union_all
+from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, delete, func, select, text, union_all
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -94,6 +94,23 @@ def part_at(build_id: int, offset: int) -> Select[TracePart]:
     part = TracePart
     statement: Select[TracePart] = select(part).where(col(part.build_id) == build_id, col(part.start) <= offset)
     return statement.order_by(col(part.start).desc()).limit(1)
+
+
+def parts_between(build_id: int, start: int, end: int, limit: int) -> Select[TracePart]:
+    """The first parts of a trace that contain bytes from `start` on and before `end`, in order."""
+    part = TracePart
+    first = select(func.max(col(part.start))).where(col(part.build_id) == build_id, col(part.start) <= start).scalar_subquery()
+    statement: Select[TracePart] = select(part).where(col(part.build_id) == build_id, col(part.start) >= first, col(part.start) < end)
+    return statement.order_by(col(part.start)).limit(limit)
+
+
+def trace_state(build_id: int) -> Any:
+    """(project id, status, attempt, start, erasure, bytes received, bytes that can be read) of a build and its trace."""
+    part, build = TracePart, Build
+    ends = select(func.max(col(part.start))).where(col(part.build_id) == build_id).scalar_subquery()
+    last = select(col(part.start) + col(part.size)).where(col(part.build_id) == build_id, col(part.start) == ends).scalar_subquery()
+    columns: list[Any] = [build.project_id, build.status, build.attempt, build.started_at, build.erased_at, build.trace_size]
+    return select(*columns, func.coalesce(last, 0)).where(col(build.id) == build_id)
 
 
 def traces_to_join(before: datetime, limit: int) -> Select[int]:

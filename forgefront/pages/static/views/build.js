@@ -14,6 +14,7 @@ import { size } from "../sizes.js";
 const FEW = 200;
 const MANY = 1000;
 const POLL = 2000;
+const PROMPT = 50;
 const ERASURE = { title: "Erase the build?", text: "Its output and its artifact are erased. This cannot be undone.", word: "Erase" };
 
 export async function open(page) {
@@ -63,13 +64,16 @@ export async function open(page) {
   show();
   page.show(h("div.columns", null, h("div.column", null, top, section("Output", null, printed.element, under)), side));
   printed.toEnd();
-  // Output has no events: there would be one for every line.
-  watch(page, POLL, async () => {
+  const look = async () => {
     if (build.status !== "RUNNING") return;
     const now = await read("Output");
     print(now.trace);
     if (now.status !== build.status) soon();
-  });
+  };
+  const over = () => !["RUNNING", "PENDING"].includes(build.status);
+  if (!over()) page.follow("Printed", about, { event: renewal(page, look, PROMPT), gap: soon, over });
+  // Where there are no events, for example because the viewer has too many streams open.
+  watch(page, POLL, look);
 }
 
 const amount = ({ lines, totalBytes }, requested) => `${lines.length < requested ? "All" : `The last ${lines.length}`} lines of ${size(totalBytes)}.`;
