@@ -5,6 +5,8 @@ import * as session from "./session.js";
 
 const documents = new Map();
 
+const MAX_BODY_BYTES = 1024 * 1024;
+
 /** `code` is a GraphQL error code, or NETWORK. `wait`: seconds until a retry, from Retry-After. `userErrors`: those of a mutation. */
 export class GraphError extends Error {
   constructor(code, message, { status = 0, wait = null, requestId = null, userErrors = [] } = {}) {
@@ -57,7 +59,9 @@ export async function change(view, operationName, variables, options) {
 export async function post(query, operationName, variables, { signal, using, accept = "application/json" } = {}) {
   const token = using ?? session.token();
   const headers = { Accept: accept, "Content-Type": "application/json", ...(token ? { "PRIVATE-TOKEN": token } : {}) };
-  const body = JSON.stringify({ query, operationName, variables });
+  const body = new TextEncoder().encode(JSON.stringify({ query, operationName, variables }));
+  // The service refuses it without reading it, and a browser that still sends may not see the answer.
+  if (body.length > MAX_BODY_BYTES) throw new GraphError("LIMIT_EXCEEDED", "This is too large to be sent at once.", { status: 413 });
   return reached(fetch(`${base}/graphql`, { method: "POST", headers, body, signal, cache: "no-store", credentials: "omit" }));
 }
 

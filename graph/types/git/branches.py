@@ -8,7 +8,6 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import Node, column, connection_field, entity, make_window
-from graph.fields.metadata import facts
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.git import branch_distances, branches, ref_updates
@@ -82,7 +81,6 @@ class Branch(Node, BranchHealthFields, BranchTimelineFields, BranchHistoryFields
     @strawberry.field(
         description="Number of commits that the branch has and the default branch does not. Null if there is no default branch, or the"
         " operation has already counted for 3 seconds.",
-        metadata=facts(extra_rows=5),
     )
     async def ahead_by(self, info: Info) -> int | None:
         found = await branch_distances.find_distance(info.context, _as_ref(self))

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SCRIPTS = ("bench", "check", "graphiql", "lock", "migration", "profiles", "release", "schema", "screenshots", "serve", "setup", "test")
+SCRIPTS = tuple(
+    ["bench", "check", "graphiql", "lock", "migration", "profiles", "release", "schema", "screenshots", "serve", "setup", "test", "vendor"]
+)
 TOOLS = ("forgefront", "lint-imports", "mypy", "python", "ruff")
 STUB_SCRIPT = """#!/usr/bin/env bash
 name="$(basename "$0")"

@@ -201,7 +201,7 @@ async def test_a_project_is_created_by_an_import_changed_and_archived(site: Sett
     page, forge = site.page, site.forge
     text = "query ($path: String!) { project(path: $path) { name description visibility archived issuesEnabled snippetsEnabled } }"
     await site.visit("/", "mei")
-    await page.click(".page-head a.button")
+    await page.click(".page-head a.button[href$='/-/new_project']")
     await page.wait_for("document.querySelector('#field-namespacePath')?.value === 'mei'")
     await page.evaluate("document.querySelector('[name=name]').focus()")
     await page.type("Copy")

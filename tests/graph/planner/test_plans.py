@@ -54,6 +54,7 @@ LISTS = {
     "Build": "builds {{ nodes {{ {} }} }}",
     "User": "mergeRequests {{ nodes {{ author {{ {} }} }} }}",
     "Commit": "mergeRequests {{ nodes {{ headCommit {{ {} }} }} }}",
+    "CommitComment": "mergeRequests {{ nodes {{ headCommit {{ comments {{ nodes {{ {} }} }} }} }} }}",
     "Milestone": "milestones {{ nodes {{ {} }} }}",
     "Snippet": "snippets {{ nodes {{ {} }} }}",
     "Artifact": "builds {{ nodes {{ artifact {{ {} }} }} }}",
