@@ -33,7 +33,7 @@ IDS_PER_NOTIFICATION = 500
 
 @dataclass(frozen=True, slots=True)
 class TraceFilter(ChangeFilter):
-    """The result of the subscription field `buildTrace`; `after` is the offset in bytes after which the stream begins."""
+    """The result of the subscription field `buildTrace`; `after_bytes` is the offset in bytes after which the stream begins."""
 
     build_id: int
 

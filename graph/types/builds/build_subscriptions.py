@@ -45,7 +45,7 @@ class BuildTracePiece:
     def start_bytes(self) -> BigInt:
         return BigInt(_as_piece(self).start)
 
-    @strawberry.field(description="Offset in bytes at which the piece ends; accepted by `after`.")
+    @strawberry.field(description="Offset in bytes at which the piece ends; accepted by `afterBytes`.")
     def end_bytes(self) -> BigInt:
         return BigInt(_as_piece(self).end)
 
@@ -84,8 +84,8 @@ class BuildSubscriptions:
         info: Info,
         project: Annotated[str, strawberry.argument(description="Full path or v3 ID of the project.")],
         database_id: Annotated[int, strawberry.argument(description="v3 ID of the build.")],
-        after: Annotated[
+        after_bytes: Annotated[
             str | None, strawberry.argument(description="Resume after this offset in bytes; default: the current end.")
         ] = None,
     ) -> AsyncGenerator[BuildTracePiece, None]:
-        return await subscription_filters.trace_filter(info.context, project, database_id, after)  # type: ignore[return-value]
+        return await subscription_filters.trace_filter(info.context, project, database_id, after_bytes)  # type: ignore[return-value]

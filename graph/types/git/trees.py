@@ -7,7 +7,6 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window
-from graph.fields.metadata import facts
 from graph.fields.scalars import BigInt, GitOid
 from graph.rules.git import file_rendering, file_search, git_files, last_changes, trees
 from graph.rules.policy import Action, require
@@ -91,11 +90,9 @@ class Blob:
         blob = _as_blob(self)
         return await load_commit(info, blob.project_id, await trees.find_last_change(info.context, blob))
 
-    # It starts a process that walks the history of the file.
     @strawberry.field(
         description="Commit that changed each line last, as ranges in the order of the lines; empty for a binary file. Null, with an error,"
         " if the file is larger than 1 MiB or its history takes too long to read.",
-        metadata=facts(extra_rows=500),
     )
     async def blame(self, info: Info) -> list[BlameRange] | None:
         return await file_search.load_blame(info.context, _as_blob(self))  # type: ignore[return-value]

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SCRIPTS = tuple(
-    ["bench", "check", "graphiql", "lock", "migration", "profiles", "release", "schema", "screenshots", "serve", "setup", "test", "vendor"]
-)
+NAMES = "bench check graphiql lock migration profiles release schema screenshots serve setup test vendor"
+SCRIPTS = tuple(NAMES.split())
 TOOLS = ("forgefront", "lint-imports", "mypy", "python", "ruff")
 STUB_SCRIPT = """#!/usr/bin/env bash
 name="$(basename "$0")"

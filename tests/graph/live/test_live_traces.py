@@ -22,7 +22,7 @@ from tests.support.statements import StatementRecorder
 from tests.support.streams import background_tasks, end_code, rejection_code, subscribed
 
 TRACE = """subscription ($project: String!, $id: Int!, $after: String) {
-    buildTrace(project: $project, databaseId: $id, after: $after) { text startBytes endBytes } }"""
+    buildTrace(project: $project, databaseId: $id, afterBytes: $after) { text startBytes endBytes } }"""
 SHA = "a" * 40
 
 
