@@ -69,12 +69,13 @@ class BacklogCollector(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         if self._cached is not None:
-            builds, deliveries, seconds = self._cached
+            builds, deliveries, seconds, changes = self._cached
             yield GaugeMetricFamily("forgefront_builds_waiting", "Builds that wait for a runner.", builds)
             yield GaugeMetricFamily("forgefront_hook_deliveries_waiting", "Pending deliveries to hooks.", deliveries)
             yield GaugeMetricFamily(
                 "forgefront_hook_deliveries_oldest_seconds", "Age of the oldest pending delivery; 0 without one.", seconds
             )
+            yield GaugeMetricFamily("forgefront_build_changes_logged", "Changes of builds in the log of the columnar copy.", changes)
 
 
 class Metrics:

@@ -7,7 +7,7 @@ program on other hosts. The table `changes` has only changes of status that subs
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Delete, Index, delete, event, func, select, text
+from sqlalchemy import BigInteger, Connection, Delete, Index, Select, delete, event, func, select, text
 from sqlmodel import Field, col
 
 from storage.database.engine import metadata
@@ -46,6 +46,12 @@ def prune(max_logged: int = MAX_LOGGED) -> Delete:
     """Deletes all but the newest `max_logged` rows."""
     newest = select(func.max(col(BuildChange.id))).scalar_subquery()
     return delete(BuildChange).where(col(BuildChange.id) <= newest - max_logged)
+
+
+def id_range() -> Select[Any]:
+    """Selects the lowest and the highest id of the log, each from its index; null without rows."""
+    lowest, highest = (select(each(col(BuildChange.id))).scalar_subquery() for each in (func.min, func.max))
+    return select(lowest, highest)
 
 
 def trigger_statements(dialect: str) -> Sequence[str]:

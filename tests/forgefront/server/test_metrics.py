@@ -220,7 +220,7 @@ class TestMetrics:
     )
     async def test_open_metrics_by_content_negotiation(self, accept: str, kind: str, written: io.StringIO) -> None:
         async def two() -> Backlog:
-            return Backlog(2, 1, 0.5)
+            return Backlog(2, 1, 0.5, 40)
 
         metrics = Metrics(two)
         metrics.count("GET", "/x", 200, 0.01)
@@ -235,6 +235,7 @@ class TestMetrics:
         assert found["forgefront_http_requests_total"] == 1
         assert (found["forgefront_builds_waiting"], found["forgefront_hook_deliveries_waiting"]) == (2, 1)
         assert found["forgefront_hook_deliveries_oldest_seconds"] == 0.5
+        assert found["forgefront_build_changes_logged"] == 40
         assert response.text.endswith("# EOF\n") is kind.startswith("application")
 
     async def test_a_database_that_is_away_takes_only_its_own_gauges(self, written: io.StringIO) -> None:
@@ -255,7 +256,7 @@ class TestMetrics:
             nonlocal reads
             reads += 1
             await asyncio.sleep(0)
-            return Backlog(reads, 0, 0.0)
+            return Backlog(reads, 0, 0.0, 0)
 
         metrics = Metrics(read)
         async with client(metrics, metrics) as http:
@@ -269,7 +270,7 @@ import sys
 from forgefront.server.metrics import Metrics
 from graph.jobs.backlog import Backlog
 async def read():
-    return Backlog(3, 2, 1.5)
+    return Backlog(3, 2, 1.5, 0)
 metrics = Metrics(read)
 metrics.count("GET", "/x", 200, 0.01)
 metrics.running_requests.inc()
