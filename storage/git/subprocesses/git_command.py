@@ -170,27 +170,27 @@ def start_process(
 
 def read_output(git_dir: Path, *arguments: str, limit: int, seconds: float) -> bytes | None:
     """Runs a command and returns the first `limit` bytes of its output; None if it fails or takes longer than `seconds`."""
-    with start_process(
-        command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
-        assert process.stdout is not None  # noqa: S101 - stdout=PIPE above
-        timer = Timer(seconds, process.kill)
-        timer.start()
-        try:
-            output = process.stdout.read(limit)
-            if len(output) == limit:
-                process.kill()
-                return output
-            return output if process.wait() == 0 else None
-        finally:
-            timer.cancel()
-            process.kill()
+    output, code = _read_bounded(git_dir, *arguments, limit=limit, seconds=seconds)
+    return output if code in (None, 0) else None
 
 
 def read_prefix(git_dir: Path, *arguments: str, limit: int, seconds: float, expected_codes: tuple[int, ...] = (0,)) -> tuple[bytes, bool]:
     """Runs a command and returns its output up to `limit` bytes and `seconds`, and whether that is all of it.
 
     Raises GitCommandError for an exit code that is not in `expected_codes`, or OSError.
+    """
+    output, code = _read_bounded(git_dir, *arguments, limit=limit + 1, seconds=seconds)
+    if code in (None, -signal.SIGKILL):
+        return output[:limit], False
+    if code not in expected_codes:
+        raise GitCommandError(f"git {arguments[0]} failed with code {code}")
+    return output, True
+
+
+def _read_bounded(git_dir: Path, *arguments: str, limit: int, seconds: float) -> tuple[bytes, int | None]:
+    """Runs a command and returns its output and exit code; the code is None for the first `limit` bytes of an output that has as many.
+
+    The process is killed then, and after `seconds`.
     """
     with start_process(
         command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -199,18 +199,11 @@ def read_prefix(git_dir: Path, *arguments: str, limit: int, seconds: float, expe
         timer = Timer(seconds, process.kill)
         timer.start()
         try:
-            output = process.stdout.read(limit + 1)
-            if len(output) > limit:
-                return output[:limit], False
-            code = process.wait()
+            output = process.stdout.read(limit)
+            return output, None if len(output) == limit else process.wait()
         finally:
             timer.cancel()
             process.kill()
-    if code == -signal.SIGKILL:
-        return output, False
-    if code not in expected_codes:
-        raise GitCommandError(f"git {arguments[0]} failed with code {code}")
-    return output, True
 
 
 @contextmanager
