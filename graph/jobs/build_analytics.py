@@ -23,6 +23,8 @@ from storage.analytics.build_copy_writer import RebuildRunning, read_identity, w
 from storage.database.engine import Database, describe_error, is_unavailable
 
 POLL_SECONDS = 1.0
+IDLE_POLL_SECONDS = 30.0
+"""Seconds between two looks at whether a copy is worth writing. A question that finds none asks for it at once."""
 RETRY_SECONDS = 60.0
 """Seconds after a failed rebuild until the next one."""
 MIN_BUILDS = 10_000
@@ -126,7 +128,7 @@ class BuildAnalytics:
         try:
             while True:
                 await self.maintain()
-                await self._wakeup.wait(POLL_SECONDS)
+                await self._wakeup.wait(POLL_SECONDS if self._copy is not None else IDLE_POLL_SECONDS)
         finally:
             self._is_closed = True
 
@@ -154,7 +156,7 @@ class BuildAnalytics:
             if self._copy is not None:
                 return self._needs_rebuild
         async with self._database.read_session() as session:
-            ((_, max_id),) = await session.fetch("SELECT min(id), max(id) FROM builds", ())
+            ((max_id,),) = await session.fetch("SELECT max(id) FROM builds", ())
             changes = await session.fetch("SELECT max(id) FROM build_changes", ())
         if (max_id or 0) < self._min_builds:
             return False
