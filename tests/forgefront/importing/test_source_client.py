@@ -301,7 +301,7 @@ class TestRefs:
         answers = iter([good, httpx.Response(200, content=body), *others])
 
         def handler(request: httpx.Request) -> httpx.Response:
-            assert str(request.url) == f"{URL}/root/web.git/info/refs?service=git-upload-pack"
+            assert str(request.url) == f"{URL}/acme/web.git/info/refs?service=git-upload-pack"
             assert (request.headers["authorization"], request.headers["accept"]) == ("Basic cm9vdDpzZWNyZXQ=", "*/*")
             answer = next(answers)
             if isinstance(answer, Exception):
@@ -310,6 +310,6 @@ class TestRefs:
 
         async with open_client(handler) as (client, _):
             lister = RefLister(client)
-            listed = [await lister.list_refs(f"{URL}/root/web.git", "root:secret") for _ in range(2 + len(others))]
+            listed = [await lister.list_refs(f"{URL}/acme/web.git", "root:secret") for _ in range(2 + len(others))]
         assert listed == [f"ref: refs/heads/main\tHEAD\n{'1' * 40}\tHEAD\n", *[None] * 5]
         assert client.requests == len(listed)

@@ -42,16 +42,6 @@ def source(histories: Path, tmp_path: Path) -> Path:
     return tmp_path / "source.git"
 
 
-@pytest.fixture
-async def viewer(make: DataFactory) -> tables.User:
-    return await make.user()
-
-
-@pytest.fixture
-async def project(make: DataFactory, viewer: tables.User, source: Path) -> tables.Project:
-    return await make.project(source=source, members=[(viewer, AccessLevel.REPORTER)])
-
-
 async def compare_refs(ask: Ask, project: tables.Project, viewer: tables.User, start: str, end: str, **more: Any) -> dict[str, Any]:
     variables = {"path": str(project.id), "from": start, "to": end, **more}
     return dict((await ask.data(COMPARE, viewer, **variables))["project"]["compare"])

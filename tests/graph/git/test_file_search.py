@@ -8,7 +8,6 @@ import pytest
 from graph.rules.git import branch_distances, file_search
 from storage import tables
 from storage.git import blame
-from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import build_once, commit_files, git
@@ -40,16 +39,6 @@ def create_source(folder: Path) -> None:
 def source(histories: Path, tmp_path: Path) -> Path:
     build_once(create_source, histories, tmp_path / "source.git")
     return tmp_path / "source.git"
-
-
-@pytest.fixture
-async def viewer(make: DataFactory) -> tables.User:
-    return await make.user()
-
-
-@pytest.fixture
-async def project(make: DataFactory, viewer: tables.User, source: Path) -> tables.Project:
-    return await make.project(source=source, members=[(viewer, AccessLevel.REPORTER)])
 
 
 class TestSearches:

@@ -48,16 +48,6 @@ def source(histories: Path, tmp_path: Path) -> Path:
     return tmp_path / "source.git"
 
 
-@pytest.fixture
-async def viewer(make: DataFactory) -> tables.User:
-    return await make.user()
-
-
-@pytest.fixture
-async def project(make: DataFactory, viewer: tables.User, source: Path) -> tables.Project:
-    return await make.project(source=source, members=[(viewer, AccessLevel.REPORTER)])
-
-
 async def listed(ask: Ask, project: tables.Project, viewer: tables.User, **variables: Any) -> dict[str, Any]:
     return dict((await ask.data(TREE, viewer, path=str(project.id), **variables))["project"]["tree"])
 
