@@ -34,7 +34,7 @@ export function follow(view, operationName, variables, handlers, signal) {
       } catch {
         // The connection was lost, or the tab closed it.
       }
-      if (signal.aborted || pause === "off" || (pause === null && handlers.over())) break;
+      if (signal.aborted || pause === "off" || (pause === null && handlers.over?.())) break;
       if (connection.signal.aborted) await shown(signal);
       else {
         handlers.state("waiting");
