@@ -33,7 +33,7 @@ except by the policy `markdown` of `static/markdown.js`."""
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
-    rf"/|/-/(?:sign_in|new_project)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/dashboard)?"
+    rf"/|/-/(?:sign_in|new_project|issues|merge_requests)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests))?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?"
     r"|/(?:dashboard|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
     r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"

@@ -37,6 +37,7 @@ ROOT_WEIGHTS = {
     "nodes": 8,
     "group": 8,
     "issues": 6,
+    "mergeRequests": 6,
     "groups": 3,
     "viewer": 3,
     "user": 3,
@@ -192,8 +193,12 @@ class QueryGenerator:
         before = self._project
         if f"{parent.name}.{name}" == "Query.project":
             self._project = self._random.choice(self.pool.projects)
-        elif name in ("projects", "groups", "forks", "node", "nodes", "issues") and parent.name in ("Query", "Group", "Project"):
-            self._project = self._project if name == "issues" and parent.name == "Project" else None
+        elif name in ("projects", "groups", "forks", "node", "nodes", "issues", "mergeRequests") and parent.name in (
+            "Query",
+            "Group",
+            "Project",
+        ):
+            self._project = self._project if name in ("issues", "mergeRequests") and parent.name == "Project" else None
         arguments = self._arguments(parent, name, found.args)
         key = self._response_key(name, arguments, found.type)
         try:

@@ -10,18 +10,19 @@ const KEYS = [
   ["Enter", "Open"],
   ["u", "Up to the project, or to all projects"],
   ["w", "All projects"],
+  ["i m", "Your issues, your merge requests"],
   ["Esc", "Leave the filter, or close this dialog"],
   ["?", "This help"],
 ];
 
-export function begin(dialog, button, { home, up, find }) {
+export function begin(dialog, button, { home, up, find, issues, requests }) {
   replace(dialog,
     h("h2", { id: "help-title" }, "Keys"),
     h("dl.keys", null, KEYS.map(([keys, what]) => [h("dt", null, keys.split(" ").map((key) => h("kbd", null, key))), h("dd", null, what)])),
     h("form", { method: "dialog", onsubmit: (event) => (event.preventDefault(), dialog.close()) }, h("button.primary", { autofocus: true }, "Close")));
   const help = () => dialog.showModal();
   button.addEventListener("click", help);
-  const acts = { "?": help, "/": () => filter() || find(), j: () => walk(1), k: () => walk(-1), u: up, w: home };
+  const acts = { "?": help, "/": () => filter() || find(), j: () => walk(1), k: () => walk(-1), u: up, w: home, i: issues, m: requests };
   document.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !event.altKey && !event.shiftKey && !document.querySelector("dialog[open]")) {
       if (find()) event.preventDefault();

@@ -34,7 +34,7 @@ import { h, replace } from "./dom.js";
 import * as graph from "./graph.js";
 import * as keyboard from "./keyboard.js";
 import { follow } from "./live.js";
-import { avatar } from "./parts.js";
+import { avatar, icon, symbol } from "./parts.js";
 import * as session from "./session.js";
 import * as theme from "./themes.js";
 
@@ -43,12 +43,15 @@ const VIEWS = [
   ["/", "wall"],
   ["/groups/(?<name>[^/]+)", "wall"],
   ["/groups/(?<name>[^/]+)/dashboard", "dashboard"],
+  ["/groups/(?<name>[^/]+)/(?<section>issues|merge_requests)", "work/list"],
+  ["/-/(?<section>issues|merge_requests)", "work/list"],
   ["/u/(?<name>[^/]+)", "user"],
   ["/-/sign_in", "sign_in"],
   ["/-/new_project", "new_project"],
   [PROJECT, "project"],
   [`${PROJECT}/dashboard`, "dashboard"],
-  [`${PROJECT}/(?<section>commits|builds|merge_requests|issues|activity|stars)`, "project"],
+  [`${PROJECT}/(?<section>commits|builds|activity|stars)`, "project"],
+  [`${PROJECT}/(?<section>issues|merge_requests)`, "work/list"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
@@ -237,7 +240,9 @@ function showAccount() {
     replace(element);
     return;
   }
+  const mine = (section, name, words) => h("a.quiet-button.button.mine", { href: address("-", section), title: words, "aria-label": words }, name === "merge" ? icon(name) : symbol(name, "").firstChild);
   replace(element,
+    mine("issues", "OPENED", "Your issues"), mine("merge_requests", "merge", "Your merge requests"),
     h("a.who", { href: address("u", viewer.username), title: `${viewer.name} (${viewer.username})` }, avatar(viewer), h("span.who-name", null, viewer.name)),
     h("button.quiet-button", { type: "button", id: "sign-out", onclick: signOut }, "Sign out"));
 }
@@ -320,7 +325,7 @@ session.onChange(() => {
 });
 
 theme.button(document.getElementById("theme"));
-keyboard.begin(document.getElementById("help"), document.getElementById("keys"), { home: () => go(address("")), up, find });
+keyboard.begin(document.getElementById("help"), document.getElementById("keys"), { home: () => go(address("")), up, find, issues: () => go(address("-", "issues")), requests: () => go(address("-", "merge_requests")) });
 document.getElementById("find").addEventListener("click", find);
 
 /** Opens the box that finds things, in the project of the page if it has one. */

@@ -16,6 +16,7 @@ const row = (state, href, title, side, meta, attributes, kind = "li.row") =>
     h("p.row-meta", null, meta));
 
 const who = (user, name = user?.name) => h("span.person", null, avatar(user, name), h("span", null, user?.name ?? name));
+const project = (path) => h("a", { href: address(path) }, path);
 /** A link from a branch or a tag to its history. */
 const refLink = (path, name) => h("a.ref", { href: `${address(path, "commits")}?ref=${encodeURIComponent(name)}`, title: name }, icon("branch"), name);
 const ref = (name) => h("span.ref", { title: name }, icon("branch"), name);
@@ -54,19 +55,20 @@ const BLOCKERS = {
   NO_COMMITS: "no commits",
 };
 
-export const mergeRequestRow = (path) => (request) => {
+/** `placed`: with its project, for a list of several projects. */
+export const mergeRequestRow = (path, { placed = false } = {}) => (request) => {
   const open = request.state === "OPENED" || request.state === "REOPENED";
   const rollup = request.headCommit?.rollup;
   return row(open ? [rollup?.state ?? "NONE", `open, ${wordOf(rollup?.state)}`] : request.state, address(path, "merge_requests", request.iid), request.title,
     h("span", null, `!${request.iid}`),
-    [who(request.author), ref(`${request.sourceBranch} → ${request.targetBranch}`), ago(request.mergedAt ?? request.updatedAt), open && rollup ? lasted(rollup) : null,
+    [placed ? project(path) : null, who(request.author), ref(`${request.sourceBranch} → ${request.targetBranch}`), ago(request.mergedAt ?? request.updatedAt), open && rollup ? lasted(rollup) : null,
       open ? request.blockers.filter((each) => BLOCKERS[each]).map((each) => h("span.tag", null, BLOCKERS[each])) : null]);
 };
 
-export const issueRow = (path) => (issue) =>
+export const issueRow = (path, { placed = false } = {}) => (issue) =>
   row(issue.state, address(path, "issues", issue.iid), issue.title,
     [issue.assignee ? h("span", { title: `assigned to ${issue.assignee.name}` }, avatar(issue.assignee)) : null, h("span", null, `#${issue.iid}`)],
-    [who(issue.author), ago(issue.createdAt), issue.milestone ? h("span", null, issue.milestone.title) : null, issue.labelNodes?.map(label)]);
+    [placed ? project(path) : null, who(issue.author), ago(issue.createdAt), issue.milestone ? h("span", null, issue.milestone.title) : null, issue.labelNodes?.map(label)]);
 
 const VERBS = { CREATED: "created the project", JOINED: "joined the project", LEFT: "left the project" };
 const NOUNS = { ISSUE: "issue #", MERGE_REQUEST: "merge request !", MILESTONE: "milestone ", ISSUE_NOTE: "issue #", MERGE_REQUEST_NOTE: "merge request !", COMMIT_COMMENT: "commit " };

@@ -8,7 +8,7 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
+from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order, OrderDirection
 from graph.fields.declarations import (
     Node,
     by_number,
@@ -24,6 +24,7 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.fields.mutations import mutation
+from graph.rules.accounts import groups
 from graph.rules.issues import issues
 from graph.rules.policy import Action, allowed_project_conditions, can, require
 from graph.rules.search_terms import validate_search
@@ -35,6 +36,7 @@ from graph.types.issues.labels import Label
 from graph.types.markdown import markdown_html
 from graph.types.notes import IssueNoteFields
 from graph.types.web_urls import web_url
+from graph.types.work_scope import SCOPE_ARGUMENT, is_in_scope
 from storage import tables
 from storage.tables.accounts import members
 from storage.tables.issues import issues as issue_statements
@@ -159,9 +161,27 @@ class ProjectIssueFields:
     issue: Issue | None = by_number(tables.Issue, action=Action.READ_ISSUE, description="Issue of the project, by number or v3 ID.")
 
 
-async def _resolve_viewer_issues(root: Any, info: Info, **arguments: Any) -> Any:
+async def _resolve_group_issues(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
+    ids = await groups.list_project_ids(info.context, root, (Action.READ_ISSUE,))
+    listing = KeysetListing(tables.Issue, NEWEST_FIRST, (col(tables.Issue.project_id).in_(ids),))
+    return await filter_listing(listing, arguments).page(info.context, make_window(arguments))
+
+
+@strawberry.type
+class GroupIssueFields:
+    """Fields of a group about issues."""
+
+    issues: Connection[Issue] = connection_field(
+        _resolve_group_issues,
+        filter=IssueFilter,
+        ordering=IssueOrder,
+        description="Issues of projects of the group that are visible to the viewer and not archived, newest first.",
+    )
+
+
+async def _resolve_viewer_issues(root: Any, info: Info, *, scope: Any, **arguments: Any) -> Any:
     context = info.context
-    listing = KeysetListing(tables.Issue, NEWEST_FIRST).where(col(tables.Issue.author_id) == context.viewer.id)
+    listing = KeysetListing(tables.Issue, NEWEST_FIRST).where(is_in_scope(context, tables.Issue, scope))
     listing = listing.where(members.in_projects(tables.Issue.project_id, *allowed_project_conditions(context, Action.READ_ISSUE)))
     return await filter_listing(listing, arguments).page(context, make_window(arguments))
 
@@ -172,7 +192,8 @@ class IssueQueries:
         _resolve_viewer_issues,
         filter=IssueFilter,
         ordering=IssueOrder,
-        description="Issues created by the viewer in all projects visible to the viewer, newest first.",
+        extra_arguments=SCOPE_ARGUMENT,
+        description="Issues that the viewer created, or is assigned to, in all projects visible to the viewer, newest first.",
     )
 
 

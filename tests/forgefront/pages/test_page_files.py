@@ -45,7 +45,8 @@ PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/too
 /demo/tools/history/src /demo/tools/new_file /demo/tools/new_file/src/ /demo/tools/edit_file/a /demo/tools/remove_file/a
 /demo/tools/tree/main/src /demo/tools/blob/main/src/a.py
 /demo/tools/contributors /demo/tools/search /demo/tools/blame/src/a.py /demo/tools/compare /demo/tools/compare/main...topic/one
-/demo/tools/dashboard /groups/demo/dashboard /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in"""
+/demo/tools/dashboard /groups/demo/dashboard /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in
+/groups/demo/issues /groups/demo/merge_requests /-/issues /-/merge_requests"""
 NO_PAGES = """/demo /nope/tools/x /demo/tools.git /demo/tools.git/info/refs /demo/tools/info/refs /demo/tools/issues/x /api/v3/nope
 /demo/tools/edit_file /demo/tools/remove_file/ /demo/tools/history /demo/tools/filesystem /demo/tools/files/%00 /demo/tools.git/files/a
 /demo/tools/blame /demo/tools/settings/nope /demo/tools/settings/members/3 /demo/tools/activity/3

@@ -1,5 +1,8 @@
 """Issues through the graph."""
 
+from typing import Any
+
+from storage.tables import Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.statements import StatementRecorder
@@ -23,3 +26,61 @@ class TestListIssues:
 
         assert len(data["project"]["issues"]["nodes"]) == 30
         assert len(thirty) <= len(one)
+
+
+OWN = """{ created: issues { nodes { title } } assigned: issues(scope: ASSIGNED) { totalCount nodes { title } }
+    createdRequests: mergeRequests { nodes { title } } assignedRequests: mergeRequests(scope: ASSIGNED) { totalCount nodes { title } } }"""
+OF_GROUP = """query ($group: String!, $filter: IssueFilter) { group(path: $group) {
+    issues(first: 10, filter: $filter) { totalCount nodes { title project { fullPath } } } } }"""
+
+
+def titles(connection: Any) -> list[str]:
+    return [each["title"] for each in connection["nodes"]]
+
+
+class TestOwnWork:
+    async def test_is_what_the_viewer_wrote_or_is_assigned_to_where_the_viewer_still_may_see_it(self, ask: Ask, make: DataFactory) -> None:
+        viewer, other = await make.user(), await make.user()
+        project = await make.project(owner=other, visibility=Visibility.PUBLIC)
+        hidden = await make.project(owner=other)
+        for place, prefix in ((project, "Shown"), (hidden, "Hidden")):
+            await make.issue(place, author=viewer, title=f"{prefix}: written")
+            await make.issue(place, author=other, assignee_id=viewer.id, title=f"{prefix}: assigned")
+            await make.merge_request(place, author=viewer, title=f"{prefix}: proposed")
+            await make.merge_request(place, author=other, assignee_id=viewer.id, title=f"{prefix}: to review")
+        found = await ask.data(OWN, viewer)
+        assert {name: titles(connection) for name, connection in found.items()} == {
+            "created": ["Shown: written"],
+            "assigned": ["Shown: assigned"],
+            "createdRequests": ["Shown: proposed"],
+            "assignedRequests": ["Shown: to review"],
+        }
+        assert found["assigned"]["totalCount"] == found["assignedRequests"]["totalCount"] == 1
+
+    async def test_is_filtered_by_the_state_of_builds_only_where_the_viewer_may_see_them(self, ask: Ask, make: DataFactory) -> None:
+        viewer, other = await make.user(), await make.user()
+        for visibility in (Visibility.PUBLIC, Visibility.PRIVATE):
+            project = await make.project(owner=other, visibility=visibility)
+            await make.merge_request(project, author=viewer, title=visibility.name)
+        found = await ask.data("{ mergeRequests(filter: {headState: [NONE]}) { nodes { title } } }", viewer)
+        assert titles(found["mergeRequests"]) == ["PUBLIC"]
+
+
+class TestGroupIssues:
+    async def test_are_those_of_the_projects_that_the_viewer_sees(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+        owner, viewer = await make.user(), await make.user()
+        group = await make.group(owner=owner)
+        public = await make.project(group=group, visibility=Visibility.PUBLIC)
+        private = await make.project(group=group)
+        disabled = await make.project(group=group, visibility=Visibility.PUBLIC, issues_enabled=False)
+        for number, project in enumerate((public, private, disabled)):
+            await make.issue(project, author=owner, title=f"Issue {number}")
+        await make.issue(await make.project(visibility=Visibility.PUBLIC, owner=owner), author=owner, title="Elsewhere")
+        with statements.record() as one:
+            seen = (await ask.data(OF_GROUP, viewer, group=group.path))["group"]["issues"]
+        assert (titles(seen), seen["totalCount"]) == (["Issue 0"], 1)
+        with statements.record() as two:
+            assert titles((await ask.data(OF_GROUP, owner, group=group.path))["group"]["issues"]) == ["Issue 1", "Issue 0"]
+        assert len(two) <= len(one) + 1
+        filtered = (await ask.data(OF_GROUP, owner, group=group.path, filter={"search": "1"}))["group"]["issues"]
+        assert titles(filtered) == ["Issue 1"]

@@ -88,6 +88,7 @@ ROOTS = (
     "groups",
     "projects",
     "issues",
+    "mergeRequests",
     "settings",
     "instance",
     "frontPage",

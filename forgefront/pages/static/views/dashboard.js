@@ -1,10 +1,10 @@
 // The dashboard of a project or a group: pictures of its builds, branches and merge requests over a range of time.
 
-import { address } from "../address.js";
 import * as filters from "../dashboards/filters.js";
 import { pictures } from "../dashboards/pictures.js";
 import { styles } from "../dashboards/styles.js";
 import { h } from "../dom.js";
+import { showGroup } from "../group/head.js";
 import { showProject } from "../project/head.js";
 import { watch } from "../renewing.js";
 import { rotate, screenSeconds } from "../dashboards/screen.js";
@@ -47,9 +47,6 @@ async function group(page, path) {
   if (!group) throw page.missing("group");
   return {
     kind: "group", path: group.path,
-    show(...content) {
-      page.title(`${group.name} dashboard`, [[group.name, address("groups", group.path)], ["Dashboard", `${address("groups", group.path)}/dashboard`]]);
-      page.show(h("header.page-head", null, h("h1", null, group.name), h("a.button", { href: address("groups", group.path) }, "Projects")), content);
-    },
+    show: (...content) => showGroup(page, group, "dashboard", content),
   };
 }

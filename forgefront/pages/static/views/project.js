@@ -1,4 +1,4 @@
-// A project: its newest commits with their builds, its open merge requests and issues, a full list of each, its activity and its stars.
+// A project: its newest commits with their builds, its open merge requests and issues, full lists of commits and builds, its activity and its stars.
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
@@ -11,22 +11,12 @@ import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, star
 const LONG = 60;
 /** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */
 
-const OPEN = ["OPENED", "REOPENED"];
 const LISTS = {
   commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit.", refs: true },
   builds: {
     operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
     filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"], MANUAL: ["MANUAL"] },
     narrowed: { ref: (ref) => ({ ref: [ref] }), job: (name) => ({ name: [name] }), author: (name) => ({ author: [name] }), days: (days) => ({ finished: { since: sinceDays(days) } }) },
-  },
-  merge_requests: {
-    operation: "MergeRequests", row: mergeRequestRow, connection: "mergeRequests", none: "No matching merge requests.",
-    filter: "state", choices: { OPENED: OPEN, MERGED: ["MERGED"], CLOSED: ["CLOSED"], "": null },
-    narrowed: { author: (name) => ({ author: [name] }) },
-  },
-  issues: {
-    operation: "Issues", row: issueRow, connection: "issues", none: "No matching issues.",
-    filter: "state", choices: { OPENED: ["OPENED"], CLOSED: ["CLOSED"], "": null },
   },
   activity: { operation: "Activities", row: activityRow, connection: "activities", none: "Nothing has happened yet." },
   stars: { operation: "Stars", row: () => starRow, connection: "stars", none: "Nobody has starred this project yet." },
@@ -65,9 +55,9 @@ function showReadme(page, path, slot) {
 async function followed(page, path, name, soon) {
   const announce = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
   const streams = [];
-  if (!["issues", "activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (!["activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
   if (!name || name === "commits" || name === "activity") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
-  if (!name || name === "merge_requests" || name === "activity") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
+  if (!name || name === "activity") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
   await Promise.all(streams);
 }
 

@@ -3,6 +3,7 @@
 import { address } from "../address.js";
 import { builds as lastBuilds } from "../dashboards/svg.js";
 import { h, replace } from "../dom.js";
+import { groupTabs } from "../group/head.js";
 import { ago, avatar, badge, empty, failing, icon, lasted, more, symbol, wordOf } from "../parts.js";
 import { rotate, screenSeconds } from "../dashboards/screen.js";
 
@@ -40,10 +41,10 @@ export async function open(page) {
   take(first);
   page.show(
     h("header.page-head", null, h("h1", null, group ? first.name : "Projects"), chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/")),
-      group ? h("a.button", { href: `${address("groups", first.path)}/dashboard` }, "Dashboard") : null,
       h("a.button", { href: `${location.pathname}?screen=20`, title: "For a screen on the wall: without controls, in turns" }, "Screen"),
       h("a.button", { href: group ? `${address("-", "new_project")}?namespace=${encodeURIComponent(group)}` : address("-", "new_project") }, "New project")),
     group && first.description ? h("p.quiet", null, first.description) : null,
+    group ? groupTabs(first) : null,
     list, nothing, footer);
   const seconds = screenSeconds(page);
   // Tiles are sorted anew at each step, since nobody clicks them there.
