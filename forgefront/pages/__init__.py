@@ -35,6 +35,7 @@ _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
     rf"/|/-/(?:sign_in|new_project|issues|merge_requests)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests))?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|merge_requests|issues)(?:/\d+)?"
+    r"|/(?:issues|merge_requests)/(?:new|\d+/edit)"
     r"|/(?:dashboard|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
     r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"
     r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/(?:milestones|snippets)/\d+)?/?"

@@ -1,7 +1,9 @@
-"""Fields that are the HTML of a Markdown text."""
+"""Fields that are the HTML of a Markdown text, and the one that renders a text before it is written."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import strawberry
 
 from graph.context import Context, Info
 from graph.fields.declarations import computed
@@ -31,3 +33,15 @@ def markdown_html(project_id: Any, *keys: Any, description: str, text_of: Callab
         description=f"{description} as sanitized HTML; empty if there is none. References such as `#7`, `!3`, `@dev` and commit IDs are"
         " links if the viewer can see what they refer to.",
     )(resolver)
+
+
+@strawberry.type
+class ProjectMarkdownFields:
+    """Fields of a project about Markdown."""
+
+    @strawberry.field(
+        description="A Markdown text as sanitized HTML, as `descriptionHtml` would be in this project; a text of more than 100,000"
+        " characters is shown as it is."
+    )
+    async def markdown_html(self, info: Info, text: Annotated[str, strawberry.argument(description="Text in Markdown.")]) -> str:
+        return (await load_html(info.context, [MarkdownText(self.id, text)]))[0]  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { more } from "./parts.js";
+import { draft, keepTyped, restore } from "./repository/drafts.js";
 
 /**
  * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node.
@@ -26,20 +27,33 @@ export async function discussion(read, make) {
   };
 }
 
-/** A comment form. Its button calls `send(text)`; `also` are buttons beside it. */
-export function answer(send, done, also = []) {
+/**
+ * A comment form. Its button calls `send(text)`, and `done()` after it. `also(textOf)` returns buttons beside it, which may send the text
+ * too: `textOf()` returns it, `textOf.sent()` forgets it. What is typed is kept in this tab until it is sent.
+ */
+export function answer(send, done, { page, also = () => null, comments = true }) {
   const field = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Write a comment" });
   const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const textOf = () => field.value;
+  textOf.sent = () => {
+    field.value = "";
+    forget();
+  };
   const submit = async (event) => {
     event.preventDefault();
     if (!field.value.trim()) return;
     await attempt(wrong, [...event.target.elements], async () => {
       await send(field.value);
-      field.value = "";
+      textOf.sent();
       await done();
     });
   };
-  return h("form.stack", { onsubmit: submit }, field, wrong, h("div.actions.start", null, also, h("button.primary", null, "Comment")));
+  const element = h("form.stack", { onsubmit: submit }, comments ? field : null, wrong,
+    h("div.actions.start", null, also(textOf, wrong), comments ? h("button.primary", null, "Comment") : null));
+  const stored = draft(page);
+  const forget = keepTyped(page, element, stored);
+  restore(element, stored.read()?.values ?? {});
+  return element;
 }
 
 /** A button that runs `act`, once at a time, and shows errors in `wrong`. */

@@ -52,6 +52,7 @@ const VIEWS = [
   [`${PROJECT}/dashboard`, "dashboard"],
   [`${PROJECT}/(?<section>commits|builds|activity|stars)`, "project"],
   [`${PROJECT}/(?<section>issues|merge_requests)`, "work/list"],
+  [`${PROJECT}/(?<section>issues|merge_requests)/(?:new|(?<number>\\d+)/edit)`, "work/edit"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],

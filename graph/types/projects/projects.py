@@ -62,6 +62,7 @@ from graph.types.hooks import ProjectHookFields
 from graph.types.issues.issues import ProjectIssueFields
 from graph.types.issues.labels import ProjectLabelFields
 from graph.types.issues.milestones import ProjectMilestoneFields
+from graph.types.markdown import ProjectMarkdownFields
 from graph.types.merge_requests.merge_request_imports import ProjectMergeRequestImportFields
 from graph.types.merge_requests.merge_request_stats import ProjectMergeRequestStatsFields
 from graph.types.merge_requests.merge_requests import ProjectMergeRequestFields
@@ -159,6 +160,7 @@ class Project(
     ProjectPipelineFields,
     ProjectEnvironmentFields,
     ProjectRunnerRegistrationFields,
+    ProjectMarkdownFields,
 ):
     database_id: int = column(tables.Project.id, description="ID in the v3 API.")
     name: str = column(description="Display name.")

@@ -1,4 +1,4 @@
-"""Lists of issues and merge requests in a real browser: filters, counts, pages and keys."""
+"""Issues and merge requests in a real browser: lists with filters, counts, pages and keys; forms that create and change them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 PATH = "web/storefront"
+WRITTEN = "web/written"
 HOSTILE = "<img src=x onerror=alert(1)> & 'quotes\" <script>alert(2)</script>"
 HOSTILE_LABEL = "<script>alert(3)</script>"
 PROJECTS = (
@@ -27,6 +28,9 @@ PROJECTS = (
         tuple((f"Step {number:02}", "jonas") for number in range(1, 35)),
     ),
     DemoProject("web/empty", ""),
+    DemoProject(
+        WRITTEN, "", (DemoCommit("Begin", "mei", 18),), (DemoMergeRequest("Reviewed", "priya", 10, "topic"),), (("Old title", "jonas"),)
+    ),
 )
 ISSUE = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) { issue { iid } userErrors { message } } }"""
 MILESTONE = (
@@ -162,7 +166,7 @@ class TestGroupAndOwnLists:
         await site.wait_for_titles(HOSTILE)
         assert PATH in await page.evaluate("document.querySelector('.row-meta').innerText")
         await page.evaluate("[...document.querySelectorAll('.tabs a')].find(each => each.innerText === 'Merge requests').click()")
-        await site.wait_for_titles("Show delivery dates")
+        await page.wait_for(f"({TITLES}).includes('Show delivery dates')")
         await site.visit("/", "mei")
         await page.press("i")
         await site.wait_for_titles(HOSTILE)
@@ -171,12 +175,111 @@ class TestGroupAndOwnLists:
         await page.press("m")
         await page.wait_for("location.pathname === '/-/merge_requests'")
         await site.visit("/-/merge_requests?scope=created", "priya")
-        await site.wait_for_titles("Show delivery dates")
+        await page.wait_for(f"({TITLES}).includes('Show delivery dates')")
+
+
+class TestNewIssue:
+    async def test_what_was_typed_survives_a_service_that_cannot_be_reached(self, site: ListSite) -> None:
+        page = site.page
+        await site.visit(f"/{WRITTEN}/issues")
+        await page.click(".list-head .primary")
+        await page.wait_for("document.activeElement.name === 'title'")
+        await page.type(HOSTILE)
+        await page.evaluate("document.querySelector('[name=description]').focus()")
+        await page.type("It **leaks** <b>badly</b>")
+        await page.click(".preview-button")
+        await page.wait_for("document.querySelector('.preview strong')?.innerText === 'leaks'")
+        assert await page.evaluate("document.querySelector('.preview').innerText.trim()") == "It leaks <b>badly</b>"
+        await page.click(".preview-button")
+        offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        await page.send("Network.emulateNetworkConditions", offline=True, **offline)
+        await page.click(".work-form .primary")
+        await page.wait_for_text("The service cannot be reached.")
+        await page.send("Network.emulateNetworkConditions", offline=False, **offline)
+        assert all("ERR_INTERNET_DISCONNECTED" in error for error in page.errors)
+        page.errors.clear()
+        await page.send("Page.reload")
+        await page.wait_for_text("This is what you typed before and did not send.")
+        assert await page.evaluate("document.querySelector('[name=title]').value") == HOSTILE
+        # A name that no label may have is refused at its field.
+        await page.evaluate("document.querySelector('[name=newLabels]').focus()")
+        await page.type("urgent, a?b")
+        await page.click(".work-form .primary")
+        await page.wait_for("document.querySelector('[data-field=labels] .wrong:not([hidden])')?.innerText.includes('is invalid')")
+        await page.evaluate("document.querySelector('[name=newLabels]').value = 'urgent'")
+        await page.click(".work-form .primary")
+        await page.wait_for("/issues\\/2$/.test(location.pathname) && document.querySelector('.facts .label')?.innerText === 'urgent'")
+        assert HOSTILE in await page.evaluate("document.querySelector('h1').innerText")
+        assert await page.evaluate("Object.keys(sessionStorage).filter(each => each.includes('draft')).length") == 0
+
+    async def test_labels_milestone_and_assignee_are_changed_in_place(self, site: ListSite) -> None:
+        page = site.page
+        await site.run(MILESTONE, input={"projectPath": WRITTEN, "title": "Spring"})
+        await site.visit(f"/{WRITTEN}/issues/1")
+        await page.evaluate("document.querySelector('.triage').open = true")
+        await page.wait_for("document.querySelector('.triage [name=milestoneId]')")
+        await page.evaluate("document.querySelector('.triage [name=newLabels]').value = 'late'")
+        for name, word in (("milestoneId", "Spring"), ("assigneeId", "Mei Tanaka (mei)")):
+            choice = f"[...document.querySelector('[name={name}]').options].find(each => each.innerText === '{word}').selected = true"
+            await page.evaluate(choice)
+        await page.click(".triage .primary")
+        facts = "document.querySelector('.facts').innerText"
+        await page.wait_for(f"['Spring', 'Mei Tanaka', 'late'].every(each => {facts}.includes(each))")
+
+    async def test_an_edit_does_not_overwrite_another(self, site: ListSite) -> None:
+        page = site.page
+        await site.visit(f"/{WRITTEN}/issues/1")
+        await page.click(".head-line .button")
+        await page.wait_for("document.activeElement.name === 'title'")
+        await page.evaluate("document.activeElement.select()")
+        await page.type("My title")
+        await site.run(ISSUE, input={"projectPath": WRITTEN, "iid": 1, "description": "Theirs"})
+        await page.click(".work-form .primary")
+        await page.wait_for_text("Somebody else has changed this")
+        await page.click(".work-form .primary")
+        await page.wait_for("/issues\\/1$/.test(location.pathname) && document.querySelector('h1').innerText.includes('My title')")
+
+    async def test_a_comment_is_kept_until_it_is_sent(self, site: ListSite) -> None:
+        page = site.page
+        await site.visit(f"/{WRITTEN}/issues/1", "jonas")
+        await page.evaluate("document.querySelector('#comment').focus()")
+        await page.type("Half a thought")
+        await page.press("Escape", "w")
+        await page.wait_for("document.querySelector('.tile')")
+        await page.evaluate("history.back()")
+        await page.wait_for("document.querySelector('#comment')?.value === 'Half a thought'")
+        await page.evaluate("[...document.querySelectorAll('button')].find(each => each.innerText === 'Close the issue').click()")
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'closed'")
+        await page.wait_for_text("Half a thought")
+        assert await page.evaluate("document.querySelector('#comment').value") == ""
+
+
+class TestNewMergeRequest:
+    async def test_is_created_from_a_branch(self, site: ListSite) -> None:
+        page = site.page
+        branch = "mutation ($input: CreateBranchInput!) { createBranch(input: $input) { userErrors { message } } }"
+        await site.run(branch, input={"projectPath": WRITTEN, "name": "feature", "ref": "topic"})
+        await site.visit(f"/{WRITTEN}/merge_requests/new?title=Feature")
+        assert await page.evaluate("document.querySelector('[name=targetBranch]').value") == "main"
+        await page.evaluate("document.querySelector('[name=sourceBranch]').focus()")
+        await page.type("nowhere")
+        await page.press("Enter")
+        wrong = "document.querySelector('[data-field=sourceBranch] .wrong:not([hidden])')"
+        await page.wait_for(f"{wrong}?.innerText.includes('is not a branch')")
+        await page.evaluate("document.querySelector('[name=sourceBranch]').select()")
+        await page.type("feature")
+        await page.press("Enter")
+        await page.wait_for("document.querySelector('.facts .ref')?.innerText.includes('feature → main')")
+        await page.evaluate("document.querySelector('.triage').open = true")
+        await page.wait_for("document.querySelector('.triage [name=newLabels]')")
+        await page.evaluate("document.querySelector('.triage [name=newLabels]').value = 'ready'")
+        await page.click(".triage .primary")
+        await page.wait_for("document.querySelector('.facts .label')?.innerText === 'ready'")
 
 
 async def test_lists_fit_a_telephone(site: ListSite) -> None:
     await site.page.set_viewport(360, 640, mobile=True)
-    for path in (f"/{PATH}/issues", f"/{PATH}/merge_requests", "/groups/web/issues", "/-/issues"):
+    for path in (f"/{PATH}/issues", f"/{PATH}/merge_requests", "/groups/web/issues", "/-/issues", f"/{PATH}/issues/new"):
         await site.visit(path)
-        await site.page.wait_for("document.querySelector('.row, .empty')")
+        await site.page.wait_for("document.querySelector('.row, .empty, .work-form')")
         assert await site.page.evaluate("document.documentElement.scrollWidth") == 360, path

@@ -46,6 +46,7 @@ PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/too
 /demo/tools/tree/main/src /demo/tools/blob/main/src/a.py
 /demo/tools/contributors /demo/tools/search /demo/tools/blame/src/a.py /demo/tools/compare /demo/tools/compare/main...topic/one
 /demo/tools/dashboard /groups/demo/dashboard /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in
+/demo/tools/issues/new /demo/tools/merge_requests/new /demo/tools/issues/3/edit /demo/tools/merge_requests/3/edit
 /groups/demo/issues /groups/demo/merge_requests /-/issues /-/merge_requests"""
 NO_PAGES = """/demo /nope/tools/x /demo/tools.git /demo/tools.git/info/refs /demo/tools/info/refs /demo/tools/issues/x /api/v3/nope
 /demo/tools/edit_file /demo/tools/remove_file/ /demo/tools/history /demo/tools/filesystem /demo/tools/files/%00 /demo/tools.git/files/a

@@ -28,6 +28,20 @@ def links(html: str) -> list[tuple[str, str]]:
     return [(url.removeprefix(EXTERNAL_URL), title) for url, title in found]
 
 
+PREVIEW = "query ($path: String!, $text: String!) { project(path: $path) { markdownHtml(text: $text) issue(iid: 1) { descriptionHtml } } }"
+
+
+class TestPreview:
+    async def test_is_what_the_text_will_be(self, ask: Ask, make: DataFactory) -> None:
+        ada = await make.user("ada")
+        mill = await make.project(owner=ada, path="mill", visibility=Visibility.INTERNAL)
+        text = "See #1, @ada and <script>alert(1)</script>\n\n- [x] **done**"
+        await make.issue(mill, title="It leaks", description=text)
+        found = (await ask.data(PREVIEW, await make.user(), path=str(mill.id), text=text))["project"]
+        assert found["markdownHtml"] == found["issue"]["descriptionHtml"]
+        assert links(found["markdownHtml"]) == [("/ada/mill/issues/1", "It leaks (opened)"), ("/u/ada", "Ada")]
+
+
 class TestReferences:
     async def test_link_what_the_viewer_may_see(self, ask: Ask, make: DataFactory) -> None:
         ada, bob = await make.user("ada"), await make.user("bob", name="Bob B.")

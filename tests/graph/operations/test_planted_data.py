@@ -57,6 +57,7 @@ ARGUMENT_LITERALS = {
     "Project.buildStats": "(groupBy: [PROJECT, NAME, STAGE, REF, AUTHOR])",
     "Project.issue": "(iid: 1)",
     "Project.mergeRequest": "(iid: 1)",
+    "Project.markdownHtml": '(text: "See #1, !1 and @ada")',
     "Project.milestone": "(iid: 1)",
     "Project.rawBlob": '(oid: "absent")',
     "Project.searchPaths": '(search: "e")',

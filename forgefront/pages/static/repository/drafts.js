@@ -1,6 +1,9 @@
 // What somebody has typed and not sent yet, stored for this tab until it is sent or the person signs out.
 
+import { h } from "../dom.js";
 import { DRAFT_PREFIX } from "../session.js";
+
+const PAUSE = 300;
 
 /** The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. */
 export function draft(page) {
@@ -23,3 +26,43 @@ export function draft(page) {
     remove: () => sessionStorage.removeItem(key),
   };
 }
+
+/**
+ * Stores what is typed into a form in `stored`, a draft: `{values, base}`, with the values by name. Returns a function that forgets it,
+ * for when it was sent.
+ */
+export function keepTyped(page, element, stored, base = null) {
+  let waiting = null;
+  const store = () => {
+    waiting = null;
+    const values = Object.fromEntries([...element.elements].filter((each) => each.name).map((each) => [each.name, each.type === "checkbox" ? each.checked : each.value]));
+    stored.write({ values, base });
+  };
+  element.addEventListener("input", () => (waiting ??= setTimeout(store, PAUSE)));
+  // The last words before a navigation are stored too.
+  const storeNow = () => {
+    if (waiting === null) return;
+    clearTimeout(waiting);
+    store();
+  };
+  page.signal.addEventListener("abort", storeNow);
+  addEventListener("pagehide", storeNow, { signal: page.signal });
+  return () => {
+    clearTimeout(waiting);
+    waiting = null;
+    stored.remove();
+  };
+}
+
+/** Puts values by name into a form. */
+export function restore(element, values) {
+  for (const each of element.elements) {
+    if (!each.name || !Object.hasOwn(values, each.name)) continue;
+    if (each.type === "checkbox") each.checked = Boolean(values[each.name]);
+    else each.value = values[each.name];
+  }
+}
+
+/** Says that a draft is shown, with a button that discards it. */
+export const draftNotice = (stored, words = "This is what you typed before and did not send.") =>
+  h("div.draft-note", { role: "status" }, h("span", null, words), h("button", { type: "button", onclick: () => (stored.remove(), location.reload()) }, "Discard it"));

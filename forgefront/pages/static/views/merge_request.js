@@ -8,6 +8,8 @@ import { markdown } from "../markdown.js";
 import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
+import { styles } from "../work/styles.js";
+import { triage } from "../work/triage.js";
 import { note } from "./issue.js";
 
 const POLL = 4000;
@@ -27,6 +29,7 @@ export async function open(page) {
   };
 
   const [top, side, said, files] = [h("div.column"), h("div.column"), h("div"), h("div")];
+  await styles();
   let request = null;
   let talk = null;
   const soon = renewal(page, async () => {
@@ -65,7 +68,7 @@ export async function open(page) {
   replace(files, h("p.quiet", null, "Loading the files…"));
   page.show(
     h("div.columns", null,
-      h("div.column", null, top, section("Comments", null, said), section("Changes", null, files)),
+      h("div.column", null, top, project.viewerCan.createMergeRequest ? triage(page, { ...about, operation: "UpdateMergeRequest", record: () => request, done: soon }) : null, section("Comments", null, said), section("Changes", null, files)),
       side));
 
   const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
@@ -73,7 +76,7 @@ export async function open(page) {
     (async () => {
       talk = await discussion(async (after) => (await read("Notes", { after })).notes, note);
       const can = request.viewerCan;
-      replace(said, talk.element, can.comment ? answer((body) => page.change("Comment", { ...about, body }), () => talk.renew()) : null);
+      replace(said, talk.element, can.comment ? answer((body) => page.change("Comment", { ...about, body }), () => talk.renew(), { page }) : null);
     })().catch(unless(said)),
     showChanges().catch(unless(files)),
   ]);
@@ -86,7 +89,8 @@ function above(page, request, act) {
   const fork = sourceProject && sourceProject.fullPath !== path ? `${sourceProject.fullPath}:` : "";
   return [
     h("header.work-head", null,
-      h("h1", null, request.title, " ", h("span.quiet", null, `!${request.iid}`)),
+      h("div.head-line", null, h("h1", null, request.title, " ", h("span.quiet", null, `!${request.iid}`)),
+        request.viewerCan.update ? h("div.actions", null, h("a.button", { href: address(path, "merge_requests", request.iid, "edit") }, "Edit")) : null),
       h("div.facts", null, badge(request.state), person(request.author),
         h("span.ref", { title: "source and target" }, icon("branch"), `${fork}${request.sourceBranch} → ${request.targetBranch}`),
         ago(request.createdAt),

@@ -5,14 +5,13 @@ import { field, form } from "../../forms.js";
 import { GraphError } from "../../graph.js";
 import { section } from "../../parts.js";
 import { compareAddress, fileAddress, folderAddress, folderOf } from "../../repository/addresses.js";
-import { draft } from "../../repository/drafts.js";
+import { draft, draftNotice, keepTyped } from "../../repository/drafts.js";
 import { ciCheck } from "../../repository/ci_check.js";
 import { pathBar, showFiles } from "../../repository/file_bar.js";
 import { readFile, textOf, withLineEnds } from "../../repository/file_text.js";
 import { styles } from "../../repository/styles.js";
 
 const REGULAR = "100644";
-const PAUSE = 300;
 const TOO_LARGE = 413;
 const REASONS = { CONFLICT: "Somebody else has changed this file since you opened it. Nothing was committed, and your text is still here." };
 const HEADINGS = { new: "New file", edit: "Edit", remove: "Remove" };
@@ -63,7 +62,7 @@ function writing(page, about, original) {
   const defaultMessage = (name) => (original ? (name === place ? `Update ${name}` : `Rename ${place} to ${name}`) : `Add ${name}`);
 
   const element = form(original ? "Edit the file" : "New file", [
-    restored ? notice(stored) : null,
+    restored ? draftNotice(stored, "This is what you typed before and did not commit.") : null,
     field("path", "Path", { required: true, value: values.path, readonly: !mayRename, hint: mayRename ? "From the root of the project; missing directories are created." : "A file with this mode keeps its path." }),
     field("content", "Contents", {
       kind: "textarea", value: values.content, autocomplete: "off", wrap: "off",
@@ -107,36 +106,12 @@ function writing(page, about, original) {
     conflict.hidden = false;
   }
 
-  let waiting = null;
-  const store = () => {
-    waiting = null;
-    const typed = Object.fromEntries([...element.elements].filter((each) => each.name).map((each) => [each.name, each.value]));
-    stored.write({ values: typed, base });
-  };
-  // The last words before a navigation are stored too.
-  const storeNow = () => {
-    if (waiting === null) return;
-    clearTimeout(waiting);
-    store();
-  };
-  const forget = () => {
-    clearTimeout(waiting);
-    waiting = null;
-    stored.remove();
-  };
+  const forget = keepTyped(page, element, stored, base);
   element.classList.add("file-form");
   ciCheck(page, element, { path, ref: project.branch ? branch : null });
-  element.addEventListener("input", () => (waiting ??= setTimeout(store, PAUSE)));
-  page.signal.addEventListener("abort", storeNow);
-  addEventListener("pagehide", storeNow, { signal: page.signal });
   submitByKey(element);
   return element;
 }
-
-/** Says that a draft is shown, with a button that discards it. */
-const notice = (stored) =>
-  h("div.draft-note", { role: "status" }, h("span", null, "This is what you typed before and did not commit."),
-    h("button", { type: "button", onclick: () => (stored.remove(), location.reload()) }, "Discard it"));
 
 function removing(page, about) {
   const { path, place, branch, blob } = about;

@@ -48,7 +48,7 @@ export async function open(page) {
     (async () => replace(files, changes((await read("Changes")).diff)))().catch(unless(files)),
     (async () => {
       const talk = await discussion(async (after) => (await read("Notes", { after })).comments, comment);
-      replace(said, talk.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => talk.renew()) : null);
+      replace(said, talk.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => talk.renew(), { page }) : null);
     })().catch(unless(said)),
   ]);
 }

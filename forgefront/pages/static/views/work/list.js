@@ -119,7 +119,7 @@ function ofProject(page, path, kind) {
       const { project } = await page.ask(isIssues ? "ProjectIssues" : "ProjectMergeRequests", { path, ...variables });
       if (!project) throw page.missing("project");
       const can = project.viewerCan;
-      return answerOf(project, kind, { canCreate: false, createAddress: address(path, kind.section, "new") });
+      return answerOf(project, kind, { canCreate: isIssues ? can.createIssue : can.createMergeRequest, createAddress: address(path, kind.section, "new") });
     },
     show: ({ holder }, content) => showProject(page, holder, kind.section, content),
     actions: ({ canCreate, createAddress }) => (canCreate ? h("a.button.primary", { href: createAddress }, `New ${kind.noun}`) : null),
