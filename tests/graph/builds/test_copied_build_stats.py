@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, text, update
 from sqlmodel import col
 
 from graph.context import Services
-from graph.jobs import build_analytics
+from graph.jobs import build_analytics, change_pruning
 from graph.jobs.build_analytics import BuildAnalytics
 from graph.operations.execution import Graph
 from graph.rules.builds import copied_build_stats
@@ -267,6 +267,57 @@ class TestChanges:
         await both.data(query, users[0], path=group.path)
 
 
+class TestPrunedLog:
+    async def test_is_not_relied_on_for_a_transaction_that_committed_after_later_ones(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+        dialect, query = both.services.database.dialect, query_of("group", ())
+        if dialect == "sqlite":
+            pytest.skip("SQLite has one writer at a time, so that the log is in the order of commits")
+
+        async with both.services.database.write_session() as session:
+            await session.execute(insert(tables.Build), [builds.columns() | {"project_id": builds.projects[0].id}])
+            await builds.insert(3)
+            await both.data(query, users[0], path=group.path)
+            # Not those of the open transaction, nor any later ones.
+            await builds.run(build_changes.prune(dialect, 1))
+            await both.data(query, users[0], path=group.path)
+            await session.commit()
+        # The change that the copy has not read yet; its own last change stays.
+        await builds.run(build_changes.prune(dialect, 2))
+
+        assert await both.copied.data(query, users[0], path=group.path) == await both.stored.data(query, users[0], path=group.path)
+        await analytics.maintain()
+        await both.data(query, users[0], path=group.path)
+
+    async def test_is_relied_on_for_what_remains(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+        await builds.insert(5)
+        await both.data(query_of("group", ()), users[0], path=group.path)
+
+        await builds.run(*(build_changes.prune(both.services.database.dialect, number) for number in (5, 4)))
+        await builds.insert(2)
+
+        await both.data(query_of("group", ()), users[0], path=group.path)
+
+    async def test_is_pruned_in_short_transactions(self, services: Services, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(build_changes, "MAX_LOGGED", 12)
+        monkeypatch.setattr(build_changes, "MAX_PRUNED", 7)
+        await builds.insert(40)
+
+        await change_pruning.prune(services)
+
+        async with services.database.read_session() as session:
+            ids = sorted(row[0] for row in await session.fetch("SELECT build_id FROM build_changes WHERE build_id > 0", ()))
+        assert len(ids) <= 12
+        assert ids[-1] - ids[0] == len(ids) - 1
+
+
 class TestUnusableCopy:
     """The database answers, and the copy is written again."""
 
@@ -304,7 +355,7 @@ class TestUnusableCopy:
         self, both: Both, users: list[tables.User], group: tables.Namespace, builds: BuildFactory
     ) -> None:
         await builds.insert(5)
-        await builds.run(build_changes.prune(1))
+        await builds.run(build_changes.prune(both.services.database.dialect, 1))
 
         await self.check(both, users, group)
 
