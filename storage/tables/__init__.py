@@ -21,7 +21,7 @@ from storage.tables.builds.triggers import Trigger, TriggerRequest
 from storage.tables.builds.variables import Variable
 from storage.tables.counters import Counter, CounterKind
 from storage.tables.events.activities import Activity, ActivityAction, ActivitySubject
-from storage.tables.events.changes import Change, ChangeKind
+from storage.tables.events.changes import Change, ChangeKind, PrunedChanges
 from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
 from storage.tables.events.hooks import Hook
@@ -119,6 +119,7 @@ __all__ = [
     "ProjectMember",
     "ProjectStar",
     "ProtectedBranch",
+    "PrunedChanges",
     "RegistrationToken",
     "Release",
     "RepackLease",

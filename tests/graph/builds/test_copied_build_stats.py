@@ -13,7 +13,8 @@ from sqlmodel import col
 
 from graph.context import Services
 from graph.jobs import build_analytics, change_pruning
-from graph.jobs.build_analytics import BuildAnalytics
+from graph.jobs.build_analytics import BuildAnalytics, CopyState
+from graph.jobs.change_pruning import ChangeRetention
 from graph.operations.execution import Graph
 from graph.rules.builds import copied_build_stats
 from storage import tables
@@ -310,7 +311,7 @@ class TestPrunedLog:
         monkeypatch.setattr(build_changes, "MAX_PRUNED", 7)
         await builds.insert(40)
 
-        await change_pruning.prune(services)
+        await change_pruning.prune(services, ChangeRetention())
 
         async with services.database.read_session() as session:
             ids = sorted(row[0] for row in await session.fetch("SELECT build_id FROM build_changes WHERE build_id > 0", ()))
@@ -374,6 +375,39 @@ class TestUnusableCopy:
         await builds.insert(30)
 
         await self.check(both, users, group)
+
+
+class TestState:
+    async def test_has_the_builds_and_the_age_of_the_opened_copy(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        assert analytics.state == CopyState(0, 0.0, False)
+        await builds.insert(20)
+        await analytics.rebuild()
+        await both.data(query_of("group", ()), users[0], path=group.path)
+        assert analytics.state.builds == 20
+
+        await builds.insert(3)
+        ids = tables.Build.id
+        await builds.run(delete(tables.Build).where(col(ids).in_((1, 2, 21))), update(tables.Build).where(col(ids) == 3).values(attempt=9))
+        await both.data(query_of("group", ()), users[0], path=group.path)
+
+        state = analytics.state
+        assert (state.builds, state.is_rebuilding) == (20, False)
+        assert state.behind_seconds > 0
+
+    async def test_says_that_a_copy_is_being_written(
+        self, analytics: BuildAnalytics, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await builds.insert(20)
+        found = []
+        monkeypatch.setattr(build_analytics, "write_copy", lambda *_: found.append(analytics.state.is_rebuilding))
+
+        with pytest.raises(ValueError, match="coroutine"):
+            await analytics.rebuild()
+
+        assert found == [True]
+        assert not analytics.state.is_rebuilding
 
 
 class TestWriting:
