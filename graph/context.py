@@ -211,7 +211,9 @@ class Context:
 
     `credential` is the token that the caller sent; it is masked in everything that the operation stores.
 
-    `after_commit` are callbacks that run after the commit, and not after a rollback.
+    `on_commit` are callbacks that the commit itself runs, and not a rollback: they wake clients that wait for the change, and do not wait.
+
+    `after_commit` are callbacks that run after the commit, and not after a rollback; after a push they run when it is answered.
 
     `undo` are callbacks that undo effects outside the database; they run after a rollback.
 
@@ -233,6 +235,7 @@ class Context:
     viewer_or_none: tables.User | None
     request_id: str
     loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
+    on_commit: list[Callable[[], None]] = field(default_factory=list)
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     files: dict[str, ServedFile] = field(default_factory=dict)

@@ -203,7 +203,7 @@ async def handle_builds_switch(context: Context, project: tables.Project, old_pr
     for queue, ids in queues.items():
         for start in range(0, len(ids), BATCH_SIZE):
             await context.session.execute(runners.set_queue(queue, ids[start : start + BATCH_SIZE]))
-    context.after_commit.append(context.services.runner_queue.notify)
+    context.on_commit.append(context.services.runner_queue.notify)
 
 
 # Status reports
