@@ -15,6 +15,7 @@ from sqlalchemy import Select, select
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
 from graph.jobs.build_analytics import BuildAnalytics
+from graph.jobs.lease_grace import LeaseGrace
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
@@ -120,6 +121,7 @@ class Services:
     import_wakeup: Wakeup = field(default_factory=Wakeup)
     project_import_wakeup: Wakeup = field(default_factory=Wakeup)
     runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
+    lease_grace: LeaseGrace = field(default_factory=LeaseGrace)
     broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
     trace_feeds: TraceFeeds = field(default_factory=TraceFeeds)
     index_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_INDEXING))

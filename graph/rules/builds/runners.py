@@ -281,8 +281,13 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
 
 
 async def recover_lost_builds(services: Services) -> None:
-    """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout."""
+    """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout.
+
+    After an outage runners first have the time of a lease to report.
+    """
     moment = services.clock()
+    if not services.lease_grace.is_over(moment, services.build_lease):
+        return
     async with session_for(services.database, writing=False) as session:
         lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))]
         running = [build for (build,) in await session.read(runners.running_since_before(moment - TIMEOUT_GRACE))]
