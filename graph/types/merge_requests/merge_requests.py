@@ -186,6 +186,7 @@ class MergeRequest(Node, MergeRequestNoteFields, MergeRequestClosingFields, Merg
     source_branch: str = column(description="Source branch.")
     target_branch: str = column(description="Target branch.")
     merge_status: MergeStatus = column(description="Whether it can be merged.")  # type: ignore[valid-type]
+    commit_count: int | None = column(description="Number of commits that the target branch does not have; null if unknown.")
     merge_when_build_succeeds: bool = column(description="Whether it is merged automatically when the builds of its head commit succeed.")
     created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")
