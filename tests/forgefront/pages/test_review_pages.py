@@ -137,3 +137,24 @@ class TestChanges:
             await page.set_color_scheme(scheme)
             assert await page.evaluate(CONTRAST) == []
         await page.set_color_scheme("light")
+
+
+class TestViewedFiles:
+    async def test_a_mark_ends_when_the_file_changes(self, site: FilesSite) -> None:
+        page = site.page
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for_text("0 of 4 viewed")
+        for name in ("gone.txt", "shop.py"):
+            await page.press("j")
+            await page.press("v")
+            await page.wait_for(f"!document.activeElement.parentElement.open && document.activeElement.innerText.includes({name!r})")
+        await page.wait_for_text("2 of 4 viewed")
+        await site.visit(f"{REQUEST}/changes", "mei")
+        await page.wait_for_text("0 of 4 viewed")
+        await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED).replace("vat", "tax")})
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for_text("1 of 4 viewed")
+        assert await page.evaluate(TEXTS.format(".file-list .done .file-name")) == ["gone.txt"]
+        await page.evaluate("document.querySelector('#file-1 summary').click()")
+        await page.evaluate("document.querySelector('#file-1 input').click()")
+        await page.wait_for_text("0 of 4 viewed")

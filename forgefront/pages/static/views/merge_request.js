@@ -152,25 +152,27 @@ function showChanges({ page, about, read, act, body, request }) {
   const [box, fresh, files] = [h("div"), h("div"), h("div")];
   const showBox = (now) => keepFocus(box, () => replace(box, mergeBox(now, act)));
   let head = null;
-  const show = async (now) => {
-    head = now.headCommit?.oid;
+  const show = async () => {
+    const { headCommit, viewedPaths, changes: entries } = await read("Changes");
+    head = headCommit?.oid;
     replace(fresh);
     const readFile = async (path) => {
       const blob = (await page.ask("FileText", { path: about.path, ref: head, file: path })).project?.blob;
       return blob?.truncated ? null : blob?.text ?? null;
     };
-    replace(files, changes(page, (await read("Changes")).changes, { readFile }));
+    const mark = (file, viewed) => page.change("MarkViewed", { ...about, file, head, viewed });
+    replace(files, changes(page, entries, { readFile, mark, viewed: viewedPaths ?? [] }));
   };
   replace(files, h("p.quiet", null, "Loading the files…"));
   replace(body, h("h2.unseen", null, "Changes"), fresh, files, h("div.review-end", null, box));
   showBox(request);
   return {
-    ready: show(request).catch(failedIn(files)),
+    ready: show().catch(failedIn(files)),
     // Somebody who reads the lines is not interrupted.
     async renew(now) {
       showBox(now);
       if (now.headCommit?.oid !== head)
-        replace(fresh, h("p.draft-note", { role: "status" }, "There are new commits. ", h("button", { type: "button", onclick: () => show(now).catch(failedIn(files)) }, "Show them")));
+        replace(fresh, h("p.draft-note", { role: "status" }, "There are new commits. ", h("button", { type: "button", onclick: () => show().catch(failedIn(files)) }, "Show them")));
     },
   };
 }
