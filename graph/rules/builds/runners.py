@@ -283,13 +283,12 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
 async def recover_lost_builds(services: Services) -> None:
     """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout.
 
-    After an outage runners first have the time of a lease to report.
+    After an outage runners first have the time of a lease to report; timeouts are not extended.
     """
     moment = services.clock()
-    if not services.lease_grace.is_over(moment, services.build_lease):
-        return
+    grace_is_over = services.lease_grace.is_over(moment, services.build_lease)
     async with session_for(services.database, writing=False) as session:
-        lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))]
+        lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))] if grace_is_over else []
         running = [build for (build,) in await session.read(runners.running_since_before(moment - TIMEOUT_GRACE))]
     late = [build.id for build in running if _is_late(services, build)]
     for build_id in dict.fromkeys([*late, *lost]):
