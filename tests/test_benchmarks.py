@@ -19,6 +19,9 @@ from benchmarks.harness.load import LoadRequest
 from benchmarks.peers import fastapi_app, floor_app, node_packages, pygit2_app, strawberry_app
 from benchmarks.reports import chart, table_report
 from benchmarks.suites import (
+    build_starts,
+    build_traces,
+    builds,
     claims,
     goals,
     growth,
@@ -304,6 +307,26 @@ def test_claims_find_the_builds_and_polls_find_none(seeded: tuple[Path, seed.Dat
     assert polled["cores"] >= 0
     assert [row["case"] for row in claimed] == ["shared runner", "runner of six projects"]
     assert all(row[side]["ms"] > 0 for row in claimed for side in ("many", "few"))
+
+
+def test_pushes_start_builds_and_readers_receive_whole_traces(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rows = seeded
+    monkeypatch.setattr(build_starts, "WARMUP_PUSHES", 1)
+    monkeypatch.setattr(build_traces, "READERS", 3)
+    url = f"sqlite:///{folder / 'forgefront.db'}"
+    with servers.run_service(folder, url, pinned=False) as ours:
+        starts = build_starts.measure_starts(ours, folder, url, rows, 2, 20)
+        traces = build_traces.measure_traces(ours, url, rows, 1, 3)
+
+    for key in ("none", "many"):
+        assert 0 < starts[key]["from_commit"]["p50_ms"] <= starts[key]["from_push"]["p50_ms"]
+    assert traces["tail"]["missing"] == 0
+    assert (traces["trace"]["bytes"], traces["trace"]["page_total_bytes"]) == (10**6, 10**6)
+    assert (traces["trace"]["whole_readers"], traces["trace"]["is_same"]) == (3, True)
+    row = {"database": "sqlite", "workers": 1, "starts": starts, "traces": traces}
+    run = {"pushes": 2, "pending": 20, "runners": 8, "readers": 3, "scale": SCALE}
+    report = builds.render_report({"results": [row], "run": run, "machine": runs.machine(False, 0.0)})
+    assert "| SQLite, 1 process, 20 pending " in report and "1,000 lines" in report
 
 
 async def send_request(app: Any, ask: LoadRequest) -> Any:

@@ -47,6 +47,7 @@ from storage.tables.issues.notes import Note
 from storage.tables.job_leases import JobLease
 from storage.tables.merge_requests.merge_request_imports import MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+from storage.tables.merge_requests.viewed_files import ViewedFile
 from storage.tables.projects.deploy_keys import DeployKey
 from storage.tables.projects.project_imports import ProjectImport
 from storage.tables.projects.projects import Project, Visibility
@@ -140,6 +141,7 @@ __all__ = [
     "User",
     "UserState",
     "Variable",
+    "ViewedFile",
     "Visibility",
     "all_rows",
     "any_row",
