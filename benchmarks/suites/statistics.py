@@ -27,7 +27,7 @@ from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.sequential import run_sequentially
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.harness.steady_load import run_steadily
-from benchmarks.suites.builds import percentile
+from benchmarks.suites.build_starts import percentile
 from benchmarks.suites.trigger_cost import measure_triggers
 
 MAX_RATIO_BUILDS = 1_000_000
