@@ -54,7 +54,7 @@ class ProjectCommit(GitCommit):
 
     @classmethod
     def of(cls, project_id: int, commit: GitCommit) -> "ProjectCommit":
-        return cls(*_COMMIT_VALUES(commit), project_id)
+        return cls(*(*_COMMIT_VALUES(commit), project_id))
 
     @property
     def id(self) -> str:

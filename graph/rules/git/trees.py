@@ -76,7 +76,7 @@ class ProjectTreeEntry(TreeListingEntry):
 
     @classmethod
     def of(cls, entry: TreeListingEntry, project_id: int, commit_oid: str) -> "ProjectTreeEntry":
-        return cls(*_ENTRY_VALUES(entry), project_id, commit_oid)
+        return cls(*(*_ENTRY_VALUES(entry), project_id, commit_oid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ProjectBlob(BlobContent):
 
     @classmethod
     def of(cls, content: BlobContent, project_id: int, commit_oid: str, ref: str) -> "ProjectBlob":
-        return cls(*_CONTENT_VALUES(content), project_id, commit_oid, ref)
+        return cls(*(*_CONTENT_VALUES(content), project_id, commit_oid, ref))
 
 
 async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> ProjectBlob:
