@@ -4,7 +4,20 @@ import argparse
 import sys
 from functools import partial
 
-from benchmarks.suites import builds, claims, growth, imports, memory, pages, processes, repository_reads, shadow, table, transfers
+from benchmarks.suites import (
+    builds,
+    claims,
+    growth,
+    imports,
+    memory,
+    pages,
+    processes,
+    repository_reads,
+    shadow,
+    statistics,
+    table,
+    transfers,
+)
 
 COMMANDS = {
     "table": (partial(table.main, "table"), "the service against handwritten SQL and its peers, on both databases"),
@@ -18,6 +31,7 @@ COMMANDS = {
     "processes": (processes.main, "several server processes against one"),
     "import": (imports.main, "an import through REST v3, and the second one after a change of one per cent"),
     "shadow": (shadow.main, "what the shadow proxy adds to a request"),
+    "statistics": (statistics.main, "statistics of builds against DuckDB itself and SQL on the row store"),
     "memory": (memory.main, "resident memory under load and after many distinct queries"),
 }
 

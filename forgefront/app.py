@@ -86,7 +86,7 @@ class App(Backend):
         super().__init__(config, clock=clock)
         served_documents.serve_documents(self.graph, config)
         documents = served_documents.list_operations(self.graph)
-        metrics = Metrics(partial(read_backlog, self.database, clock))
+        metrics = Metrics(partial(read_backlog, self.database, clock, self.graph.services.build_analytics))
         git_command.set_limits(config.git_limits)
         transport = config.create_transport()
         access = GitAccess(self.graph.services)
@@ -173,7 +173,7 @@ class App(Backend):
                 **({"warm up": partial(warm_up, self.graph, documents, rest.list_queries())} if config.warm_up else {}),
                 **({"directory": partial(directory_sync.run_forever, services)} if services.directory is not None else {}),
                 **({"analytics": services.build_analytics.run_forever} if services.build_analytics is not None else {}),
-                "old changes": repeat_every(SWEEP_SECONDS, partial(change_pruning.prune, services)),
+                "old changes": repeat_every(SWEEP_SECONDS, partial(change_pruning.prune, services, config.change_retention)),
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
             }
         )

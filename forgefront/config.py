@@ -21,6 +21,7 @@ from forgefront.bucket_settings import BucketSettings
 from forgefront.config_error import ConfigError as ConfigError
 from forgefront.git_settings import GitSettings
 from forgefront.sign_in_settings import SignInSettings
+from graph.jobs.change_pruning import DEFAULT_DAYS, DEFAULT_ROWS, ChangeRetention
 from graph.rules.ci.config_versions import parse_version
 from storage.database.engine import driver_url
 from storage.secrets import InvalidKey, load_key
@@ -108,6 +109,18 @@ class Config(BucketSettings, GitSettings, SignInSettings):
         description="Points that a viewer may spend on GraphQL in an hour: one for each 100 rows, and at"
         " least one for each operation. The default stops runaway loops; a public service needs a lower limit. 0 disables"
         " the limit.",
+    )
+    changes_days: int = Field(
+        default=DEFAULT_DAYS,
+        ge=1,
+        le=100_000,
+        description="Days for which subscriptions can resume after an event. Older changes are deleted.",
+    )
+    changes_rows: int = Field(
+        default=DEFAULT_ROWS,
+        ge=1_000,
+        le=1_000_000_000,
+        description="Number of the newest changes after which a subscription can resume. Older ones are deleted.",
     )
     planner: bool = Field(default=True, description="Whether frequent queries are compiled into plans; the results are the same without.")
     analytics: bool = Field(
@@ -299,6 +312,10 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     def repositories(self) -> Path:
         """The folder of the bare repositories."""
         return self.data / "repositories"
+
+    @property
+    def change_retention(self) -> ChangeRetention:
+        return ChangeRetention(self.changes_days, self.changes_rows)
 
     @property
     def analytics_folder(self) -> Path:

@@ -1,23 +1,51 @@
-"""Tries the directory and the OpenID provider of the configuration step by step, for `forgefront directory check`."""
+"""Tries the directory and the OpenID provider of the configuration step by step, for `forgefront directory check`.
 
-from typing import TYPE_CHECKING
+It also compares the accounts of the instance with the directory, as the job of the service does, and changes nothing.
+"""
+
+import asyncio
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from forgefront.check_report import CheckReport
 from forgefront.config import Config
 from graph.identity_providers.people import ExternalPerson, GroupMapping, IdentityProviderUnavailable
+from graph.rules.external_accounts import directory_sync
+from storage import migrations
+from storage.database.engine import Database, describe_error
 from storage.tables.accounts.identities import normalize_uid
 
 if TYPE_CHECKING:
     from graph.identity_providers.ldap_directory import LdapDirectory
     from graph.identity_providers.openid_provider import OpenIdProvider
 
-DIRECTORY, PROVIDER = "directory", "OpenID provider"
+DIRECTORY, PROVIDER, ACCOUNTS = "directory", "OpenID provider", "accounts"
 
 
-async def check_sign_in(config: Config, login: str | None) -> CheckReport:
+@dataclass(frozen=True, slots=True)
+class AccountBlock:
+    """An account that the next comparison would block. `uid` is the identity in the form that is compared."""
+
+    username: str
+    provider: str
+    uid: str
+    reason: str
+
+
+@dataclass
+class SignInReport(CheckReport):
+    """`blocks` are the accounts that the next comparison with the directory would block, ordered by id."""
+
+    blocks: list[AccountBlock] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**super().as_json(), "would_block": {"count": len(self.blocks), "accounts": [asdict(each) for each in self.blocks]}}
+
+
+async def check_sign_in(config: Config, login: str | None) -> SignInReport:
     """What is wrong with the directory and the provider. Raises ValueError for a certificate file that is missing."""
-    report = CheckReport()
+    report = SignInReport()
     directory, provider = config.open_directory(), config.open_openid_provider()
     if directory is not None:
         try:
@@ -36,7 +64,7 @@ async def check_sign_in(config: Config, login: str | None) -> CheckReport:
     return report
 
 
-async def _check_directory(config: Config, directory: "LdapDirectory", login: str | None, report: CheckReport) -> None:
+async def _check_directory(config: Config, directory: "LdapDirectory", login: str | None, report: SignInReport) -> None:
     for url in config.ldap_url:
         if urlsplit(url).scheme == "ldap" and not config.ldap_start_tls:
             report.notes.append(
@@ -58,12 +86,14 @@ async def _check_directory(config: Config, directory: "LdapDirectory", login: st
         return
     report.checked.append(f"{len(people)} people below {config.ldap_base}")
     _check_people(config, people, report)
+    if people:
+        await _check_accounts(config, directory, people, report)
     await _check_groups(directory, people, report)
     if login is not None:
         await _check_login(directory, login, report)
 
 
-def _check_people(config: Config, people: list[ExternalPerson], report: CheckReport) -> None:
+def _check_people(config: Config, people: list[ExternalPerson], report: SignInReport) -> None:
     if not people:
         remedy = "check FORGEFRONT_LDAP_BASE and FORGEFRONT_LDAP_USER_FILTER, and whether the account may read there"
         report.add(DIRECTORY, config.ldap_base, f"the filter {config.ldap_user_filter} finds nobody", remedy)
@@ -87,7 +117,44 @@ def _check_people(config: Config, people: list[ExternalPerson], report: CheckRep
         report.notes.append(f"{inactive} people are disabled in the directory; their accounts are blocked")
 
 
-async def _check_groups(directory: "LdapDirectory", people: list[ExternalPerson], report: CheckReport) -> None:
+async def _check_accounts(config: Config, directory: "LdapDirectory", people: list[ExternalPerson], report: SignInReport) -> None:
+    """The accounts that the next comparison would block. An instance without a database, or with an older one, has none to compare yet."""
+    try:
+        revision = await asyncio.to_thread(migrations.current_revision, config.database_url)
+        if revision != await asyncio.to_thread(migrations.head_revision):
+            report.notes.append("accounts are not compared with the directory: the database is empty, or of another version")
+            return
+        database = Database(config.database_url)
+        try:
+            comparison = await directory_sync.compare_accounts(database, directory, people)
+        finally:
+            await database.close()
+    except Exception as error:
+        remedy = "start the database, and check FORGEFRONT_DATABASE_URL"
+        report.add(ACCOUNTS, "database", f"it cannot be read: {describe_error(error)}", remedy)
+        return
+    for each in comparison.changed:
+        if each.blocks:
+            reason = "the directory has nobody with this identity" if each.person is None else "the directory has disabled the person"
+            report.blocks.append(AccountBlock(each.account.username, directory.provider, each.account.uid, reason))
+    report.checked.append(f"{comparison.matched} accounts with a person in the directory")
+    if comparison.is_doubtful:
+        problem = (
+            f"none of the {len(comparison.changed)} accounts with identities of it is in the directory, so that comparisons change nothing"
+        )
+        remedy = "check FORGEFRONT_LDAP_BASE, FORGEFRONT_LDAP_USER_FILTER, FORGEFRONT_LDAP_ID_ATTRIBUTE, and the identities of the accounts"
+        report.add(ACCOUNTS, directory.provider, problem, remedy)
+    elif report.blocks:
+        remedy = (
+            "correct FORGEFRONT_LDAP_BASE or FORGEFRONT_LDAP_USER_FILTER if the directory has these people,"
+            " or an identity with `forgefront admin user change USERNAME --extern-uid`; nothing is to be done for those who have left"
+        )
+        report.add(
+            ACCOUNTS, directory.provider, f"the next comparison with the directory would block {len(report.blocks)} accounts", remedy
+        )
+
+
+async def _check_groups(directory: "LdapDirectory", people: list[ExternalPerson], report: SignInReport) -> None:
     mapping = directory.policy.mapping
     for group in mapping.external_groups:
         if not await directory.has_entry(group):
@@ -99,7 +166,7 @@ async def _check_groups(directory: "LdapDirectory", people: list[ExternalPerson]
             report.notes.append(f"none of these people is in {group}")
 
 
-async def _check_login(directory: "LdapDirectory", login: str, report: CheckReport) -> None:
+async def _check_login(directory: "LdapDirectory", login: str, report: SignInReport) -> None:
     found = await directory.find(login)
     if found is None:
         attributes = ", ".join(directory.options.login_attributes)
@@ -132,7 +199,7 @@ def _directory_remedy(problem: str) -> str:
     return "check FORGEFRONT_LDAP_URL, and whether this host may connect there"
 
 
-async def _check_provider(config: Config, provider: "OpenIdProvider", report: CheckReport) -> None:
+async def _check_provider(config: Config, provider: "OpenIdProvider", report: SignInReport) -> None:
     redirect = f"{config.base_url}/-/sign_in"
     try:
         metadata = await provider.metadata()

@@ -15,6 +15,7 @@ from sqlalchemy import Select, select
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
 from graph.jobs.build_analytics import BuildAnalytics
+from graph.jobs.lease_grace import LeaseGrace
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
@@ -120,6 +121,7 @@ class Services:
     import_wakeup: Wakeup = field(default_factory=Wakeup)
     project_import_wakeup: Wakeup = field(default_factory=Wakeup)
     runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
+    lease_grace: LeaseGrace = field(default_factory=LeaseGrace)
     broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
     trace_feeds: TraceFeeds = field(default_factory=TraceFeeds)
     index_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_INDEXING))
@@ -211,7 +213,9 @@ class Context:
 
     `credential` is the token that the caller sent; it is masked in everything that the operation stores.
 
-    `after_commit` are callbacks that run after the commit, and not after a rollback.
+    `on_commit` are callbacks that the commit itself runs, and not a rollback: they wake clients that wait for the change, and do not wait.
+
+    `after_commit` are callbacks that run after the commit, and not after a rollback; after a push they run when it is answered.
 
     `undo` are callbacks that undo effects outside the database; they run after a rollback.
 
@@ -233,6 +237,7 @@ class Context:
     viewer_or_none: tables.User | None
     request_id: str
     loaders: dict[Hashable, Loader[Any, Any]] = field(default_factory=dict)
+    on_commit: list[Callable[[], None]] = field(default_factory=list)
     after_commit: list[Callable[[], Any]] = field(default_factory=list)
     undo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     files: dict[str, ServedFile] = field(default_factory=dict)

@@ -57,6 +57,7 @@ from graph.types.merge_requests.merge_mutations import MergeMutations
 from graph.types.merge_requests.merge_request_import_mutations import MergeRequestImportMutations
 from graph.types.merge_requests.merge_request_mutations import MergeRequestMutations
 from graph.types.merge_requests.merge_request_subscriptions import MergeRequestSubscriptions
+from graph.types.merge_requests.viewed_files import ViewedFileMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
 from graph.types.projects.deploy_keys import DeployKeyMutations
@@ -117,6 +118,7 @@ class Mutation(
     MilestoneMutations,
     MergeRequestImportMutations,
     CommitCommentMutations,
+    ViewedFileMutations,
     CommitStatusMutations,
     BranchMutations,
     TagMutations,

@@ -1,6 +1,8 @@
 """The benchmarks compare sides that give the same answers."""
 
+import asyncio
 import copy
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,13 +12,16 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 
-from benchmarks.dataset import build_rows, long_project, project_history, seed
+from benchmarks.dataset import build_rows, long_project, project_history, seed, statistics_rows
 from benchmarks.harness import answers, budget, comparison, in_process, load, runs, servers, sides
 from benchmarks.harness.answers import fetch
 from benchmarks.harness.load import LoadRequest
 from benchmarks.peers import fastapi_app, floor_app, node_packages, pygit2_app, strawberry_app
 from benchmarks.reports import chart, table_report
 from benchmarks.suites import (
+    build_starts,
+    build_traces,
+    builds,
     claims,
     goals,
     growth,
@@ -27,9 +32,11 @@ from benchmarks.suites import (
     random_queries,
     repository_reads,
     shadow,
+    statistics,
     transfers,
+    trigger_cost,
 )
-from storage.database.engine import driver_url
+from storage.database.engine import Database, driver_url
 from tests.support.databases import PostgresServer
 
 SCALE = 0.04
@@ -302,6 +309,26 @@ def test_claims_find_the_builds_and_polls_find_none(seeded: tuple[Path, seed.Dat
     assert all(row[side]["ms"] > 0 for row in claimed for side in ("many", "few"))
 
 
+def test_pushes_start_builds_and_readers_receive_whole_traces(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rows = seeded
+    monkeypatch.setattr(build_starts, "WARMUP_PUSHES", 1)
+    monkeypatch.setattr(build_traces, "READERS", 3)
+    url = f"sqlite:///{folder / 'forgefront.db'}"
+    with servers.run_service(folder, url, pinned=False) as ours:
+        starts = build_starts.measure_starts(ours, folder, url, rows, 2, 20)
+        traces = build_traces.measure_traces(ours, url, rows, 1, 3)
+
+    for key in ("none", "many"):
+        assert 0 < starts[key]["from_commit"]["p50_ms"] <= starts[key]["from_push"]["p50_ms"]
+    assert traces["tail"]["missing"] == 0
+    assert (traces["trace"]["bytes"], traces["trace"]["page_total_bytes"]) == (10**6, 10**6)
+    assert (traces["trace"]["whole_readers"], traces["trace"]["is_same"]) == (3, True)
+    row = {"database": "sqlite", "workers": 1, "starts": starts, "traces": traces}
+    run = {"pushes": 2, "pending": 20, "runners": 8, "readers": 3, "scale": SCALE}
+    report = builds.render_report({"results": [row], "run": run, "machine": runs.machine(False, 0.0)})
+    assert "| SQLite, 1 process, 20 pending " in report and "1,000 lines" in report
+
+
 async def send_request(app: Any, ask: LoadRequest) -> Any:
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://forge.example") as client:
@@ -352,3 +379,64 @@ class TestRepositories:
             "1.30 (at most 1.3)",
             "yes",
         ]
+
+
+class TestStatistics:
+    """The data, goals and report of `statistics`."""
+
+    BUILDS, MERGE_REQUESTS = 400, 40
+    MS = {"ms": 300.0, "duckdb_ms": 200.0, "row_store_ms": None, "builds": 400, "rows": 40}
+
+    async def test_data_is_complete_on_postgresql(self, on_postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(trigger_cost, "ROWS", 50)
+        await self.check_data(on_postgresql)
+
+    async def test_data_is_complete_on_sqlite(
+        self, seeded: tuple[Path, seed.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trigger_cost, "ROWS", 50)
+        shutil.copy(seeded[0] / "forgefront.db", tmp_path / "forgefront.db")
+        await self.check_data(f"sqlite:///{tmp_path / 'forgefront.db'}")
+
+    async def check_data(self, url: str) -> None:
+        database = Database(url)
+        try:
+            schema, log = "SELECT count(*) FROM pg_indexes WHERE tablename = 'builds'", "SELECT count(*) FROM build_changes"
+            if database.dialect == "sqlite":
+                schema = "SELECT count(*) FROM sqlite_master WHERE tbl_name = 'builds'"
+            async with database.read_session() as session:
+                before = [await session.fetch(each, ()) for each in (schema, log)]
+            projects = await asyncio.to_thread(statistics_rows.fill, url, self.BUILDS, self.MERGE_REQUESTS)
+
+            async with database.read_session() as session:
+                assert [await session.fetch(each, ()) for each in (schema, log)] == before
+                for table, rows in (("builds", self.BUILDS), ("merge_requests", self.MERGE_REQUESTS), ("commits", self.MERGE_REQUESTS)):
+                    where = f"project_id BETWEEN {projects.first} AND {projects.last}"
+                    assert (await session.fetch(f"SELECT count(*) FROM {table} WHERE {where}", ()))[0][0] == rows
+            logged = await asyncio.to_thread(trigger_cost.measure_triggers, url, projects, 1)
+            assert set(logged) == {"insert", "update", "delete"}
+        finally:
+            await database.close()
+
+    def found(self, builds: int, ms: float) -> dict[str, Any]:
+        row = {
+            "database": "sqlite",
+            "questions": {key: {**self.MS, "ms": 31.0} for key in ("largest", "other")} | {"all": {**self.MS, "ms": ms}},
+            "others": dict.fromkeys(statistics.OTHER_QUERIES, 12.0),
+            "meanwhile": {"without_p50_ms": 2.0, "without_p99_ms": 9.0, "with_p50_ms": 3.0, "with_p99_ms": 14.0, "statistics": 7},
+            "rebuild": {"builds": builds, "bytes": 10**7, "seconds": 61.0},
+            "triggers": {"insert": 1.0, "update": 2.0, "delete": 3.0},
+        }
+        machine = {"cores": 2, "python": "3.11", "pinned": False, "load_average": {"before": 0.1, "after": 0.2}}
+        return {"machine": machine, "run": {"builds": builds, "merge_requests": 10, "rounds": 3}, "results": [row]}
+
+    @pytest.mark.parametrize(("builds", "ms", "is_met"), [(500_000, 300.0, True), (500_000, 301.0, False), (5_000_000, 500.0, True)])
+    def test_goals_depend_on_the_number_of_builds(self, builds: int, ms: float, is_met: bool) -> None:
+        found = self.found(builds, ms)
+
+        met = statistics.evaluate_row(found["results"][0], builds)
+
+        assert met == {"all": is_met, "largest": False, "other": False, "meanwhile": True, "rebuild": False}
+        report = statistics.render_report(found)
+        assert ("at most 1.5 times DuckDB" if builds == 500_000 else "at most 500 ms") in report
+        assert "no (at most 30 ms)" in report

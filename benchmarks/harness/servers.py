@@ -83,11 +83,16 @@ def leave_server_core() -> None:
 
 
 @contextmanager
-def run_service(data: Path, database_url: str, *, pinned: bool, workers: int = 1) -> Iterator[MeasuredServer]:
-    """The complete service: authentication, policy, access log and metrics are on. `workers` are its processes."""
+def run_service(
+    data: Path, database_url: str, *, pinned: bool, workers: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[MeasuredServer]:
+    """The complete service: authentication, policy, access log and metrics are on. `workers` are its processes.
+
+    `settings` are further variables of its environment.
+    """
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
     environment = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
-    environment["FORGEFRONT_WORKERS"] = str(workers)
+    environment |= {"FORGEFRONT_WORKERS": str(workers), **(settings or {})}
     port = free_port()
     with run_server("ours", [*command, "--port", str(port)], environment, port, "/-/health", data / "serve.log", pinned=pinned) as server:
         yield replace(server, includes_children=workers > 1)

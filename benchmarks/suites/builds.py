@@ -1,47 +1,25 @@
-"""`scripts/bench builds`: from the push of a CI file to the start of its build at a waiting runner, without and with many pending builds.
-
-The pending builds have tags that no runner has, so that a claim must not look at them. Clients and servers share the cores.
-"""
+"""`scripts/bench builds`: from a push to the start of its build at a waiting runner, and the output of a build with many readers."""
 
 import argparse
-import asyncio
-import math
 import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from typing import Any
 
-import httpx
-
-from benchmarks.dataset.build_rows import runner_token
 from benchmarks.dataset.dataset_cache import DatasetCache
-from benchmarks.dataset.seed import Dataset
 from benchmarks.harness import runs, servers
-from benchmarks.harness.load import BadAnswersError
 from benchmarks.harness.runs import BOTH, NAMES
-from benchmarks.harness.servers import MeasuredServer
-from benchmarks.suites.claims import PROJECTS, UNMATCHED_TAGS, PendingBuilds
-from forgefront.runner.forge_client import ClaimedBuild, ForgeClient
-from graph.jobs.runner_queue import CACHE_SECONDS
+from benchmarks.suites.build_starts import WAITING_RUNNERS, measure_starts
+from benchmarks.suites.build_traces import READERS, SHOWN_LINES, measure_traces
 
-WAITING_RUNNERS = 8
-WARMUP_PUSHES = 3
-START_SECONDS = 30.0
-"""After a push, for its build to start."""
 MAX_P99_MS = 300
+"""From the commit of the push to the start of the build."""
 MAX_RATIO = 1.5
-"""Of the 99th percentile with many pending builds and without any."""
-CI_FILE = "# {}\nunit:\n  tags: [docker]\n  script: [make]\n"
-
-
-class UnmatchedBuilds(PendingBuilds):
-    """Pending builds of tags that no runner has."""
-
-    def _rows(self, count: int) -> Iterator[dict[str, Any]]:
-        for number, row in enumerate(super()._rows(count)):
-            tags = UNMATCHED_TAGS[number % len(UNMATCHED_TAGS)]
-            yield {**row, "tags": tags, "queue": ",".join(sorted(tags))}
+"""Of the median with many pending builds and without any; few pushes make the 99th percentile."""
+MAX_TAIL_MS = 200
+"""99th percentile from sending a line until each reader has it."""
+MAX_GROWTH_MIB = 128
+"""Of the resident memory of the service while a trace is streamed to its readers and shown, however long it is."""
+PARTS = ("starts", "traces")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -56,11 +34,21 @@ def main(arguments: Sequence[str]) -> None:
                 for workers in (1, options.workers) if database == "postgresql" else (1,):
                     with servers.run_service(dataset.folder / database, url, pinned=False, workers=workers) as server:
                         progress.log(f"{database}: {workers} server process{'es' if workers > 1 else ''}")
-                        measured = _measure(server, UnmatchedBuilds(url, dataset.data.pending_projects[:PROJECTS]), dataset.data, options)
-                    results.append({"database": database, "workers": workers, **measured})
+                        row: dict[str, Any] = {"database": database, "workers": workers}
+                        if "starts" in options.part:
+                            row["starts"] = measure_starts(server, folder, url, dataset.data, options.pushes, options.pending)
+                        if "traces" in options.part:
+                            row["traces"] = measure_traces(server, url, dataset.data, options.megabytes, options.tails)
+                    results.append(row)
     found = {
         "machine": runs.machine(False, before),
-        "run": {"scale": options.scale, "pushes": options.pushes, "pending": options.pending, "runners": WAITING_RUNNERS},
+        "run": {
+            "scale": options.scale,
+            "pushes": options.pushes,
+            "pending": options.pending,
+            "runners": WAITING_RUNNERS,
+            "readers": READERS,
+        },
         "results": results,
     }
     runs.write_results("builds", found, render_report(found), options)
@@ -69,139 +57,103 @@ def main(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = runs.parser_of(
         "builds",
-        "Measures the time from sending a commit with a CI file until a waiting runner has its build, and builds claimed per second.",
+        "Measures the time from a push with a CI file until a waiting runner has its build, builds claimed per second, a large trace with"
+        " readers, and the delay of live tails.",
         keeps_data=False,
     )
     parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), help="what (default: all)")
     parser.add_argument("--pushes", type=int, default=200, help="of one measurement (default: 200)")
     parser.add_argument("--pending", type=int, default=100_000, help="number of pending builds (default: 100000)")
     parser.add_argument("--workers", type=int, default=2, help="several server processes on PostgreSQL (default: 2)")
     parser.add_argument("--scale", type=float, default=0.02, help="of the data set (default: 0.02)")
-    parser.add_argument("--quick", action="store_true", help="20 pushes and 1000 pending builds, to show that everything runs")
+    parser.add_argument("--megabytes", type=int, default=64, help="of the large trace (default: 64)")
+    parser.add_argument("--tails", type=int, default=200, help="lines of the tail (default: 200)")
+    quick = "20 pushes, 1000 pending builds, a trace of 2 MB and a tail of 20 lines, to show that everything runs"
+    parser.add_argument("--quick", action="store_true", help=quick)
     options = parser.parse_args(arguments)
     if options.quick:
-        options.pushes, options.pending = 20, 1000
+        options.pushes, options.pending, options.megabytes, options.tails = 20, 1000, 2, 20
     return options
 
 
-def _measure(server: MeasuredServer, queues: PendingBuilds, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
-    found = {}
-    for name, count in (("none", 0), ("many", options.pending)):
-        queues.set_pending(count)
-        # They did not come through the service, which may believe its last look for so long.
-        time.sleep(CACHE_SECONDS + 0.2)
-        found[name] = asyncio.run(_measure_pushes(server, data, options.pushes))
-    return {**found, "ratio": round(found["many"]["p99_ms"] / found["none"]["p99_ms"], 2)}
-
-
-async def _measure_pushes(server: MeasuredServer, data: Dataset, pushes: int) -> dict[str, Any]:
-    url, started = f"http://127.0.0.1:{server.port}", asyncio.Queue[tuple[float, ClaimedBuild]]()
-    async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(httpx.AsyncClient(base_url=url, headers={"PRIVATE-TOKEN": data.token}, timeout=START_SECONDS))
-        services = [ForgeClient(url, runner_token(number)) for number in range(1, WAITING_RUNNERS + 1)]
-        for service in services:
-            stack.push_async_callback(service.close)
-        polling = [asyncio.create_task(_run_builds(service, started)) for service in services]
-        try:
-            times = [await _push(api, data, started, polling) for _ in range(WARMUP_PUSHES + pushes)][WARMUP_PUSHES:]
-            claims = await _measure_claims(api, data, started, polling, pushes)
-        finally:
-            for task in polling:
-                task.cancel()
-            await asyncio.gather(*polling, return_exceptions=True)
-    times.sort()
+def evaluate_starts(starts: dict[str, Any]) -> dict[str, bool]:
+    """Which goals of starts are met."""
     return {
-        "p50_ms": round(1000 * percentile(times, 0.5), 1),
-        "p99_ms": round(1000 * percentile(times, 0.99), 1),
-        "claims_per_second": round(claims, 1),
+        "start": all(starts[key]["from_commit"]["p99_ms"] <= MAX_P99_MS for key in ("none", "many")),
+        "ratio": starts["ratio"] <= MAX_RATIO,
     }
 
 
-async def _run_builds(service: ForgeClient, started: asyncio.Queue[tuple[float, ClaimedBuild]]) -> None:
-    while True:
-        job = await service.claim()
-        if job is not None:
-            started.put_nowait((time.perf_counter(), job))
-            await service.report_status(job, "SUCCESS", retry_seconds=START_SECONDS)
-
-
-async def _commit(api: httpx.AsyncClient, data: Dataset, text: str) -> None:
-    """Commits a CI file. Raises BadAnswersError."""
-    path = f"/api/v3/projects/{data.history_projects[0]}/repository/files"
-    body = {"file_path": ".gitlab-ci.yml", "branch_name": "master", "commit_message": "Change the build", "content": text}
-    response = await api.put(path, json=body)
-    if response.status_code == 400 or response.status_code == 404:
-        response = await api.post(path, json=body)
-    if not response.is_success:
-        raise BadAnswersError(f"the commit was rejected: {response.status_code} {response.text[:300]}")
-
-
-async def _next_start(started: asyncio.Queue[tuple[float, ClaimedBuild]], polling: Sequence[asyncio.Task[None]]) -> float:
-    """When the next build started. Raises TimeoutError, and the error of a runner that failed."""
-    waiting = asyncio.create_task(started.get())
-    try:
-        await asyncio.wait({waiting, *polling}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        for task in polling:
-            if task.done():
-                task.result()
-        if not waiting.done():
-            raise TimeoutError("no build started")
-        return waiting.result()[0]
-    finally:
-        waiting.cancel()
-
-
-async def _push(
-    api: httpx.AsyncClient, data: Dataset, started: asyncio.Queue[tuple[float, ClaimedBuild]], polling: Sequence[asyncio.Task[None]]
-) -> float:
-    """Seconds from sending a commit until a runner has its build."""
-    sent = time.perf_counter()
-    await _commit(api, data, CI_FILE.format(time.time_ns()))
-    return await _next_start(started, polling) - sent
-
-
-async def _measure_claims(
-    api: httpx.AsyncClient,
-    data: Dataset,
-    started: asyncio.Queue[tuple[float, ClaimedBuild]],
-    polling: Sequence[asyncio.Task[None]],
-    builds: int,
-) -> float:
-    """Builds per second that all runners claim and report, of so many that one push makes."""
-    jobs = "".join(f"unit {number}:\n  tags: [docker]\n  script: [make]\n" for number in range(builds))
-    await _commit(api, data, f"# {time.time_ns()}\n{jobs}")
-    times = [await _next_start(started, polling) for _ in range(builds)]
-    return (builds - 1) / (times[-1] - times[0])
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share does not exceed (nearest rank).
-
-    >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5)
-    2.0
-    """
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
-def evaluate_row(row: dict[str, Any]) -> dict[str, bool]:
-    """Which goals a row meets."""
+def evaluate_traces(traces: dict[str, Any]) -> dict[str, bool]:
+    """Which goals of traces are met."""
+    tail, trace = traces["tail"], traces["trace"]
     return {
-        "start": all(row[key]["p99_ms"] <= MAX_P99_MS for key in ("none", "many")),
-        "ratio": row["ratio"] <= MAX_RATIO,
+        "tail": tail["delay"]["p99_ms"] <= MAX_TAIL_MS,
+        "readers": tail["missing"] == 0 and trace["whole_readers"] == READERS and trace["page_total_bytes"] == trace["bytes"],
+        "content": trace["is_same"],
+        "memory": max(trace["streaming_growth_mib"], trace["showing_growth_mib"]) <= MAX_GROWTH_MIB,
     }
+
+
+def name_of(row: dict[str, Any]) -> str:
+    return f"{NAMES[row['database']]}, {row['workers']} process{'es' if row['workers'] > 1 else ''}"
 
 
 def render_report(found: dict[str, Any]) -> str:
     """Of what `--json` writes."""
     run = found["run"]
-    pending = f"{run['pending']:,} pending"
-    lines = [["push to start, ms: p50, p99", "none pending", pending, "p99 times", "claims/s, none", f"claims/s, {pending}", "goal met"]]
-    for row in found["results"]:
-        lacking = [name for name, met in evaluate_row(row).items() if not met]
-        name = f"{NAMES[row['database']]}, {row['workers']} process{'es' if row['workers'] > 1 else ''}"
-        cells = [f"{row[key]['p50_ms']:.0f}, {row[key]['p99_ms']:.0f}" for key in ("none", "many")]
-        claims = [f"{row[key]['claims_per_second']:.0f}" for key in ("none", "many")]
-        lines.append([name, *cells, f"{row['ratio']:.2f}", *claims, f"no: {', '.join(lacking)}" if lacking else "yes"])
-    goal = f"The goal: p99 of at most {MAX_P99_MS} ms, and at most {MAX_RATIO} times as long with pending builds."
-    setup = f"{run['pushes']} pushes one after the other, {run['runners']} waiting runners, scale {run['scale']:g}."
-    return f"{runs.render_table(lines)}\n\n{goal} {setup} {runs.describe_machine(found)}"
+    parts = [
+        render([row for row in found["results"] if key in row], run)
+        for key, render in (("starts", _render_starts), ("traces", _render_traces))
+        if any(key in row for row in found["results"])
+    ]
+    return "\n\n".join([*parts, f"Scale {run['scale']:g}. {runs.describe_machine(found)}"])
+
+
+def _render_goals(goals: dict[str, bool]) -> str:
+    lacking = [name for name, met in goals.items() if not met]
+    return f"no: {', '.join(lacking)}" if lacking else "yes"
+
+
+def _render_times(measured: dict[str, float]) -> str:
+    return f"{measured['p50_ms']:.0f}, {measured['p99_ms']:.0f}"
+
+
+def _render_starts(rows: list[dict[str, Any]], run: dict[str, Any]) -> str:
+    lines = [["ms: p50, p99", "commit to start", "push to start", "whole push", "the same at git http-backend", "claims/s", "goal met"]]
+    for row in rows:
+        for key, pending in (("none", "none pending"), ("many", f"{run['pending']:,} pending")):
+            measured = row["starts"][key]
+            times = [_render_times(measured[part]) for part in ("from_commit", "from_push", "push", "peer")]
+            goals = _render_goals(evaluate_starts(row["starts"]))
+            lines.append([f"{name_of(row)}, {pending}", *times, f"{measured['claims_per_second']:.0f}", goals])
+    goal = f"The goal: p99 from the commit of at most {MAX_P99_MS} ms, and a median at most {MAX_RATIO} times as long with pending builds."
+    return f"{runs.render_table(lines)}\n\n{goal} {run['pushes']} pushes one after the other, {run['runners']} waiting runners."
+
+
+def _render_traces(rows: list[dict[str, Any]], run: dict[str, Any]) -> str:
+    head = [
+        f"{run['readers']} readers",
+        "tail, ms: p50, p99",
+        "MB",
+        "stored, s",
+        "streamed, s",
+        "page, ms",
+        "raw, s",
+        "memory, MiB",
+        "goal met",
+    ]
+    lines = [head]
+    for row in rows:
+        tail, trace = row["traces"]["tail"], row["traces"]["trace"]
+        seconds = [f"{trace[key]:.1f}" for key in ("stored_seconds", "streamed_seconds")]
+        shown = [f"{trace['page_ms']:.0f}", f"{trace['raw_seconds']:.1f}"]
+        memory = f"+{trace['streaming_growth_mib']:.0f}, +{trace['showing_growth_mib']:.0f}"
+        cells = [_render_times(tail["delay"]), f"{trace['bytes'] / 1e6:.0f}", *seconds, *shown, memory]
+        lines.append([name_of(row), *cells, _render_goals(evaluate_traces(row["traces"]))])
+    return (
+        f"{runs.render_table(lines)}\n\nThe goal: each reader has each line {MAX_TAIL_MS} ms after it was sent (p99), all readers receive"
+        f" the whole trace, and the service takes at most {MAX_GROWTH_MIB} MiB more memory while it is streamed, and while its last"
+        f" {SHOWN_LINES:,} lines and then all of it are read."
+    )

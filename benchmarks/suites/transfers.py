@@ -1,9 +1,7 @@
 """`scripts/bench git`: clone, fetch and push with the real git program, of the service and of plain `git http-backend`."""
 
 import argparse
-import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from typing import Any
 from benchmarks.dataset.dataset_cache import DatasetCache
 from benchmarks.dataset.seed import Dataset, path_of
 from benchmarks.harness import runs, servers
+from benchmarks.harness.git_client import PERSON, run_git
 from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.servers import MeasuredServer
 from storage.git.repositories import Repositories
@@ -26,7 +25,6 @@ COMMITS_PER_PUSH = 100
 """Commits of one push."""
 MAX_TIME_RATIO, MAX_TIME_RATIO_OF_A_COMMIT = 1.2, 1.5
 """How many times the peer's time ours may take; a push of one commit has hardly any work for git itself."""
-_PERSON = "C O Mitter <committer@example.org>"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -92,13 +90,13 @@ class GitRemote:
 
     def heads(self, folder: Path) -> dict[str, str]:
         """The branches there, with their commits."""
-        output = _git(folder, *self._settings, "ls-remote", "--heads", self.address)
+        output = run_git(folder, *self._settings, "ls-remote", "--heads", self.address)
         return {name: oid for oid, name in (line.split("\t") for line in output.splitlines())}
 
     def git(self, *arguments: str, folder: Path) -> TransferTime:
         """Runs git as a client of this side."""
         before, began = self.server.cpu_seconds(children=True), time.perf_counter()
-        _git(folder, *self._settings, *arguments)
+        run_git(folder, *self._settings, *arguments)
         seconds = time.perf_counter() - began
         # A server learns that its process has ended a moment after the client has all that it wanted.
         time.sleep(0.05)
@@ -133,11 +131,11 @@ class Transfers:
         import_repository(source, repository)
         store.close()
         shutil.copytree(repository, self._folder / "peer" / "repository.git")
-        _git(self._folder / "peer" / "repository.git", "config", "http.receivepack", "true")
+        run_git(self._folder / "peer" / "repository.git", "config", "http.receivepack", "true")
         shutil.rmtree(source)
         # A client that lacks the newest commit of master, and has one branch a push.
         self._behind = self._folder / "behind.git"
-        _git(
+        run_git(
             self._folder,
             "clone",
             "-q",
@@ -148,11 +146,11 @@ class Transfers:
             f"file://{repository}",
             str(self._behind),
         )
-        _git(self._behind, "config", "gc.auto", "0")
+        run_git(self._behind, "config", "gc.auto", "0")
         one_more = _add_commits(repository, "refs/heads/master", 1)
         peer = self._folder / "peer" / "repository.git"
-        _git(peer, "fetch", "-q", str(repository), one_more)
-        _git(peer, "update-ref", "refs/heads/master", one_more)
+        run_git(peer, "fetch", "-q", str(repository), one_more)
+        run_git(peer, "update-ref", "refs/heads/master", one_more)
         self._ahead = self._folder / "ahead.git"
         shutil.copytree(self._behind, self._ahead)
 
@@ -190,7 +188,7 @@ class Transfers:
     def _push(self, sides: list[GitRemote], commits: int) -> list[TransferTime]:
         self._pushes += 1
         branch = f"refs/heads/push-{self._pushes}"
-        _git(self._ahead, "update-ref", branch, "refs/heads/master")
+        run_git(self._ahead, "update-ref", branch, "refs/heads/master")
         _add_commits(self._ahead, branch, commits)
         return [side.git("push", "-q", side.address, branch, folder=self._ahead) for side in sides]
 
@@ -235,16 +233,8 @@ def _add_commits(repository: Path, ref: str, count: int) -> str:
         text = f"{ref} {number}\n" * 20
         begin = f"from {ref}^0\n" if number == 0 else ""
         parts.append(
-            f"commit {ref}\ncommitter {_PERSON} {1_700_000_000 + number} +0000\ndata 7\nChange\n{begin}"
+            f"commit {ref}\ncommitter {PERSON} {1_700_000_000 + number} +0000\ndata 7\nChange\n{begin}"
             f"M 100644 inline src/part{number % 7}/file{number % 50}.txt\ndata {len(text)}\n{text}\n"
         )
-    _git(repository, "fast-import", "--quiet", "--force", stdin="".join(parts).encode())
-    return _git(repository, "rev-parse", ref)
-
-
-def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> str:
-    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
-    done = subprocess.run(["git", *arguments], cwd=folder, env=environment, input=stdin, capture_output=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')[-1000:]}")
-    return done.stdout.decode().strip()
+    run_git(repository, "fast-import", "--quiet", "--force", stdin="".join(parts).encode())
+    return run_git(repository, "rev-parse", ref)

@@ -10,6 +10,9 @@ from forgefront.commands.command_context import EXIT_FAILED, EXIT_USAGE, DataOpt
 from forgefront.commands.output import print_result
 from forgefront.directory_check import check_sign_in
 
+MAX_LISTED = 100
+"""Accounts that are printed; --json has all."""
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Sign-in with an LDAP directory or an OpenID provider.")
 
 
@@ -26,6 +29,7 @@ def check(
 ) -> None:
     """Try the directory and the provider of the configuration, and say what is wrong and what to do.
 
+    Lists the accounts that the next comparison with the directory would block, as the first one after an import may.
     Changes nothing, and may run beside the service. Exits with 1 if something is wrong.
     """
     logs.configure("text", "error")
@@ -39,6 +43,10 @@ def check(
     else:
         for finding in report.problems:
             typer.echo(f"WRONG  {finding.area}: {finding.subject}: {finding.problem}\n       → {finding.remedy}")
+        for block in report.blocks[:MAX_LISTED]:
+            typer.echo(f"block  {block.username}: {block.uid}: {block.reason}")
+        if len(report.blocks) > MAX_LISTED:
+            typer.echo(f"block  … and {len(report.blocks) - MAX_LISTED:,} more; --json lists them")
         for note in report.notes:
             typer.echo(f"note   {note}")
         typer.echo(f"checked: {'; '.join(report.checked) or 'nothing'}")

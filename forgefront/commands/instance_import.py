@@ -22,7 +22,8 @@ from forgefront.importing.import_runner import ImportRunner
 from forgefront.importing.import_target import OPERATIONS_FILE, ImportTarget
 from forgefront.importing.ref_listing import RefLister
 from forgefront.importing.repository_mirrors import RepositoryMirrors
-from forgefront.importing.source_client import SourceClient, SourceError
+from forgefront.importing.source_client import SourceClient
+from forgefront.importing.source_errors import SourceError
 from forgefront.importing.source_instance import InvalidSource, SourceInstance, open_source
 from forgefront.local_client import LocalClient, OperationRejected
 from graph.build_file_imports import BuildFileImports

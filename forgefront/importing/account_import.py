@@ -2,15 +2,15 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from forgefront.importing import entity_mapping
-from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
-from forgefront.importing.entity_mapping import Item
+from forgefront.importing.entity_fields import InvalidEntity, Item, SourceEntity
 from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_run import CollectionState, ImportRun, for_each
 from forgefront.importing.import_target import BatchWriter
-from forgefront.importing.source_client import SourceSkipped
+from forgefront.importing.source_errors import SourceSkipped
 
 NO_TOKENS = "the source does not show the private tokens of other users: they get new ones"
 
@@ -121,7 +121,7 @@ class AccountImporter:
             user_id = str(user.id)
             for kind, route, writer, map_entity in (
                 ("emails", "user_emails", emails, entity_mapping.map_email),
-                ("SSH keys", "user_keys", keys, entity_mapping.map_ssh_key),
+                ("SSH keys", "user_keys", keys, partial(entity_mapping.map_public_key, "userId")),
             ):
                 path = self.run.source.path(route, user=user_id)
 

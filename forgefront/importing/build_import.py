@@ -8,15 +8,16 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from forgefront.importing import entity_mapping
+from forgefront.importing import content_mapping
 from forgefront.importing.account_import import AccountImporter
-from forgefront.importing.entity_fields import MAX_ID, InvalidEntity, SourceEntity
-from forgefront.importing.entity_mapping import FINISHED_STATUSES, Item
+from forgefront.importing.content_mapping import FINISHED_STATUSES
+from forgefront.importing.entity_fields import MAX_ID, InvalidEntity, Item, SourceEntity
 from forgefront.importing.import_run import CollectionState, ImportRun, for_each
 from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.project_import import ProjectWork
 from forgefront.importing.repository_mirrors import CloneFailed
-from forgefront.importing.source_client import MAX_FILE_BYTES, SourceMissing, SourceSkipped, SourceTooLarge
+from forgefront.importing.source_client import MAX_FILE_BYTES
+from forgefront.importing.source_errors import SourceMissing, SourceSkipped, SourceTooLarge
 from graph.errors import UserError
 from graph.rules.imports.batches import ItemResult
 
@@ -123,7 +124,7 @@ class BuildImporter:
                 newest = max(newest, build.id)
                 if (pipeline_id := build.entity("pipeline").id) is not None:
                     work.pipelines.add(pipeline_id)
-                status = entity_mapping.BUILD_STATUSES.get(build.text("status") or "")
+                status = content_mapping.BUILD_STATUSES.get(build.text("status") or "")
                 if status not in FINISHED_STATUSES:
                     oldest_unfinished = oldest_unfinished or build.id
                     unfinished += [build.id] if status is not None else []
@@ -151,7 +152,7 @@ class BuildImporter:
         for build in builds:
             await self.accounts.ensure_users([build.entity("user")])
             try:
-                await writer.add(f"{path}/{build.id}", entity_mapping.map_build(work.id, build))
+                await writer.add(f"{path}/{build.id}", content_mapping.map_build(work.id, build))
                 written.append(build)
                 work.commit_oids.append(build.entity("commit").text("id") or "")
             except InvalidEntity as error:
@@ -209,7 +210,7 @@ class BuildImporter:
             where = f"{path}/{status.id or '?'}"
             await self.accounts.ensure_users([status.entity("author")])
             try:
-                await writer.add(where, entity_mapping.map_commit_status(work.id, status))
+                await writer.add(where, content_mapping.map_commit_status(work.id, status))
             except InvalidEntity as error:
                 self.run.report.skip("commit statuses", where, str(error))
         state.has_failed |= own.has_failed
@@ -223,7 +224,7 @@ class BuildImporter:
                 self.run.report.note("the source does not show the times and lines of commit comments: they have the time of their commit")
             await self.accounts.ensure_users([comment.entity("author")])
             try:
-                item: Item = entity_mapping.map_commit_comment(work.id, oid, comment, committed_at)
+                item: Item = content_mapping.map_commit_comment(work.id, oid, comment, committed_at)
                 await writer.add(f"{path}#{position}", item)
             except InvalidEntity as error:
                 self.run.report.skip("commit comments", f"{path}#{position}", str(error))

@@ -24,6 +24,10 @@ def clean_text(value: str) -> str:
     return value.replace("\0", "").encode("utf-8", "replace").decode()
 
 
+Item = dict[str, Any]
+"""The input of an import mutation for one thing."""
+
+
 class InvalidEntity(Exception):
     """What the source answered cannot be imported; the message says which field is wrong."""
 
@@ -149,3 +153,7 @@ class SourceEntity:
 def drop_absent(**fields: Any) -> dict[str, Any]:
     """The fields of an input that the source has."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def optional_id(value: int | None) -> str | None:
+    return str(value) if value is not None and value > 0 else None

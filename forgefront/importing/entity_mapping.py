@@ -1,31 +1,19 @@
-"""Maps what a source answered to the inputs of the import mutations. Pure functions; each raises InvalidEntity.
+"""Maps the accounts, groups, projects and settings of a source to the inputs of the import mutations. `content_mapping` has the rest.
+
+Pure functions; each raises InvalidEntity.
 
 The fields have the names of the interface document, of servers of that time (`skype`, `linkedin`, `twitter`), and of v4.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from forgefront.importing.entity_fields import InvalidEntity, SourceEntity, drop_absent
-
-Item = dict[str, Any]
+from forgefront.importing.entity_fields import InvalidEntity, Item, SourceEntity, drop_absent, optional_id
 
 USER_STATES = {"active": "ACTIVE", "blocked": "BLOCKED", "ldap_blocked": "BLOCKED", "banned": "BLOCKED", "deactivated": "BLOCKED"}
-ISSUE_STATES = {"opened": "OPENED", "reopened": "OPENED", "closed": "CLOSED"}
-MERGE_REQUEST_STATES = {"opened": "OPENED", "reopened": "REOPENED", "locked": "OPENED", "closed": "CLOSED", "merged": "MERGED"}
 MILESTONE_STATES = {"active": "ACTIVE", "closed": "CLOSED"}
-BUILD_STATUSES = {each: each.upper() for each in ("pending", "running", "success", "failed", "canceled")} | {
-    "created": "PENDING",
-    "preparing": "PENDING",
-    "waiting_for_resource": "PENDING",
-    "scheduled": "PENDING",
-    "canceling": "CANCELED",
-}
 PROJECT_FEATURES = ("repository", "issues", "merge_requests", "builds", "snippets")
-FINISHED_STATUSES = ("SUCCESS", "FAILED", "CANCELED")
 BRANCH_PROTECTIONS = {0: "NONE", 1: "PARTIAL", 2: "FULL", 3: "FULL", 4: "FULL"}
 MAX_DEVELOPER_LEVEL = 30
-LINE_TYPES = {"new": "NEW", "old": "OLD"}
 
 
 def map_settings(settings: SourceEntity) -> Item:
@@ -98,10 +86,11 @@ def map_email(user_id: str, email: SourceEntity) -> Item:
     return {"sourceId": email.require_id(), "userId": user_id, "email": email.require_text("email")}
 
 
-def map_ssh_key(user_id: str, key: SourceEntity) -> Item:
+def map_public_key(owner_field: str, owner_id: str, key: SourceEntity) -> Item:
+    """`owner_field` is userId, or projectId for a deploy key."""
     return {
         "sourceId": key.require_id(),
-        "userId": user_id,
+        owner_field: owner_id,
         "title": key.text("title") or "key",
         "key": key.require_text("key"),
         "createdAt": key.require_time("created_at"),
@@ -143,7 +132,7 @@ def map_project(project: SourceEntity) -> Item:
     return drop_absent(
         sourceId=project.require_id(),
         namespaceId=namespace.require_id(),
-        creatorId=_optional_id(project.integer("creator_id")),
+        creatorId=optional_id(project.integer("creator_id")),
         forkedFromId=project.reference("forked_from_project"),
         name=project.text("name") or project.require_text("path"),
         path=project.require_text("path"),
@@ -168,10 +157,6 @@ def map_project(project: SourceEntity) -> Item:
 def list_members_only_features(project: SourceEntity) -> list[str]:
     """The features of a project of v4 that only its members see. Here all who see the project see its features."""
     return [name for name in PROJECT_FEATURES if project.text(f"{name}_access_level") == "private"]
-
-
-def _optional_id(value: int | None) -> str | None:
-    return str(value) if value is not None and value > 0 else None
 
 
 def map_label(project_id: str, label: SourceEntity) -> Item:
@@ -212,16 +197,6 @@ def map_hook(project_id: str | None, hook: SourceEntity) -> Item:
         enableSslVerification=hook.boolean("enable_ssl_verification"),
         createdAt=hook.require_time("created_at"),
     )
-
-
-def map_deploy_key(project_id: str, key: SourceEntity) -> Item:
-    return {
-        "sourceId": key.require_id(),
-        "projectId": project_id,
-        "title": key.text("title") or "key",
-        "key": key.require_text("key"),
-        "createdAt": key.require_time("created_at"),
-    }
 
 
 def map_variable(project_id: str, variable: SourceEntity) -> Item:
@@ -282,162 +257,3 @@ def map_protected_branch(project_id: str, branch: SourceEntity) -> Item:
 
 def map_release(project_id: str, tag: SourceEntity) -> Item:
     return {"projectId": project_id, "tagName": tag.require_text("name"), "description": tag.entity("release").text("description") or ""}
-
-
-def map_snippet(project_id: str, snippet: SourceEntity, content: str) -> Item:
-    created_at = snippet.require_time("created_at")
-    return {
-        **drop_absent(authorId=snippet.reference("author"), expiresAt=snippet.time("expires_at")),
-        "sourceId": snippet.require_id(),
-        "projectId": project_id,
-        "title": snippet.require_text("title"),
-        "fileName": snippet.text("file_name") or "snippet.txt",
-        "content": content,
-        # v3 does not show it; nobody sees more than before.
-        "visibility": snippet.visibility() or "PRIVATE",
-        "createdAt": created_at,
-        "updatedAt": snippet.time("updated_at") or created_at,
-    }
-
-
-def map_issue(project_id: str, issue: SourceEntity) -> Item:
-    state = ISSUE_STATES.get(issue.text("state") or "")
-    if state is None:
-        raise InvalidEntity("its state is unknown")
-    created_at = issue.require_time("created_at")
-    updated_at = issue.time("updated_at") or created_at
-    return {
-        "sourceId": issue.require_id(),
-        "projectId": project_id,
-        "iid": issue.require_integer("iid"),
-        "authorId": issue.reference("author"),
-        "assigneeId": issue.reference("assignee"),
-        "milestoneId": issue.reference("milestone"),
-        "title": issue.require_text("title"),
-        "description": issue.text("description"),
-        "state": state,
-        "labels": issue.texts("labels"),
-        "createdAt": created_at,
-        "updatedAt": updated_at,
-        "closedAt": (issue.time("closed_at") or updated_at) if state == "CLOSED" else None,
-        **drop_absent(confidential=is_confidential(issue) or None),
-    }
-
-
-def map_merge_request(project_id: str, request: SourceEntity, commit_oids: Sequence[str] = ()) -> Item:
-    """`commit_oids` are its commits, newest first: v3 has nothing else that shows its head."""
-    state = MERGE_REQUEST_STATES.get(request.text("state") or "")
-    if state is None:
-        raise InvalidEntity("its state is unknown")
-    created_at = request.require_time("created_at")
-    updated_at = request.time("updated_at") or created_at
-    merged_at = (request.time("merged_at") or updated_at) if state == "MERGED" else None
-    return {
-        "sourceId": request.require_id(),
-        "projectId": project_id,
-        "sourceProjectId": _optional_id(request.integer("source_project_id")),
-        "iid": request.require_integer("iid"),
-        "authorId": request.reference("author"),
-        "assigneeId": request.reference("assignee"),
-        "milestoneId": request.reference("milestone"),
-        "title": request.require_text("title"),
-        "description": request.text("description"),
-        "state": state,
-        "sourceBranch": request.require_text("source_branch"),
-        "targetBranch": request.require_text("target_branch"),
-        "labels": request.texts("labels"),
-        "mergeCommitOid": request.text("merge_commit_sha"),
-        "mergeUserId": request.reference("merge_user", "merged_by"),
-        "mergeWhenBuildSucceeds": request.boolean("merge_when_build_succeeds", "merge_when_pipeline_succeeds") or False,
-        "createdAt": created_at,
-        "updatedAt": updated_at,
-        "mergedAt": merged_at,
-        "closedAt": (request.time("closed_at") or updated_at) if state == "CLOSED" else None,
-        **drop_absent(
-            headOid=request.text("sha") or (commit_oids[0] if commit_oids else None),
-            baseOid=request.entity("diff_refs").text("base_sha"),
-            commitOids=list(commit_oids) or None,
-        ),
-    }
-
-
-def is_confidential(entity: SourceEntity) -> bool:
-    """Whether only members see an issue or a note of the source."""
-    return bool(entity.boolean("confidential") or entity.boolean("internal"))
-
-
-def map_note(project_id: str, parent_field: str, parent_id: str, note: SourceEntity) -> Item:
-    """`parent_field` is issueId, mergeRequestId or snippetId."""
-    body = note.text("body")
-    if body is None:
-        raise InvalidEntity("it has no body")
-    return {
-        **drop_absent(attachment=note.text("attachment"), updatedAt=note.time("updated_at"), confidential=is_confidential(note) or None),
-        "sourceId": note.require_id(),
-        "projectId": project_id,
-        parent_field: parent_id,
-        "authorId": note.reference("author"),
-        "body": body,
-        "system": note.boolean("system") or False,
-        "upvote": note.boolean("upvote") or False,
-        "downvote": note.boolean("downvote") or False,
-        "createdAt": note.require_time("created_at"),
-    }
-
-
-def map_commit_comment(project_id: str, sha: str, comment: SourceEntity, committed_at: str) -> Item:
-    """`committed_at` stands for the time of a comment where the source does not show it."""
-    line_type = LINE_TYPES.get(comment.text("line_type") or "")
-    return drop_absent(
-        projectId=project_id,
-        sha=sha,
-        authorId=comment.reference("author"),
-        note=comment.require_text("note"),
-        path=comment.text("path"),
-        line=comment.integer("line"),
-        lineType=line_type,
-        createdAt=comment.time("created_at") or committed_at,
-    )
-
-
-def map_commit_status(project_id: str, status: SourceEntity) -> Item:
-    return {
-        **_build_facts(status),
-        "sourceId": status.require_id(),
-        "projectId": project_id,
-        "sha": status.require_text("sha"),
-        "authorId": status.reference("author"),
-        **drop_absent(ref=status.text("ref"), stage=status.text("stage")),
-    }
-
-
-def map_build(project_id: str, build: SourceEntity) -> Item:
-    if build.entity("commit").text("id") is None:
-        raise InvalidEntity("its commit is not in the repository")
-    return {
-        **_build_facts(build),
-        "sourceId": build.require_id(),
-        "projectId": project_id,
-        "sha": build.entity("commit").require_text("id"),
-        "ref": build.require_text("ref"),
-        "tag": build.boolean("tag") or False,
-        "stage": build.text("stage") or "test",
-        "userId": build.reference("user"),
-        **drop_absent(coverage=build.number("coverage"), runnerId=build.reference("runner")),
-    }
-
-
-def _build_facts(entity: SourceEntity) -> Item:
-    status = BUILD_STATUSES.get(entity.text("status") or "")
-    if status is None:
-        raise InvalidEntity(f"the status {entity.text('status')} is unknown here")
-    return drop_absent(
-        name=entity.require_text("name"),
-        status=status,
-        description=entity.text("description"),
-        targetUrl=entity.text("target_url"),
-        allowFailure=entity.boolean("allow_failure"),
-        createdAt=entity.require_time("created_at"),
-        startedAt=entity.time("started_at"),
-        finishedAt=entity.time("finished_at"),
-    )

@@ -8,7 +8,7 @@ from forgefront.importing.account_import import NO_TOKENS, report_parts_of_user,
 from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
 from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_run import ImportOptions, ImportProgress, for_each
-from forgefront.importing.source_client import SourceSkipped
+from forgefront.importing.source_errors import SourceSkipped
 from forgefront.importing.source_instance import SourceInstance
 
 PROJECT_KINDS = (

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from forgefront.importing.entity_fields import InvalidEntity, SourceEntity, format_time
-from forgefront.importing.entity_mapping import Item
+from forgefront.importing.entity_fields import InvalidEntity, Item, SourceEntity, format_time
 from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_target import ImportTarget
 from forgefront.importing.repository_mirrors import RepositoryMirrors
-from forgefront.importing.source_client import SourceMissing, SourceSkipped
+from forgefront.importing.source_errors import SourceMissing, SourceSkipped
 from forgefront.importing.source_instance import SourceInstance
 from graph.build_file_imports import BuildFileImports
 from graph.imports import InstanceImports

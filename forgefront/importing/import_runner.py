@@ -6,14 +6,13 @@ from typing import Any
 from forgefront.importing import entity_mapping
 from forgefront.importing.account_import import AccountImporter
 from forgefront.importing.build_import import BuildImporter
-from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
-from forgefront.importing.entity_mapping import Item
+from forgefront.importing.entity_fields import InvalidEntity, Item, SourceEntity
 from forgefront.importing.import_run import CollectionState, ImportRun, for_each
 from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.note_import import NoteImporter
 from forgefront.importing.omissions import OmissionFinder
 from forgefront.importing.project_import import ProjectImporter, ProjectWork
-from forgefront.importing.source_client import SourceSkipped
+from forgefront.importing.source_errors import SourceSkipped
 from forgefront.importing.upload_import import UploadImporter
 
 NAMESPACE_TIMES = ("created_at", "updated_at")

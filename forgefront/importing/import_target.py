@@ -10,7 +10,7 @@ from typing import Any, TextIO, TypeVar
 
 import orjson
 
-from forgefront.importing.entity_mapping import Item
+from forgefront.importing.entity_fields import Item
 from forgefront.importing.import_report import ImportReport
 from forgefront.local_client import LocalClient
 from graph.errors import Code

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from forgefront.importing import entity_mapping
+from forgefront.importing import content_mapping
 from forgefront.importing.account_import import AccountImporter
 from forgefront.importing.entity_fields import InvalidEntity
 from forgefront.importing.import_run import CollectionState, ImportRun, for_each
@@ -66,10 +66,10 @@ class NoteImporter:
             where = f"{path}/{note.id or '?'}"
             await self.accounts.ensure_users([note.entity("author")])
             try:
-                await writer.add(where, entity_mapping.map_note(work.id, parent.field, str(parent_id), note))
+                await writer.add(where, content_mapping.map_note(work.id, parent.field, str(parent_id), note))
             except InvalidEntity as error:
                 self.run.report.skip("notes", where, str(error))
-            if not entity_mapping.is_confidential(note):
+            if not content_mapping.is_confidential(note):
                 await self.uploads.import_links(work.id, work.path, note.text("body"), note)
         # Not `is_short`: notes that the caller may not see are counted, and not listed.
         state.has_failed |= own.has_failed

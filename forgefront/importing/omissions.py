@@ -7,7 +7,7 @@ from forgefront.importing.entity_fields import SourceEntity
 from forgefront.importing.import_run import ImportRun
 from forgefront.importing.project_import import ProjectWork
 from forgefront.importing.repository_mirrors import MirrorSource
-from forgefront.importing.source_client import SourceMissing, SourceSkipped
+from forgefront.importing.source_errors import SourceMissing, SourceSkipped
 from forgefront.importing.source_routes import ApiVersion
 
 

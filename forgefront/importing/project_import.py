@@ -4,16 +4,16 @@ import asyncio
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from forgefront.importing import entity_mapping
+from forgefront.importing import content_mapping, entity_mapping
 from forgefront.importing.account_import import AccountImporter
-from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
-from forgefront.importing.entity_mapping import Item
+from forgefront.importing.entity_fields import InvalidEntity, Item, SourceEntity
 from forgefront.importing.import_run import CollectionState, ImportRun
 from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.repository_mirrors import CloneFailed, MirrorSource
-from forgefront.importing.source_client import SourceSkipped
+from forgefront.importing.source_errors import SourceSkipped
 from forgefront.importing.source_routes import ApiVersion
 from forgefront.importing.upload_import import UploadImporter
 from graph.errors import ForgeError
@@ -165,7 +165,7 @@ class ProjectImporter:
         async for issue in self.run.read("issues", path, params=self._list_params(mark), state=state):
             updated_at = issue.time("updated_at") or ""
             newest = max(newest, updated_at)
-            is_confidential = entity_mapping.is_confidential(issue)
+            is_confidential = content_mapping.is_confidential(issue)
             if is_confidential and issue.id is not None:
                 work.confidential.add(issue.id)
             if mark and updated_at < mark:
@@ -174,7 +174,7 @@ class ProjectImporter:
             await self.accounts.ensure_users([issue.entity("author"), issue.entity("assignee")])
             where = f"{path}/{issue.id or '?'}"
             try:
-                await writer.add(where, entity_mapping.map_issue(work.id, issue))
+                await writer.add(where, content_mapping.map_issue(work.id, issue))
                 work.add_changed("issues", issue)
             except InvalidEntity as error:
                 self.run.report.skip("issues", where, str(error))
@@ -211,7 +211,7 @@ class ProjectImporter:
                     continue
                 await self.accounts.ensure_users([request.entity("author"), request.entity("assignee")])
                 oids = await self._read_commit_oids(work, request)
-                await writer.add(where, entity_mapping.map_merge_request(work.id, request, oids))
+                await writer.add(where, content_mapping.map_merge_request(work.id, request, oids))
                 work.add_changed("merge requests", request)
                 work.commit_oids += oids[:1]
             except InvalidEntity as error:
@@ -266,7 +266,7 @@ class ProjectImporter:
             try:
                 content_path = self.run.source.path("snippet_content", project=work.id, snippet=snippet.id)
                 content = (await self.run.source.client.get_text(content_path)).decode("utf-8", "replace").replace("\0", "")
-                await writer.add(where, entity_mapping.map_snippet(work.id, snippet, content))
+                await writer.add(where, content_mapping.map_snippet(work.id, snippet, content))
             except InvalidEntity as error:
                 self.run.report.skip("snippets", where, str(error))
             except SourceSkipped as error:
@@ -291,7 +291,7 @@ COLLECTIONS: tuple[tuple[str, str, Callable[[str, SourceEntity], Item | None]], 
     ("labels", "labels", entity_mapping.map_label),
     ("milestones", "milestones", entity_mapping.map_milestone),
     ("hooks", "project_hooks", entity_mapping.map_hook),
-    ("deploy keys", "deploy_keys", entity_mapping.map_deploy_key),
+    ("deploy keys", "deploy_keys", partial(entity_mapping.map_public_key, "projectId")),
     ("variables", "variables", entity_mapping.map_variable),
     ("triggers", "triggers", entity_mapping.map_trigger),
     ("protected branches", "branches", _map_branch),

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forgefront.importing.entity_fields import SourceEntity
-from forgefront.importing.source_client import SourceClient, SourceError, SourceMissing, SourceSkipped, SourceUnauthorized
+from forgefront.importing.source_client import SourceClient
+from forgefront.importing.source_errors import SourceError, SourceMissing, SourceSkipped, SourceUnauthorized
 from forgefront.importing.source_routes import ApiVersion, route_path
 
 MIN_MASTER_LEVEL = 40

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from forgefront.importing.entity_fields import SourceEntity
 from forgefront.importing.import_run import ImportRun
-from forgefront.importing.source_client import SourceSkipped, SourceUnauthorized
+from forgefront.importing.source_errors import SourceSkipped, SourceUnauthorized
 from graph.errors import UserError
 from graph.rules.projects.uploads import LINK_PATTERN
 

@@ -6,7 +6,6 @@ runner when a build is no longer its own.
 """
 
 import asyncio
-import contextlib
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,6 +27,9 @@ from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import TraceBuffer
 
 SEND_INTERVAL_SECONDS = 1.0
+"""Minimum seconds between two calls with output that fills no call; the first output after a pause is sent at once."""
+COLLECT_SECONDS = 0.05
+"""Seconds for which the first output waits for more, since programs print lines in several writes."""
 HEARTBEAT_SECONDS = 5.0
 """Interval of reports for a build without output; a cancellation is noticed within this time."""
 FINISH_RETRY_SECONDS = 600.0
@@ -343,15 +345,31 @@ class BuildExecution:
                 elif time.monotonic() - sent_at >= heartbeat_seconds:
                     await self.service.report_status(self.job, "RUNNING", retry_seconds=retry_seconds)
                     sent_at = time.monotonic()
+                else:
+                    # What is held back, because it may begin a secret, waits for more output.
+                    self.trace.has_data.clear()
                 if not self.trace.is_full:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(SEND_INTERVAL_SECONDS):
-                            await self._done.wait()
+                    await self._wait_for_output(sent_at, heartbeat_seconds)
         except (BuildRevoked, ServiceUnreachable) as why:
             self._stop_because(why)
         except RequestRejected as error:
             self.log.error("trace was rejected", why=str(error))
             self._stop_because(ServiceUnreachable(str(error)))
+
+    async def _wait_for_output(self, sent_at: float, heartbeat_seconds: float) -> None:
+        """Waits until there is output and SEND_INTERVAL_SECONDS have passed since the last call, for a heartbeat, or for the end."""
+        done, output = asyncio.create_task(self._done.wait()), asyncio.create_task(self.trace.has_data.wait())
+        try:
+            await asyncio.wait([done], timeout=max(COLLECT_SECONDS, sent_at + SEND_INTERVAL_SECONDS - time.monotonic()))
+            if not done.done():
+                seconds = max(0.0, sent_at + heartbeat_seconds - time.monotonic())
+                await asyncio.wait([done, output], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if output.done() and not done.done():
+                await asyncio.wait([done], timeout=COLLECT_SECONDS)
+        finally:
+            for task in (done, output):
+                task.cancel()
+            await asyncio.gather(done, output, return_exceptions=True)
 
 
 def _write_script(file: Path, commands: tuple[str, ...]) -> None:

@@ -1,14 +1,13 @@
 """The runner: requests builds while it has capacity, and leaves no build behind when it is stopped."""
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -211,25 +210,34 @@ class BuildRunner:
 def create_work_folder(parent: Path) -> Iterator[tuple[Path, list[Path]]]:
     """This process's folder for builds, and the folders of killed processes, which are removed. Raises OSError."""
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    leftovers = []
-    for leftover in parent.absolute().glob("runner-*"):
-        with contextlib.suppress(OSError), _lock_folder(leftover):
+    with ExitStack() as removing, ExitStack() as own:
+        # Between creating a folder and locking it, it looks like that of a killed process.
+        with _lock_folder(parent, is_waiting=True):
+            leftovers = [each for each in parent.absolute().glob("runner-*") if _try_lock(each, removing)]
+            folder = Path(tempfile.mkdtemp(prefix="runner-", dir=parent.absolute()))
+            own.enter_context(_lock_folder(folder))
+            own.callback(remove_folder, folder)
+        for leftover in leftovers:
             remove_folder(leftover)
-            leftovers.append(leftover)
-    folder = Path(tempfile.mkdtemp(prefix="runner-", dir=parent.absolute()))
+        removing.close()
+        yield folder, leftovers
+
+
+def _try_lock(folder: Path, stack: ExitStack) -> bool:
+    """Locks a folder until the end of `stack`, unless another process has locked or removed it."""
     try:
-        with _lock_folder(folder):
-            yield folder, leftovers
-    finally:
-        remove_folder(folder)
+        stack.enter_context(_lock_folder(folder))
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    """Raises BlockingIOError if another process has locked it."""
+def _lock_folder(folder: Path, *, is_waiting: bool = False) -> Iterator[None]:
+    """Raises BlockingIOError if another process has locked it, unless it is to wait."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if is_waiting else fcntl.LOCK_NB))
         yield
     finally:
         os.close(handle)

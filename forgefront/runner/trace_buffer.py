@@ -64,7 +64,8 @@ class TraceBuffer:
         self._ready = self._ready[len(text) :]
         if len(self._raw) + len(self._ready) < MAX_BUFFERED_CHARACTERS:
             self._has_room.set()
-        self.has_data.set() if self._ready else self.has_data.clear()
+        # Output may have arrived during the call.
+        self.has_data.set() if self._ready or self._raw else self.has_data.clear()
 
     @property
     def is_full(self) -> bool:

@@ -6,6 +6,7 @@ A slow client costs one connection for a bounded time and nothing else. Timeouts
 
 import asyncio
 import http
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 100
 LINGER_SECONDS = 1.0
 """Time for which the server reads on after an error response: closing with unread bytes could lose the response (RFC 9112, section 9.6)."""
+MAX_LINGER_SECONDS = 30.0
+"""The same time while bytes of a body arrive that the app does not read, as of a body that it has found too large."""
 DRAIN_SECONDS = 1.0
 """Time for which an idle connection stays open at shutdown, so that a request already on its way is served."""
 
@@ -32,13 +35,17 @@ class ConnectionTimeouts:
 
 
 class BufferedTransport:
-    """The transport of a response: its header and its body, when they come together, are one write to the connection."""
+    """The transport of a response: its header and its body, when they come together, are one write to the connection.
 
-    __slots__ = ("_buffer", "_loop", "_transport", "is_closing")
+    `close` closes the connection after what has been written.
+    """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = ("_buffer", "_close", "_loop", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]) -> None:
         self._transport = transport
         self._loop = loop
+        self._close = close
         self._buffer: bytes | None = None
         self.is_closing = transport.is_closing
 
@@ -59,7 +66,7 @@ class BufferedTransport:
 
     def close(self) -> None:
         self.flush()
-        self._transport.close()
+        self._close()
 
 
 class RequestHeaderRejected(Exception):
@@ -97,12 +104,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._buffered_transport = BufferedTransport(transport, self.loop)
+        self._buffered_transport = BufferedTransport(transport, self.loop, self._close_after_response)
 
     def data_received(self, data: bytes) -> None:
+        self._received_at = self.loop.time()
         if self._is_rejected:
             return
-        self._received_at = self.loop.time()
         self._chunk_bytes = len(data)
         in_header, request_count = self._is_in_header, self._request_count
         super().data_received(data)
@@ -224,10 +231,32 @@ class HttpConnection(HttpToolsProtocol):
             + b"content-length: %d\r\n\r\n" % len(body)
             + body
         )
+        self._linger(LINGER_SECONDS)
+
+    def _close_after_response(self) -> None:
+        if self.cycle is not None and self.cycle.more_body and not self.cycle.disconnected:
+            self._is_rejected = True
+            self._linger(LINGER_SECONDS if self._is_stopping else MAX_LINGER_SECONDS)
+        else:
+            self.transport.close()
+
+    def _linger(self, max_seconds: float) -> None:
+        """Ends the response, and closes after LINGER_SECONDS without a byte, or after `max_seconds`."""
+        if self.transport.is_closing():
+            return
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
-        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        end = self.loop.time() + max_seconds
+
+        def close_if_silent() -> None:
+            silent_since, now = self._received_at, self.loop.time()
+            if now + LINGER_SECONDS <= end and now - silent_since < LINGER_SECONDS:
+                self.loop.call_later(LINGER_SECONDS, close_if_silent)
+            else:
+                self.transport.close()
+
+        self.loop.call_later(LINGER_SECONDS, close_if_silent)
 
 
 def create_connection_class(timeouts: ConnectionTimeouts) -> type[HttpConnection]:

@@ -25,7 +25,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -67,15 +67,30 @@ class BacklogCollector(Collector):
                 structlog.get_logger().bind(logger="metrics").warning("backlog could not be read", error=type(error).__name__)
             self._read_at = time.monotonic()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         if self._cached is not None:
-            builds, deliveries, seconds, changes = self._cached
-            yield GaugeMetricFamily("forgefront_builds_waiting", "Builds that wait for a runner.", builds)
-            yield GaugeMetricFamily("forgefront_hook_deliveries_waiting", "Pending deliveries to hooks.", deliveries)
-            yield GaugeMetricFamily(
-                "forgefront_hook_deliveries_oldest_seconds", "Age of the oldest pending delivery; 0 without one.", seconds
-            )
-            yield GaugeMetricFamily("forgefront_build_changes_logged", "Changes of builds in the log of the columnar copy.", changes)
+            found = self._cached
+            for name, text, value in (
+                ("builds_waiting", "Builds that wait for a runner.", found.waiting_builds),
+                ("hook_deliveries_waiting", "Pending deliveries to hooks.", found.waiting_deliveries),
+                ("hook_deliveries_oldest_seconds", "Age of the oldest pending delivery; 0 without one.", found.oldest_delivery_seconds),
+                ("changes_logged", "Changes after which subscriptions can resume; an upper bound.", found.logged_changes),
+                ("changes_oldest_seconds", "Age of the oldest of these changes; 0 without one.", found.oldest_change_seconds),
+                ("build_changes_logged", "Changes of builds in the log of the columnar copy.", found.logged_build_changes),
+            ):
+                yield GaugeMetricFamily(f"forgefront_{name}", text, value)
+            yield CounterMetricFamily("forgefront_changes_recorded", "Changes recorded since the beginning.", found.newest_change)
+            if found.copy is not None:
+                builds, seconds, is_rebuilding = found.copy
+                yield GaugeMetricFamily("forgefront_analytics_builds", "Builds in the columnar copy that this process has open.", builds)
+                yield GaugeMetricFamily(
+                    "forgefront_analytics_behind_seconds",
+                    "Seconds since the copy was brought up to date.",
+                    seconds,
+                )
+                yield GaugeMetricFamily(
+                    "forgefront_analytics_rebuilding", "1 while this process writes the columnar copy, otherwise 0.", int(is_rebuilding)
+                )
 
 
 class Metrics:

@@ -46,6 +46,17 @@ class CopiedRows(NamedTuple):
     version: int
 
 
+class CopyState(NamedTuple):
+    """The number of builds in the opened copy, the seconds since it was brought up to date, and whether this process writes one.
+
+    The numbers are 0 while no copy is open; then answers do not come from it.
+    """
+
+    builds: int
+    behind_seconds: float
+    is_rebuilding: bool
+
+
 class RebuildCanceled(Exception):
     """The process is shutting down."""
 
@@ -64,7 +75,16 @@ class BuildAnalytics:
         self._needs_rebuild = False
         self._last_pointer: CopyPointer | None = None
         """What was opened last, or could not be."""
+        self._is_rebuilding = False
+        self._caught_up_at = 0.0
         self._is_closed = False
+
+    @property
+    def state(self) -> CopyState:
+        """The state of the copy in this process, for metrics."""
+        if self._copy is None:
+            return CopyState(0, 0.0, self._is_rebuilding)
+        return CopyState(self._copy.row_count, monotonic() - self._caught_up_at, self._is_rebuilding)
 
     async def catch_up(self) -> None:
         """Brings the copy up to what is committed now. Raises NoCopy, and the database's errors."""
@@ -74,11 +94,13 @@ class BuildAnalytics:
             try:
                 copy = self._copy or await self._open()
                 sql, parameters = build_source.changed_builds(self._database.dialect, copy.position, MAX_CHANGED_BUILDS + 2)
+                began = monotonic()
                 async with self._database.read_session() as session:
                     rows = await session.fetch(sql, parameters)
                 if len(rows) > MAX_CHANGED_BUILDS + 1:
                     raise CopyOutdated(f"more than {MAX_CHANGED_BUILDS} builds have changed")
                 await self._run(copy.apply, rows)
+                self._caught_up_at = began
             except NoCopy:
                 raise
             except Exception as error:
@@ -169,13 +191,16 @@ class BuildAnalytics:
         loop = asyncio.get_running_loop()
         finished: asyncio.Future[Any] = loop.create_future()
         thread = threading.Thread(target=self._write_copy, args=(loop, finished), name="analytics rebuild", daemon=True)
-        thread.start()
+        self._is_rebuilding = True
         try:
+            thread.start()
             pointer = await finished
         except RebuildRunning:
             await asyncio.sleep(POLL_SECONDS)
             self._needs_rebuild = False
             return
+        finally:
+            self._is_rebuilding = False
         async with self._lock:
             if self._copy is not None:
                 await self._run(self._copy.close)

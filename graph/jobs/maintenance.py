@@ -33,7 +33,8 @@ log = structlog.get_logger("maintenance")
 
 
 async def run(services: Services) -> None:
-    """Runs the jobs immediately and after each wake-up, until it is cancelled."""
+    """Runs the jobs immediately and after each wake-up, until it is cancelled. It is started again after it raised."""
+    services.lease_grace.begin(services.clock())
     while True:
         await run_once(services)
         await services.maintenance_wakeup.wait(POLL_SECONDS)

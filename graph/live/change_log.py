@@ -124,6 +124,12 @@ async def read_changes(
     return [LoggedChange(*row) for row in await session.read(statement)]
 
 
+async def read_pruned_seq(session: DatabaseSession) -> int:
+    """Returns the number up to which changes were pruned. What was read before it, after a number that is not below it, is complete."""
+    rows = await session.read(changes.pruned_seq())
+    return int(rows[0][0]) if rows else 0
+
+
 async def _writers(database: Database) -> frozenset[str]:
     async with database.read_session() as session:
         return frozenset((await session.execute(changes.OPEN_WRITERS)).scalars())

@@ -24,7 +24,7 @@ from graphql import (
 from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded, NotFound, Unauthenticated, Unavailable
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
-from graph.live.change_log import LoggedChange, read_changes
+from graph.live.change_log import LoggedChange, read_changes, read_pruned_seq
 from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
 from graph.live.trace_feeds import POLL_SECONDS, TraceFilter, TracePiece
 from graph.operations import execution
@@ -42,6 +42,9 @@ PAGE_SIZE = 100
 SILENT_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE, StreamEnd.DISCONNECTED, StreamEnd.COMPLETED)
 INTERRUPTING_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE)
 """After these the client resumes without losing events."""
+PRUNED_MESSAGE = (
+    "Changes after `afterSeq: {}` were deleted, because they are old. Subscribe again without `afterSeq`, then read the current state."
+)
 SLOW_CONSUMER_MESSAGE = "The client reads events too slowly, so the stream ends. Subscribe again with the last `seq` as `afterSeq`."
 
 
@@ -194,6 +197,8 @@ class SubscriptionStream:
             changes = await read_changes(
                 session, self._position, PAGE_SIZE, until=until, kind=change_filter.kind, project_ids=change_filter.projects
             )
+            if await read_pruned_seq(session) > self._position:
+                raise BadRequest(PRUNED_MESSAGE.format(self._position))
         self._backlog = deque(changes)
         self._position = changes[-1].seq if len(changes) == PAGE_SIZE else max(until, self._position)
         # Nothing is awaited between this check and the subscription, so no change is missed.

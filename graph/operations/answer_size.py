@@ -6,7 +6,7 @@ amount of text read and from the fields that the operation selects; all others a
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -124,19 +124,29 @@ async def _sum_sizes(data: Any, scheduler: SliceScheduler, string_size: Callable
     value_count = 0
     while stack:
         value = stack.pop()
+        nested: Iterable[Any] = ()
         if isinstance(value, dict):
             size += sum(map(len, value)) + 6 * len(value)
-            stack += value.values()
+            nested = value.values()
         elif isinstance(value, list):
             size += len(value) + 2
-            stack += value
+            nested = value
         else:
             size += string_size(value) if isinstance(value, str) else 5
+        # Most values are short, and need no turn of their own.
+        for each in nested:
+            kind = type(each)
+            if kind is str and len(each) < MIN_LONG_STRING_LENGTH:
+                size += len(each)
+            elif kind is str or kind is dict or kind is list:
+                stack.append(each)
+            else:
+                size += 5
+            value_count += 1
         if size > MAX_ANSWER_BYTES:
             raise TextLimitExceeded
-        value_count += 1
-        if value_count % 5_000 == 0 or size - size_at_pause > PIECE_BYTES:
-            size_at_pause = size
+        if value_count >= 5_000 or size - size_at_pause > PIECE_BYTES:
+            size_at_pause, value_count = size, 0
             await scheduler.pause()
     return size
 

@@ -28,9 +28,12 @@ async def commit_and_notify(context: Context) -> None:
 
 
 async def commit(context: Context) -> None:
-    """Flushes and commits the operation's changes. Raises IntegrityError, StaleDataError."""
+    """Flushes and commits the operation's changes, and runs its `on_commit` callbacks. Raises IntegrityError, StaleDataError."""
     await context.session.commit()
     context.undo.clear()
+    for wake in context.on_commit:
+        wake()
+    context.on_commit.clear()
 
 
 async def run_after_commit(context: Context) -> None:
@@ -53,7 +56,7 @@ class TransactionSteps:
     async def __call__(self, work: Callable[[Context], Awaitable[T]]) -> T:
         context = self._context
         async with session_for(context.services.database, writing=True) as session:
-            step_context = replace(context, session=session, loaders={}, after_commit=[], undo=[])
+            step_context = replace(context, session=session, loaders={}, on_commit=[], after_commit=[], undo=[])
             result = await work(step_context)
             await session.flush()
             await commit_and_notify(step_context)

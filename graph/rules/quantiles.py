@@ -20,6 +20,8 @@ class QuantileSummary:
 
 def build_summary(columns: Sequence[int | None]) -> QuantileSummary:
     """Build a summary from the columns of `storage.tables.quantiles`, whose values are in millionths."""
-    count, wholes, remainder, *values = columns
-    mean = ((wholes or 0) * MILLION + (remainder or 0)) / (count * MILLION) if count else None
-    return QuantileSummary(count or 0, mean, *(None if value is None else value / MILLION for value in values))
+    count, wholes, remainder, p50, p90, p95, highest = columns
+    if not count or p50 is None or p90 is None or p95 is None or highest is None:
+        return QuantileSummary(0, None, None, None, None, None)
+    mean = ((wholes or 0) * MILLION + (remainder or 0)) / (count * MILLION)
+    return QuantileSummary(count, mean, p50 / MILLION, p90 / MILLION, p95 / MILLION, highest / MILLION)

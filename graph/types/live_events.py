@@ -10,7 +10,10 @@ from graph.live.change_log import LoggedChange
 PROJECTS_ARGUMENT = strawberry.argument(
     description="Full paths or v3 IDs of at most 50 projects; default: all projects visible to the viewer."
 )
-AFTER_SEQ_ARGUMENT = strawberry.argument(description="Resume after this `seq`; missed events are sent first.")
+AFTER_SEQ_ARGUMENT = strawberry.argument(
+    description="Resume after this `seq`; missed events are sent first. If some of them were deleted because they are old, the"
+    " subscription ends with `BAD_REQUEST`."
+)
 
 
 def as_change(event: Any) -> LoggedChange:

@@ -87,6 +87,8 @@ class BuildCopy:
         self.position = pointer.position
         self.version = 0
         self._changed_ids: set[int] = set()
+        self._row_difference = 0
+        """How many more rows there are than in the file."""
         self._connection = duckdb.connect(config={**SETTINGS, "memory_limit": MEMORY_LIMIT, "temp_directory": str(folder / "temporary")})
         path = str(folder / pointer.file).replace("'", "''")
         try:
@@ -106,6 +108,11 @@ class BuildCopy:
     def changed_count(self) -> int:
         """The number of builds that have changed since the file was written."""
         return len(self._changed_ids)
+
+    @property
+    def row_count(self) -> int:
+        """The number of builds; lower by those that were committed after the file with an id below the file's last one."""
+        return self.pointer.rows + self._row_difference
 
     def apply(self, rows: Sequence[Sequence[Any]]) -> None:
         """Applies rows of `build_source.changed_builds`, which were read after `position`. Raises CopyOutdated."""
@@ -137,6 +144,8 @@ class BuildCopy:
             execute("DELETE FROM replaced_ids WHERE id IN (SELECT unnest(?::BIGINT[]))", [replaced])
             execute("INSERT INTO replaced_ids SELECT unnest(?::BIGINT[])", [replaced])
         execute("COMMIT")
+        ((difference,),) = execute("SELECT (SELECT count(*) FROM changed_builds) - (SELECT count(*) FROM replaced_ids)").fetchall()
+        self._row_difference = difference
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         """Runs a SELECT on the builds, which it names `{builds}`. Raises duckdb.Error."""

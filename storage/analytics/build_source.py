@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from storage.tables.builds.build_changes import PRUNED
+
 COLUMNS: dict[str, str] = {
     "id": "BIGINT",
     "project_id": "BIGINT",
@@ -92,9 +94,10 @@ def changed_builds(dialect: str, position: CopyPosition, limit: int) -> tuple[st
     """SQL that reads the builds changed since a position, as one statement: one snapshot on both databases.
 
     The rows are: newest change of the build, its token, the snapshot, the build's id, and COLUMNS, which are null for a deleted build. One
-    row with build id 0 is the change of the position itself; it is absent if the log no longer has it.
+    row with build id 0 is the change of the position itself; it is absent if the log no longer has all changes after the position.
     """
     columns = ", ".join(f"{expression} AS {name}" for name, expression in _EXPRESSIONS[dialect].items())
+    pruned = ""
     values: list[Any] = [position.change_id, position.change_id, limit]
     anchor, last, snapshot, condition = "?", "?", "''", "id > ?"
     if dialect == "postgresql":
@@ -104,8 +107,11 @@ def changed_builds(dialect: str, position: CopyPosition, limit: int) -> tuple[st
             "transaction_id >= pg_snapshot_xmin($2::text::pg_snapshot)::text::bigint"
             " AND NOT pg_visible_in_snapshot(transaction_id::text::xid8, $2::text::pg_snapshot)"
         )
+        # A pruned transaction that the snapshot may not include; those before all running ones were included.
+        later = "transaction_id >= pg_snapshot_xmin($2::text::pg_snapshot)::text::bigint"
+        pruned = f" AND NOT EXISTS (SELECT 1 FROM build_changes WHERE build_id = {PRUNED} AND {later})"  # noqa: S608 - constants
     newest = f"SELECT build_id, max(id) AS change_id FROM build_changes WHERE {condition} AND build_id > 0 GROUP BY build_id"  # noqa: S608
-    found = f"SELECT 0 AS build_id, id AS change_id FROM build_changes WHERE id = {anchor}"  # noqa: S608 - constants
+    found = f"SELECT 0 AS build_id, id AS change_id FROM build_changes WHERE id = {anchor}{pruned}"  # noqa: S608 - constants
     sql = (
         f"SELECT n.change_id, c.token, {snapshot}, n.build_id, {columns} FROM ({found} UNION ALL {newest} LIMIT {last}) n"  # noqa: S608
         " JOIN build_changes c ON c.id = n.change_id LEFT JOIN builds b ON b.id = n.build_id"

@@ -120,7 +120,10 @@ def group_rows(question: BuildQuestion) -> tuple[str, list[Any]]:
         keys[f"key_{each.value}"] = source_column
     where = " AND ".join(_conditions(question, parameters))
     selected = ", ".join(f"{expression} AS {name}" for name, expression in {**keys, **columns}.items())
-    counts = [f"count(*) FILTER (WHERE status = '{status.value}') AS count_{status.value}" for status in COUNTED_STATUSES]
+    counts = [
+        (f"count(*) FILTER (WHERE status = '{each.value}')" if each in grouping.statuses else "0") + f" AS count_{each.value}"
+        for each in COUNTED_STATUSES
+    ]
     aggregates = ["count(*) AS total", *counts, "coalesce(sum(retried), 0) AS retried"]
     ranks = ", ".join(f"{rank / 100:.2f}" for rank in PERCENTILES)
     for measure in grouping.measures:

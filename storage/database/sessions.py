@@ -33,6 +33,7 @@ class DatabaseSession(AsyncSession):
         self._statement_lock = asyncio.Lock()
         self._driver_connection: Any = None
         self._connection_info: dict[Any, Any] | None = None
+        self._connected_transaction: Any = None
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """Returns the rows of a SELECT; `values` are those of its named parameters. Rows of tables belong to the session."""
@@ -72,9 +73,11 @@ class DatabaseSession(AsyncSession):
         if self.new or self.dirty or self.deleted:
             await self.flush()
         async with self._statement_lock:
-            if self._driver_connection is None or not self.in_transaction():
+            # After a commit, a rollback or `close`, other sessions use the connection, and this one has another.
+            if self._connected_transaction is None or self._connected_transaction is not self.sync_session.get_transaction():
                 connection = await (await self.connection()).get_raw_connection()
                 self._driver_connection, self._connection_info = connection.driver_connection, connection.record_info
+                self._connected_transaction = self.sync_session.get_transaction()
             self._database.record_statement(sql, parameters)
             rows: Sequence[Sequence[Any]]
             if self._database.dialect == "sqlite":

@@ -42,6 +42,7 @@ class WriteSession(DatabaseSession):
         self._statement_lock = asyncio.Lock()
         self._driver_connection = None
         self._connection_info = None
+        self._connected_transaction = None
         self._reader: Reader | None = None
         self._active_reads = 0
         self._has_begun = self._has_ended = False

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from time import monotonic
+from typing import NamedTuple
 
 import pygit2
-from pygit2.enums import DeltaStatus, DiffFind, DiffOption, FileMode
+from pygit2.enums import DiffFind, DiffOption, FileMode
 
 from storage.git.diff_workers import WORKERS, DiffFailed
 from storage.git.repository import DamagedRepository, Repository
@@ -47,8 +47,7 @@ _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
 
-@dataclass(frozen=True, slots=True)
-class FileDiff:
+class FileDiff(NamedTuple):
     """One changed file (api-v3.md, Diff entry; docs/wire-facts.md 7).
 
     `diff` begins with the `--- ` line, or is `Binary files a/… and b/… differ`, or is empty (a pure rename, a change of
@@ -141,7 +140,7 @@ def read_tree_entries(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
 def _diff_in_process(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
     """Computes the diff in another process, which is killed after _PROCESS_SECONDS. Raises DamagedRepository."""
     try:
-        return [FileDiff(*fields) for fields in WORKERS.compute(repository.path, oid, old, seconds=_PROCESS_SECONDS)]
+        return list(map(FileDiff._make, WORKERS.compute(repository.path, oid, old, seconds=_PROCESS_SECONDS)))
     except DiffFailed as error:
         raise DamagedRepository(f"{repository.path}: the diff of {oid} cannot be read: {error}") from error
 
@@ -176,6 +175,7 @@ class _DiffReader:
 
     def __init__(self, repository: Repository, diff: pygit2.Diff) -> None:
         self._repository = repository
+        self._objects = repository.handle.odb
         self._diff = diff
         self._deadline = monotonic() + MAX_DIFF_SECONDS
         self._read_bytes_left = MAX_READ_BYTES
@@ -185,54 +185,55 @@ class _DiffReader:
         listed = []
         count = len(self._diff)
         for index, delta in enumerate(self._diff.deltas):
-            entry = _empty_diff(delta)
+            entry, old, new = _ChangedSide.pair_of(delta)
             cost = _ENTRY_BYTES + _utf8_size(entry.old_path) + _utf8_size(entry.new_path)
             if cost > self._output_bytes_left:
                 break
             self._output_bytes_left -= cost
-            listed.append((index, entry, delta.old_file, delta.new_file))
+            listed.append((index, entry, old, new))
         # libgit2 does not define the order of the two entries of a type change (a file becomes a symlink); git deletes first.
         listed.sort(key=lambda row: (row[3].raw_path, row[1].new_file))
         found = [self._read_patch(*row) for row in listed]
         if found and len(found) < count:
             mark = f"{CUT_MARK}{count - len(found)} more files have changed\n"
-            found[-1] = replace(found[-1], diff=mark, too_large=True)
+            found[-1] = found[-1]._replace(diff=mark, too_large=True)
         return found
 
-    def _read_patch(self, index: int, entry: FileDiff, old: pygit2.DiffFile, new: pygit2.DiffFile) -> FileDiff:
-        if old.id == new.id:
+    def _read_patch(self, index: int, entry: FileDiff, old: "_ChangedSide", new: "_ChangedSide") -> FileDiff:
+        if old.oid == new.oid:
             return entry
-        sizes = [self._blob_size(side) for side in (old, new)]
+        sizes = self._blob_size(old), self._blob_size(new)
         if max(sizes) > MAX_FILE_BYTES:
-            return replace(entry, diff=FILE_TOO_LARGE, too_large=True)
+            return entry._replace(diff=FILE_TOO_LARGE, too_large=True)
         self._read_bytes_left -= sum(sizes)
         if self._read_bytes_left < 0 or self._output_bytes_left <= 0:
-            return replace(entry, diff=DIFF_TOO_LARGE, too_large=True)
+            return entry._replace(diff=DIFF_TOO_LARGE, too_large=True)
         if monotonic() > self._deadline:
-            return replace(entry, diff=DIFF_TOO_SLOW, too_large=True)
+            return entry._replace(diff=DIFF_TOO_SLOW, too_large=True)
         if min(sizes) and sum(sizes) > _MAX_INLINE_PAIR_BYTES:
-            raw = self._diff_with_git(entry, old, new)
+            raw = self._diff_with_git(old, new)
             if raw is None:
-                return replace(entry, diff=DIFF_TOO_SLOW, too_large=True)
+                return entry._replace(diff=DIFF_TOO_SLOW, too_large=True)
             body = raw.partition(b"\n@@ ")[2]
             additions, deletions = body.count(b"\n+"), body.count(b"\n-")
         else:
             patch = self._diff[index]
             assert patch is not None  # noqa: S101 - only an unchanged file has none
-            start = _PATCH_START.search(patch.data)
-            raw = patch.data[start.start() :] if start else b""
+            data = patch.data
+            start = _PATCH_START.search(data)
+            raw = data[start.start() :] if start else b""
             if raw.startswith(b"---") and b"\n@@ " not in raw:  # an empty file, for which git prints no patch
                 raw = b""
             _, additions, deletions = patch.line_stats
         shown, is_cut = self._truncate(raw.decode("utf-8", "replace"))
-        return replace(entry, diff=shown, too_large=is_cut, additions=additions, deletions=deletions)
+        return entry._replace(diff=shown, additions=additions, deletions=deletions, too_large=is_cut)
 
-    def _blob_size(self, side: pygit2.DiffFile) -> int:
+    def _blob_size(self, side: "_ChangedSide") -> int:
         if side.mode in (FileMode.UNREADABLE, FileMode.COMMIT):  # absent, or a submodule's commit, which another repository has
             return 0
-        return int(self._repository.handle.odb.read_header(side.id)[1])
+        return int(self._objects.read_header(side.oid)[1])
 
-    def _diff_with_git(self, entry: FileDiff, old: pygit2.DiffFile, new: pygit2.DiffFile) -> bytes | None:
+    def _diff_with_git(self, old: "_ChangedSide", new: "_ChangedSide") -> bytes | None:
         """Computes the patch of two large files by the git program.
 
         libgit2 holds the GIL while it compares, which takes seconds for adversarial contents of a few megabytes.
@@ -240,7 +241,7 @@ class _DiffReader:
         output = git_command.read_output(
             self._repository.path,
             *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--unified=3"),
-            *("--end-of-options", str(old.id), str(new.id)),
+            *("--end-of-options", str(old.oid), str(new.oid)),
             limit=_MAX_PAIR_OUTPUT_BYTES,
             seconds=max(self._deadline - monotonic(), 0.1),
         )
@@ -263,17 +264,29 @@ class _DiffReader:
         return beginning[: beginning.rfind("\n") + 1] + DIFF_TOO_LARGE, True
 
 
-def _empty_diff(delta: pygit2.DiffDelta) -> FileDiff:
-    return FileDiff(
-        diff="",
-        old_path=delta.old_file.raw_path.decode("utf-8", "replace"),
-        new_path=delta.new_file.raw_path.decode("utf-8", "replace"),
-        a_mode=f"{delta.old_file.mode:o}",
-        b_mode=f"{delta.new_file.mode:o}",
-        new_file=delta.status == DeltaStatus.ADDED,
-        renamed_file=delta.status == DeltaStatus.RENAMED,
-        deleted_file=delta.status == DeltaStatus.DELETED,
-    )
+class _ChangedSide(NamedTuple):
+    """A file before or after the change. Its fields are read once, since libgit2 makes a new object for each access."""
+
+    raw_path: bytes
+    oid: pygit2.Oid
+    mode: int
+
+    @classmethod
+    def pair_of(cls, delta: pygit2.DiffDelta) -> "tuple[FileDiff, _ChangedSide, _ChangedSide]":
+        """The entry without its patch, and both sides."""
+        old, new = (cls(side.raw_path, side.id, int(side.mode)) for side in (delta.old_file, delta.new_file))
+        status = delta.status_char()
+        entry = FileDiff(
+            diff="",
+            old_path=old.raw_path.decode("utf-8", "replace"),
+            new_path=new.raw_path.decode("utf-8", "replace"),
+            a_mode=f"{old.mode:o}",
+            b_mode=f"{new.mode:o}",
+            new_file=status == "A",
+            renamed_file=status == "R",
+            deleted_file=status == "D",
+        )
+        return entry, old, new
 
 
 def tree_id(repository: Repository, commit: str) -> str:
@@ -295,15 +308,18 @@ def _find_renames(repository: Repository, diff: pygit2.Diff) -> None:
     candidates, and exact renames are detected otherwise.
     """
     header = repository.handle.odb.read_header
-    counts = {DeltaStatus.DELETED: 0, DeltaStatus.ADDED: 0}
+    counts = {"D": 0, "A": 0}
     size = 0
     for delta in diff.deltas:
-        side = {DeltaStatus.DELETED: delta.old_file, DeltaStatus.ADDED: delta.new_file}.get(delta.status)
-        if side is not None and side.mode != FileMode.COMMIT:
-            counts[delta.status] += 1
+        status = delta.status_char()
+        if status not in counts:
+            continue
+        side = delta.old_file if status == "D" else delta.new_file
+        if side.mode != FileMode.COMMIT:
+            counts[status] += 1
             if size <= _MAX_RENAME_BYTES:
                 size += header(side.id)[1]
-    is_exact_only = counts[DeltaStatus.DELETED] * counts[DeltaStatus.ADDED] > _MAX_RENAME_PAIRS or size > _MAX_RENAME_BYTES
+    is_exact_only = counts["D"] * counts["A"] > _MAX_RENAME_PAIRS or size > _MAX_RENAME_BYTES
     if all(counts.values()):
         exact = DiffFind.FIND_EXACT_MATCH_ONLY if is_exact_only else DiffFind.FIND_BY_CONFIG
         diff.find_similar(DiffFind.FIND_RENAMES | exact, rename_limit=_MAX_RENAME_SOURCES)

@@ -8,7 +8,6 @@ The process ends when nothing has come for IDLE_SECONDS, and when its standard i
 import os
 import select
 import sys
-from dataclasses import astuple
 from pathlib import Path
 
 from storage.git.diff import read_diff
@@ -28,7 +27,7 @@ def main() -> None:
         except EOFError:
             return
         try:
-            found = [astuple(entry) for entry in read_diff(Repository.open(Path(path)), old, oid)]
+            found = [tuple(entry) for entry in read_diff(Repository.open(Path(path)), old, oid)]
         except Exception as error:
             # The service reports it; the next request finds the process as it was.
             write_message(answers, (False, str(error) or type(error).__name__))

@@ -1,4 +1,4 @@
-"""Questions about the whole history of a commit, which git processes answer within a time limit.
+"""Questions about the whole history of a commit, which git processes answer within a time limit where the newest commits do not.
 
 All functions raise UnknownCommit, GitCommandError and DamagedRepository.
 """
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 from storage.git.merge import WALK_SECONDS
 from storage.git.repository import Repository
+from storage.git.short_histories import find_last_change
 from storage.git.subprocesses import git_command
 
 
 def last_change(repository: Repository, commit: str, path: str) -> str | None:
     """Returns the newest commit in the history of `commit`, itself included, that changed the path; None if there is none."""
     repository.raw_commit(commit)
+    if (found := find_last_change(repository, commit, path)) is not None:
+        return found
     # The path is data, whatever characters it has.
     arguments = ("--literal-pathspecs", "rev-list", "-1", commit, "--", path)
     return git_command.run(repository.path, *arguments, seconds=WALK_SECONDS).decode().strip() or None

@@ -1,6 +1,6 @@
 """Relations of two commits: ancestry, merge base, the commits and changes between them, and merging them.
 
-Merges and walks run in git processes: they have the same results as `git merge` on a developer's machine, do not hold the GIL, and
+Merges and long walks run in git processes: they have the same results as `git merge` on a developer's machine, do not hold the GIL, and
 are killed when they take too long, as an adversary's merge may.
 
 Every id is the full id of a commit; one that does not exist raises UnknownCommit. All functions also raise GitCommandError and
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from storage.git.commit_writer import CommitSignature, write_commit_of_tree
 from storage.git.repository import GitCommit, Repository
+from storage.git.short_histories import find_range
 from storage.git.subprocesses import git_command
 from storage.git.trees import EMPTY_TREE
 
@@ -60,6 +61,8 @@ class DiffTotals:
 def is_ancestor(repository: Repository, ancestor: str, descendant: str) -> bool:
     """Whether `ancestor` is reachable from `descendant`; a commit is reachable from itself."""
     _check_commits(repository, ancestor, descendant)
+    if (found := find_range(repository, ancestor, descendant)) is not None:
+        return found.merge_base == ancestor
     code, _ = git_command.run_with_code(repository.path, "merge-base", "--is-ancestor", ancestor, descendant, seconds=WALK_SECONDS)
     return code == 0
 
@@ -67,6 +70,8 @@ def is_ancestor(repository: Repository, ancestor: str, descendant: str) -> bool:
 def merge_base(repository: Repository, one: str, other: str) -> str | None:
     """Returns the best common ancestor; None for unrelated histories."""
     _check_commits(repository, one, other)
+    if (found := find_range(repository, one, other)) is not None:
+        return found.merge_base
     code, output = git_command.run_with_code(repository.path, "merge-base", one, other, seconds=WALK_SECONDS)
     return output.decode().strip() if code == 0 else None
 
@@ -79,6 +84,8 @@ def commits_between(
     `on_read`: see `Repository.commits`.
     """
     _check_commits(repository, *filter(None, (start, end)))
+    if start is not None and (found := find_range(repository, start, end)) is not None:
+        return repository.commits(found.ahead[max(skip, 0) :][: max(limit, 0)], on_read)
     bounds = (f"--max-count={max(limit, 0)}", f"--skip={max(skip, 0)}")
     output = git_command.run(repository.path, "rev-list", *bounds, *_revision_range(start, end), seconds=WALK_SECONDS)
     return repository.commits(output.decode().split(), on_read)
@@ -87,12 +94,16 @@ def commits_between(
 def count_between(repository: Repository, start: str | None, end: str) -> int:
     """Counts the commits reachable from `end` but not from `start`."""
     _check_commits(repository, *filter(None, (start, end)))
+    if start is not None and (found := find_range(repository, start, end)) is not None:
+        return len(found.ahead)
     return int(git_command.run(repository.path, "rev-list", "--count", *_revision_range(start, end), seconds=WALK_SECONDS))
 
 
 def ahead_behind(repository: Repository, start: str, end: str) -> tuple[int, int]:
     """Counts the commits reachable only from `end` (ahead) and only from `start` (behind), in one walk."""
     _check_commits(repository, start, end)
+    if (found := find_range(repository, start, end)) is not None:
+        return len(found.ahead), len(found.behind)
     output = git_command.run(repository.path, "rev-list", "--count", "--left-right", f"{start}...{end}", "--", seconds=WALK_SECONDS)
     behind, ahead = output.split()
     return int(ahead), int(behind)

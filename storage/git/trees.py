@@ -12,10 +12,11 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from time import monotonic
+from typing import NamedTuple
 
 import pygit2
 from pygit2.enums import ObjectType
@@ -74,14 +75,15 @@ class TreeListingEntry:
     mode: str
     oid: str
     key: bytes
-    size: int | None = None
+    size: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class BlobContent:
     """The contents of a file, or the target of a symbolic link (mode `120000`).
 
-    `text` is None for a binary file and for one larger than MAX_READ_BYTES. `truncated`: the file is longer than `text`.
+    `text` is None for a binary file and for one larger than MAX_READ_BYTES. `truncated`: the file is longer than `text`. `data` is the
+    whole file; None if it was not read, or is larger than MAX_TEXT_BYTES.
     """
 
     name: str
@@ -92,23 +94,25 @@ class BlobContent:
     is_binary: bool
     text: str | None
     truncated: bool
+    data: bytes | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _TreeRow:
-    """An entry of a tree object."""
+_KINDS_BY_TYPE = {_DIRECTORY_TYPE: ObjectKind.TREE, 0o16: ObjectKind.COMMIT}
+
+
+class _TreeRow(NamedTuple):
+    """An entry of a tree object. `key`: see `TreeListingEntry`."""
 
     mode: bytes
     name: bytes
     oid: str
+    kind: ObjectKind
+    key: bytes
 
-    @property
-    def kind(self) -> ObjectKind:
-        return {0o04: ObjectKind.TREE, 0o16: ObjectKind.COMMIT}.get(int(self.mode, 8) >> 12, ObjectKind.BLOB)
-
-    @property
-    def key(self) -> bytes:
-        return self.name + b"/" if self.kind is ObjectKind.TREE else self.name
+    @classmethod
+    def parse(cls, mode: bytes, name: bytes, raw_oid: bytes) -> "_TreeRow":
+        kind = _KINDS_BY_TYPE.get(int(mode, 8) >> 12, ObjectKind.BLOB)
+        return cls(mode, name, raw_oid.hex(), kind, name + b"/" if kind is ObjectKind.TREE else name)
 
     @property
     def is_expandable(self) -> bool:
@@ -272,14 +276,14 @@ def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobCon
         raise DamagedRepository(f"{repository.path}: object {oid} is missing")
     name = path.rpartition("/")[2]
     if size > MAX_READ_BYTES:
-        return BlobContent(name, path, oid, mode, size, is_binary=True, text=None, truncated=True)
+        return BlobContent(name, path, oid, mode, size, is_binary=True, text=None, truncated=True, data=None)
     data = trees.read(oid, ObjectType.BLOB)
-    if b"\0" in data[:_BINARY_CHECK_BYTES]:  # git's own rule
-        return BlobContent(name, path, oid, mode, size, is_binary=True, text=None, truncated=False)
     is_cut = size > MAX_TEXT_BYTES
-    return BlobContent(
-        name, path, oid, mode, size, is_binary=False, text=decode_text(data[:MAX_TEXT_BYTES], is_cut=is_cut), truncated=is_cut
-    )
+    small = None if is_cut else data
+    if b"\0" in data[:_BINARY_CHECK_BYTES]:  # git's own rule
+        return BlobContent(name, path, oid, mode, size, is_binary=True, text=None, truncated=False, data=small)
+    text = decode_text(data[:MAX_TEXT_BYTES], is_cut=is_cut)
+    return BlobContent(name, path, oid, mode, size, is_binary=False, text=text, truncated=is_cut, data=small)
 
 
 def blob_size(repository: Repository, oid: str) -> int | None:
@@ -334,7 +338,7 @@ class _TreeReader:
             if match.start() != at:
                 break
             at = match.end()
-            rows.append(_TreeRow(match[1], match[2], match[3].hex()))
+            rows.append(_TreeRow.parse(match[1], match[2], match[3]))
         if at != len(data):
             raise self._damaged(oid)
         # Trees written by git have this order; in an unsorted tree, pages would skip entries.

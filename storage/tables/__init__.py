@@ -21,7 +21,7 @@ from storage.tables.builds.triggers import Trigger, TriggerRequest
 from storage.tables.builds.variables import Variable
 from storage.tables.counters import Counter, CounterKind
 from storage.tables.events.activities import Activity, ActivityAction, ActivitySubject
-from storage.tables.events.changes import Change, ChangeKind
+from storage.tables.events.changes import Change, ChangeKind, PrunedChanges
 from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
 from storage.tables.events.hooks import Hook
@@ -47,6 +47,7 @@ from storage.tables.issues.notes import Note
 from storage.tables.job_leases import JobLease
 from storage.tables.merge_requests.merge_request_imports import MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+from storage.tables.merge_requests.viewed_files import ViewedFile
 from storage.tables.projects.deploy_keys import DeployKey
 from storage.tables.projects.project_imports import ProjectImport
 from storage.tables.projects.projects import Project, Visibility
@@ -119,6 +120,7 @@ __all__ = [
     "ProjectMember",
     "ProjectStar",
     "ProtectedBranch",
+    "PrunedChanges",
     "RegistrationToken",
     "Release",
     "RepackLease",
@@ -139,6 +141,7 @@ __all__ = [
     "User",
     "UserState",
     "Variable",
+    "ViewedFile",
     "Visibility",
     "all_rows",
     "any_row",

@@ -219,6 +219,7 @@ createMergeRequest   401  not_found forbidden forbidden ok        ok        ok  
 updateMergeRequest   401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 acceptMergeRequest   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 cancelMergeWhenBuildSucceeds 401 not_found forbidden forbidden ok ok        ok        ok 401  forbidden
+markFileViewed       401  not_found ok        ok        ok        ok        ok        ok 401  ok
 createLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 updateLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 deleteLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden

@@ -413,6 +413,9 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"projectPath": path, "databaseId": await world.create_target("merge request", role, name)}
         case "cancelMergeWhenBuildSucceeds":
             return {"projectPath": path, "databaseId": await world.create_target("waiting merge request", role, name)}
+        case "markFileViewed":
+            seen = await make.merge_request(project, head_oid=world.sha)
+            return {"projectPath": path, "databaseId": seen.id, "path": world.file_path, "headOid": world.sha, "viewed": True}
         case "createLabel":
             return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
         case "updateLabel" | "deleteLabel":

@@ -8,6 +8,7 @@ const KEYS = [
   ["j k", "Next, previous"],
   ["← ↑ ↓ →", "Move between tiles"],
   ["Enter", "Open"],
+  ["v", "Mark the file of a merge request as viewed"],
   ["u", "Up to the project, or to all projects"],
   ["w", "All projects"],
   ["Esc", "Leave the filter, or close this dialog"],

@@ -65,8 +65,10 @@ export function follow(view, operationName, variables, handlers, signal) {
       if (event.id) after = event.id;
       if (event.kind === "complete") break;
       if (event.kind !== "next") continue;
-      const { data } = JSON.parse(event.data);
+      const { data, errors } = JSON.parse(event.data);
       if (data) handlers.event(data);
+      // The events after the last one are no longer there, so everything is read again.
+      else if (errors?.some((error) => error.extensions?.code === "BAD_REQUEST")) after = null;
     }
     return null;
   }

@@ -51,7 +51,7 @@ const VIEWS = [
   [`${PROJECT}/dashboard`, "dashboard"],
   [`${PROJECT}/(?<section>commits|builds|merge_requests|issues|activity|stars)`, "project"],
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
-  [`${PROJECT}/merge_requests/(?<number>\\d+)`, "merge_request"],
+  [`${PROJECT}/merge_requests/(?<number>\\d+)(?:/(?<tab>commits|builds|changes))?`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
   [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "repository/commit"],
   [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from graph.operations.executor import is_awaitable
+from graph.operations.executor import is_awaitable, is_awaitable_type
 from graph.operations.time_slices import SliceScheduler, run_in_slices
 from graph.planner.ir.steps import FieldValues
 from graph.planner.run.state import PendingWork, close_coroutines
@@ -34,8 +34,9 @@ async def await_values(values: FieldValues, pieces: SliceScheduler | None = None
         if is_awaitable(values[0]):
             values[0] = await values[0]
         return
-    waiting = [number for number, value in enumerate(values) if is_awaitable(value)]
-    if waiting:
+    # By type first: lists of thousands of plain values have one or two.
+    if any(map(is_awaitable_type, set(map(type, values)))):
+        waiting = [number for number, value in enumerate(values) if is_awaitable(value)]
         for number, value in zip(waiting, await _await_all([values[number] for number in waiting], pieces), strict=True):
             values[number] = value
 

@@ -161,7 +161,7 @@ def begin_completion(completer: Completer, run: PlanRun, values: FieldValues, wo
             flat, lengths = _flatten(completer, values)
             if not flat:
                 return split_by_lengths(flat, lengths)
-            if any(map(is_awaitable, flat)):
+            if any(map(is_awaitable_type, set(map(type, flat)))):
                 return None
             found = begin_completion(items, run, flat, work)
             return None if found is None else split_by_lengths(found, lengths)

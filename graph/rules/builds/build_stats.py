@@ -1,6 +1,6 @@
 """Build statistics in groups, for a project or for the projects of a group."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -79,6 +79,12 @@ def validate_size(first: int | None) -> int:
     return row_count
 
 
+def list_statuses(fields: Collection[str], counts: Collection[str]) -> tuple[CheckStatus, ...]:
+    """The statuses whose builds must be counted for these fields of a row, and for these fields of its `counts`."""
+    rated = (CheckStatus.SUCCESS, CheckStatus.FAILED) if "successRate" in fields else ()
+    return tuple(status for status in COUNTED_STATUSES if status in rated or status.value in counts)
+
+
 async def load_for_projects(context: Context, ids: list[int], query: BuildStatsQuery) -> dict[int, BuildStatisticsTable]:
     """Statistics by project, in one statement."""
     own = col(tables.Build.project_id)
@@ -106,38 +112,49 @@ async def _load_tables(
         rows = await context.tuples(build_stats.groups(conditions, grouping, context.now(), owner if has_owner else None))
     found: dict[int, list[BuildStatistics]] = {key: [] for key in ids}
     starts: dict[int, datetime] = {}
-    for owned, bucket, *columns in rows:
+    build_row = _make_row_builder(grouping)
+    for row in rows:
+        bucket = row[1]
         if grouping.buckets is not None and bucket not in starts:
             starts[bucket] = grouping.buckets.start(bucket)
-        found[owned if has_owner else ids[0]].append(_build_row(starts.get(bucket), columns, grouping))
+        found[row[0] if has_owner else ids[0]].append(build_row(starts.get(bucket), row))
     if not grouping.dimensions and grouping.buckets is None:
-        zeros = [0] * (len(COUNTED_STATUSES) + 2 + len(grouping.measures) * columns_of.COLUMN_COUNT)
-        found = {key: stats or [_build_row(None, zeros, grouping)] for key, stats in found.items()}
+        zeros = [0] * (len(COUNTED_STATUSES) + 4 + len(grouping.measures) * columns_of.COLUMN_COUNT)
+        found = {key: stats or [build_row(None, zeros)] for key, stats in found.items()}
     max_rows = grouping.limit - 1
     return {key: BuildStatisticsTable(stats[:max_rows], len(stats) > max_rows) for key, stats in found.items()}
 
 
-def _build_row(start: datetime | None, columns: Sequence[Any], grouping: BuildGrouping) -> BuildStatistics:
-    named = dict(zip(grouping.dimensions, columns, strict=False))
-    total, *counted, retried = columns[len(named) : len(named) + len(COUNTED_STATUSES) + 2]
-    rest = columns[len(named) + len(COUNTED_STATUSES) + 2 :]
-    measured: dict[BuildMeasure, QuantileSummary] = {}
-    for index, measure in enumerate(grouping.measures):
-        read = quantiles.build_summary(rest[index * columns_of.COLUMN_COUNT : (index + 1) * columns_of.COLUMN_COUNT])
-        if read.count:
-            measured[measure] = read
-    status = named.get(BuildDimension.STATUS)
-    return BuildStatistics(
-        bucket_start=start,
-        project=named.get(BuildDimension.PROJECT),
-        name=named.get(BuildDimension.NAME),
-        stage=named.get(BuildDimension.STAGE),
-        ref=named.get(BuildDimension.REF),
-        author=named.get(BuildDimension.AUTHOR),
-        status=CheckStatus(status) if status is not None else None,
-        counts=CheckCounts(total, **{each.value: count for each, count in zip(COUNTED_STATUSES, counted, strict=True)}),
-        retried=retried,
-        duration=measured.get(BuildMeasure.DURATION),
-        queued=measured.get(BuildMeasure.QUEUED),
-        coverage=measured.get(BuildMeasure.COVERAGE),
-    )
+def _make_row_builder(grouping: BuildGrouping) -> Callable[[datetime | None, Sequence[Any]], BuildStatistics]:
+    """Returns a function that makes the statistics of a group from the start of its bucket and its row.
+
+    It looks up the positions of the columns once, because it is called for up to MAX_ROWS rows in the event loop.
+    """
+    dimensions, size, undivided = grouping.dimensions, columns_of.COLUMN_COUNT, [None] * len(BuildDimension)
+    counts_start = 2 + len(dimensions)
+    retried = counts_start + len(COUNTED_STATUSES) + 1
+    positions = [2 + dimensions.index(each) if each in dimensions else None for each in BuildDimension]
+    starts = {each: retried + 1 + index * size for index, each in enumerate(grouping.measures)}
+    duration, queued, coverage = (starts.get(each) for each in BuildMeasure)
+
+    def summarize(row: Sequence[Any], at: int | None) -> QuantileSummary | None:
+        return None if at is None or not row[at] else quantiles.build_summary(row[at : at + size])
+
+    def build_row(start: datetime | None, row: Sequence[Any]) -> BuildStatistics:
+        project, name, stage, ref, author, status = [None if at is None else row[at] for at in positions] if dimensions else undivided
+        return BuildStatistics(
+            start,
+            project,
+            name,
+            stage,
+            ref,
+            author,
+            CheckStatus(status) if status is not None else None,
+            CheckCounts(*row[counts_start:retried]),
+            row[retried],
+            summarize(row, duration),
+            summarize(row, queued),
+            summarize(row, coverage),
+        )
+
+    return build_row

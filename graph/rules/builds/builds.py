@@ -98,11 +98,11 @@ async def handle_status_change(
     is_retried = is_retry_due(build, reason)
     if not is_retried:
         await pipelines.advance_pipeline(context, build)
-    context.after_commit.append(partial(context.services.trace_feeds.notify, build.id))
+    context.on_commit.append(partial(context.services.trace_feeds.notify, build.id))
     if build.status is not CheckStatus.PENDING:
         await publish(context, BuildChanged, build)
     if build.status is CheckStatus.PENDING and build.queue is not None:
-        context.after_commit.append(context.services.runner_queue.notify)
+        context.on_commit.append(context.services.runner_queue.notify)
     if is_retried:
         await retry_build(context, build)
 
@@ -250,6 +250,6 @@ async def erase_build(context: Context, build: tables.Build) -> tables.Build:
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(delete(table).where(col(table.build_id) == row.id))
     row.trace_size, row.trace_start = 0, None
-    context.after_commit.append(partial(context.services.trace_feeds.notify, row.id))
+    context.on_commit.append(partial(context.services.trace_feeds.notify, row.id))
     row.erased_at, row.erased_by_id = context.now(), context.viewer.id
     return row

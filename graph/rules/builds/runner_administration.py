@@ -79,7 +79,7 @@ async def update_runner(context: Context, runner: tables.Runner, values: Mapping
         await set_served_projects(context, runner, values["project_paths"])
     require_usable(runner)
     runner.updated_at = context.now()
-    context.after_commit.append(context.services.runner_queue.notify)
+    context.on_commit.append(context.services.runner_queue.notify)
     return runner
 
 
@@ -207,7 +207,7 @@ async def assign_runner(context: Context, project: tables.Project, runner_id: in
     context.session.add(tables.RunnerProject(runner_id=runner.id, project_id=project.id))
     await context.session.flush()
     context.loaders.pop(SERVED_PROJECTS_LOADER, None)
-    context.after_commit.append(context.services.runner_queue.notify)
+    context.on_commit.append(context.services.runner_queue.notify)
     return runner
 
 

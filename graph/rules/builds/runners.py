@@ -203,7 +203,7 @@ async def handle_builds_switch(context: Context, project: tables.Project, old_pr
     for queue, ids in queues.items():
         for start in range(0, len(ids), BATCH_SIZE):
             await context.session.execute(runners.set_queue(queue, ids[start : start + BATCH_SIZE]))
-    context.after_commit.append(context.services.runner_queue.notify)
+    context.on_commit.append(context.services.runner_queue.notify)
 
 
 # Status reports
@@ -281,10 +281,14 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
 
 
 async def recover_lost_builds(services: Services) -> None:
-    """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout."""
+    """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout.
+
+    After an outage runners first have the time of a lease to report; timeouts are not extended.
+    """
     moment = services.clock()
+    grace_is_over = services.lease_grace.is_over(moment, services.build_lease)
     async with session_for(services.database, writing=False) as session:
-        lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))]
+        lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))] if grace_is_over else []
         running = [build for (build,) in await session.read(runners.running_since_before(moment - TIMEOUT_GRACE))]
     late = [build.id for build in running if _is_late(services, build)]
     for build_id in dict.fromkeys([*late, *lost]):

@@ -65,7 +65,7 @@ async def append_trace(context: Context, build: tables.Build, text: str, offset:
         erase_after_commit(context, [written.key] if written is not None and written.key is not None else [])
         written = await _write_part(context, row, data, offset)
     if written is not None:
-        context.after_commit.append(partial(context.services.trace_feeds.notify, row.id))
+        context.on_commit.append(partial(context.services.trace_feeds.notify, row.id))
         if written.key is not None:
             await context.add(TracePart(build_id=row.id, start=written.start, size=written.size, key=written.key))
         row.trace_size = written.start + written.size + len(written.pending.data)

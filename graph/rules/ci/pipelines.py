@@ -222,7 +222,7 @@ async def _create_builds(
     for status in (CheckStatus.PENDING, CheckStatus.MANUAL):
         if among := [(build_id, project_id, ref) for build_id, project_id, ref, other in created if other is status]:
             await change_records.record_builds(context, among, None, BuildSnapshot(status))
-    context.after_commit.append(context.services.runner_queue.notify)
+    context.on_commit.append(context.services.runner_queue.notify)
 
 
 async def _record_errors(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -19,6 +19,8 @@ from graph.jobs.exclusive_job import ExclusiveJob
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.accounts import accounts
 from graph.rules.external_accounts import external_accounts
+from storage.database.engine import Database
+from storage.tables import UserState
 from storage.tables.accounts import identities, members, namespaces
 from storage.tables.accounts.identities import ManagedAccount
 
@@ -41,6 +43,24 @@ class DirectoryComparison:
 
     account: ManagedAccount
     person: ExternalPerson | None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether somebody who can use the instance now is blocked when the comparison is applied."""
+        return self.account.state is UserState.ACTIVE and (self.person is None or not self.person.is_active)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountComparison:
+    """`changed` are the accounts that differ from what the directory says; `matched` is how many of all accounts are in the directory."""
+
+    changed: list[DirectoryComparison]
+    matched: int
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the configuration probably names other people, so that nothing is changed."""
+        return not self.matched and len(self.changed) >= MIN_DOUBTFUL_BLOCKS
 
 
 async def run_forever(services: Services) -> None:
@@ -69,13 +89,13 @@ async def synchronize(services: Services, directory: "LdapDirectory") -> int:
     people = await directory.list_people()
     if not people:
         raise IdentityProviderUnavailable("the search finds nobody; check the base and the filter")
-    changed, (found, matched) = 0, await _find_changed(services, directory, people)
-    if not matched and len(found) >= MIN_DOUBTFUL_BLOCKS:
+    changed, comparison = 0, await compare_accounts(services.database, directory, people)
+    if comparison.is_doubtful:
         raise IdentityProviderUnavailable(
-            f"none of the accounts with identities of {directory.provider} is in the directory, {len(found)} would be blocked;"
+            f"none of the accounts with identities of {directory.provider} is in the directory, {len(comparison.changed)} would be blocked;"
             " check the base, the filter, the attribute of ids, and the identities of the accounts"
         )
-    for each in found:
+    for each in comparison.changed:
         try:
             await _apply(services, directory, each)
         except NotFound:
@@ -85,26 +105,23 @@ async def synchronize(services: Services, directory: "LdapDirectory") -> int:
     return changed
 
 
-async def _find_changed(
-    services: Services, directory: "LdapDirectory", people: list[ExternalPerson]
-) -> tuple[list[DirectoryComparison], int]:
-    """The accounts that differ from what the directory says, and how many of all accounts are in the directory."""
-    policy, found, matched, last_id = directory.policy, list[DirectoryComparison](), 0, 0
+async def compare_accounts(database: Database, directory: "LdapDirectory", people: list[ExternalPerson]) -> AccountComparison:
+    """Compare all accounts of the directory with these people, and change nothing. Two statements for ACCOUNTS_PER_STATEMENT accounts."""
+    policy, changed, matched, last_id = directory.policy, list[DirectoryComparison](), 0, 0
     # In threads and in parts, because a large directory takes longer than other requests may wait.
     by_uid = await asyncio.to_thread(_index_people, people)
-    async with session_for(services.database, writing=False) as session:
-        context = Context(services, session, None, "directory")
-        groups = await context.all(namespaces.groups_of_paths(sorted(policy.mapping.group_paths)))
+    async with session_for(database, writing=False) as session:
+        groups = [row[0] for row in await session.read(namespaces.groups_of_paths(sorted(policy.mapping.group_paths)))]
         paths = {group.id: group.path_key for group in groups}
-        while rows := await context.tuples(identities.accounts_of_provider(directory.provider, last_id, ACCOUNTS_PER_STATEMENT)):
+        while rows := await session.read(identities.accounts_of_provider(directory.provider, last_id, ACCOUNTS_PER_STATEMENT)):
             accounts_read = [ManagedAccount(*row) for row in rows]
             first_id, last_id = accounts_read[0].user_id, accounts_read[-1].user_id
-            memberships = await context.tuples(members.levels_by_group(sorted(paths), first_id, last_id)) if paths else []
+            memberships = list(await session.read(members.levels_by_group(sorted(paths), first_id, last_id))) if paths else []
             matched += sum(account.uid in by_uid for account in accounts_read)
-            found += await asyncio.to_thread(_compare, policy, by_uid, accounts_read, paths, memberships)
+            changed += await asyncio.to_thread(_compare, policy, by_uid, accounts_read, paths, memberships)
             if len(rows) < ACCOUNTS_PER_STATEMENT:
                 break
-    return found, matched
+    return AccountComparison(changed, matched)
 
 
 def _index_people(people: list[ExternalPerson]) -> dict[str, ExternalPerson]:

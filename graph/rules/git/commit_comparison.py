@@ -1,6 +1,6 @@
 """Comparisons of two commits: the commits and changes that one has and the other does not.
 
-Git runs as a subprocess, once for each requested field.
+Where the newest commits do not decide, git runs as a subprocess, once for each requested field.
 """
 
 from collections.abc import Callable

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ from storage.tables.git import commit_comments
 T = TypeVar("T")
 
 NO_REFS: RefTargets = MappingProxyType({})
+_COMMIT_VALUES = attrgetter(*(field.name for field in fields(GitCommit)))
 CURSOR_KIND = "commit"
 """Kind of the cursors of walks, which contain the start commit and a position."""
 
@@ -52,7 +54,7 @@ class ProjectCommit(GitCommit):
 
     @classmethod
     def of(cls, project_id: int, commit: GitCommit) -> "ProjectCommit":
-        return cls(**{field.name: getattr(commit, field.name) for field in fields(commit)}, project_id=project_id)
+        return cls(*(*_COMMIT_VALUES(commit), project_id))
 
     @property
     def id(self) -> str:

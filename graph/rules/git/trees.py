@@ -2,7 +2,8 @@
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from graph.context import Context
@@ -22,8 +23,12 @@ from storage.git.trees import BlobContent, ListingPage, ListingTimeout, TreeList
 T = TypeVar("T")
 
 _CURSOR_KIND = "tree"
+_ENTRY_VALUES = attrgetter(*(field.name for field in fields(TreeListingEntry)))
+_CONTENT_VALUES = attrgetter(*(field.name for field in fields(BlobContent)))
 MAX_TEXT_BYTES = 5 * 1024 * 1024
 """Bytes of all files that one operation may read as text."""
+MAX_HELD_BYTES = 5 * 1024 * 1024
+"""Bytes of files that one operation holds until it ends, so that their base64 needs no second read."""
 
 
 async def tree_page(
@@ -62,7 +67,7 @@ async def tree_page(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ProjectTreeEntry(TreeListingEntry):
     """An entry of a directory in a commit of a project."""
 
@@ -71,8 +76,7 @@ class ProjectTreeEntry(TreeListingEntry):
 
     @classmethod
     def of(cls, entry: TreeListingEntry, project_id: int, commit_oid: str) -> "ProjectTreeEntry":
-        values = {field.name: getattr(entry, field.name) for field in fields(entry)}
-        return cls(**values, project_id=project_id, commit_oid=commit_oid)
+        return cls(*(*_ENTRY_VALUES(entry), project_id, commit_oid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +89,7 @@ class ProjectBlob(BlobContent):
 
     @classmethod
     def of(cls, content: BlobContent, project_id: int, commit_oid: str, ref: str) -> "ProjectBlob":
-        values = {field.name: getattr(content, field.name) for field in fields(content)}
-        return cls(**values, project_id=project_id, commit_oid=commit_oid, ref=ref)
+        return cls(*(*_CONTENT_VALUES(content), project_id, commit_oid, ref))
 
 
 async def get_blob(context: Context, project: tables.Project, ref: str | None, path: str) -> ProjectBlob:
@@ -130,7 +133,10 @@ async def read_base64(context: Context, blob: ProjectBlob) -> str:
     def work(repository: Repository) -> str:
         return base64.b64encode(trees.read_bytes(repository, blob.oid)).decode()
 
-    encoded = await run_in_repository(context, blob.project_id, work, cancellable=True)
+    if blob.data is not None:
+        encoded = base64.b64encode(blob.data).decode()
+    else:
+        encoded = await run_in_repository(context, blob.project_id, work, cancellable=True)
     context.count_text(encoded)
     return encoded
 
@@ -146,6 +152,7 @@ class _BlobReader:
 
     context: Context
     remaining: int = MAX_TEXT_BYTES
+    held: int = 0
 
     async def __call__(self, keys: list[tuple[int, str | None, str]]) -> Mapping[Any, ProjectBlob | OperationError]:
         found: dict[Any, ProjectBlob | OperationError] = {}
@@ -175,6 +182,9 @@ class _BlobReader:
             raise NotFound("Blob")
         self.context.count_text(blob.text)
         self.remaining -= len(blob.text or "") + 1
+        self.held += len(blob.data or b"")
+        if self.held > MAX_HELD_BYTES:
+            blob = replace(blob, data=None)
         return blob
 
 

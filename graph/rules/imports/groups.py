@@ -1,5 +1,8 @@
 """Imported groups and the memberships in groups and projects."""
 
+from collections.abc import Callable
+from typing import Any
+
 from sqlalchemy import select
 from sqlmodel import col
 
@@ -10,6 +13,7 @@ from graph.rules.imports.batches import Batch, UnknownReference
 from graph.rules.imports.item_kinds import TIMES, ImportField, ItemKind, UniqueKey, key_of, reference
 from storage import tables
 from storage.tables import AccessLevel, ImportKind, NamespaceKind
+from storage.tables.base import Row
 
 
 async def _prepare(batch: Batch) -> None:
@@ -65,29 +69,22 @@ def _project_level(_: str, value: AccessLevel) -> int:
     return min(int(value), int(AccessLevel.MASTER))
 
 
-GROUP_MEMBERS = ItemKind(
-    kind=ImportKind.GROUP_MEMBER,
-    table=tables.GroupMember,
-    fields={
-        "group_id": reference(ImportKind.NAMESPACE),
-        "user_id": reference(ImportKind.USER),
-        "access_level": ImportField(validate=_level, is_required=True),
-        **TIMES,
-    },
-    key=key_of("group_id", "user_id"),
-    unique=(UniqueKey(("group_id", "user_id"), "userId"),),
-    adopts=True,
-)
-PROJECT_MEMBERS = ItemKind(
-    kind=ImportKind.PROJECT_MEMBER,
-    table=tables.ProjectMember,
-    fields={
-        "project_id": reference(ImportKind.PROJECT),
-        "user_id": reference(ImportKind.USER),
-        "access_level": ImportField(validate=_project_level, is_required=True),
-        **TIMES,
-    },
-    key=key_of("project_id", "user_id"),
-    unique=(UniqueKey(("project_id", "user_id"), "userId"),),
-    adopts=True,
-)
+def _member_kind(kind: ImportKind, table: type[Row], parent: str, target: ImportKind, level: Callable[[str, Any], int]) -> ItemKind:
+    """The memberships in one kind of parents, whose ids are in the column `parent`."""
+    return ItemKind(
+        kind=kind,
+        table=table,
+        fields={
+            parent: reference(target),
+            "user_id": reference(ImportKind.USER),
+            "access_level": ImportField(validate=level, is_required=True),
+            **TIMES,
+        },
+        key=key_of(parent, "user_id"),
+        unique=(UniqueKey((parent, "user_id"), "userId"),),
+        adopts=True,
+    )
+
+
+GROUP_MEMBERS = _member_kind(ImportKind.GROUP_MEMBER, tables.GroupMember, "group_id", ImportKind.NAMESPACE, _level)
+PROJECT_MEMBERS = _member_kind(ImportKind.PROJECT_MEMBER, tables.ProjectMember, "project_id", ImportKind.PROJECT, _project_level)

@@ -9,7 +9,7 @@ from graph.rules import validation
 from graph.rules.builds import variables
 from graph.rules.imports.batches import Batch
 from graph.rules.imports.item_kinds import TIMES, ImportField, ItemKind, UniqueKey, key_of, reference
-from graph.rules.imports.user_resources import parse_keys, skip_keys_of
+from graph.rules.imports.user_resources import PUBLIC_KEY_FIELDS, parse_keys, skip_keys_of
 from storage import tables
 from storage.git.repository import is_branch_name
 from storage.secrets import digest_token
@@ -19,25 +19,16 @@ from storage.tables.builds import variables as variable_statements
 MAX_TOKEN_LENGTH = 255
 
 
-async def _match_deploy_keys(batch: Batch) -> None:
-    await skip_keys_of(batch, tables.SshKey)
-
-
 DEPLOY_KEYS = ItemKind(
     kind=ImportKind.DEPLOY_KEY,
     table=tables.DeployKey,
-    fields={
-        "project_id": reference(ImportKind.PROJECT),
-        "title": ImportField(validate=validation.validate_title, is_required=True),
-        "key": ImportField(),
-        **TIMES,
-    },
+    fields={"project_id": reference(ImportKind.PROJECT), **PUBLIC_KEY_FIELDS},
     # The source has one key for several projects.
     key=key_of("project_id", "source_id"),
     unique=(UniqueKey(("project_id", "fingerprint"), "key"),),
     may_renumber=True,
     prepare=parse_keys,
-    match=_match_deploy_keys,
+    match=skip_keys_of(tables.SshKey),
 )
 
 

@@ -9,7 +9,7 @@ from graph.errors import Taken, UserError, UserErrors
 from graph.rules import validation
 from graph.rules.accounts import accounts, ssh_keys
 from graph.rules.imports.batches import Batch
-from graph.rules.imports.item_kinds import TIMES, ImportField, Item, ItemKind, UniqueKey, reference
+from graph.rules.imports.item_kinds import TIMES, ImportField, Item, ItemKind, Step, UniqueKey, reference
 from storage import tables
 from storage.database import bulk_rows
 from storage.tables import ImportKind
@@ -53,32 +53,32 @@ async def parse_keys(batch: Batch) -> None:
             item.skip(error.errors[0] if isinstance(error, UserErrors) else error)
 
 
-async def skip_keys_of(batch: Batch, table: type[tables.SshKey] | type[tables.DeployKey]) -> None:
-    """Skip the items whose keys the table has: a key belongs to a user or to projects."""
-    items: dict[str, list[Item]] = {}
-    for item in batch.open_items:
-        items.setdefault(item.columns["fingerprint"], []).append(item)
-    if items:
-        fingerprint = col(table.fingerprint)
-        for found in await batch.context.all(select(fingerprint).where(fingerprint.in_(items)).distinct()):
-            for item in items[found]:
-                item.skip(Taken("key"))
+def skip_keys_of(table: type[tables.SshKey] | type[tables.DeployKey]) -> Step:
+    """A step that skips the items whose keys the table has: a key belongs to a user or to projects."""
+
+    async def skip(batch: Batch) -> None:
+        items: dict[str, list[Item]] = {}
+        for item in batch.open_items:
+            items.setdefault(item.columns["fingerprint"], []).append(item)
+        if items:
+            fingerprint = col(table.fingerprint)
+            for found in await batch.context.all(select(fingerprint).where(fingerprint.in_(items)).distinct()):
+                for item in items[found]:
+                    item.skip(Taken("key"))
+
+    return skip
 
 
-async def _match_keys(batch: Batch) -> None:
-    await skip_keys_of(batch, tables.DeployKey)
-
-
+PUBLIC_KEY_FIELDS = {
+    "title": ImportField(validate=validation.validate_title, is_required=True),
+    "key": ImportField(),
+    **TIMES,
+}
 SSH_KEYS = ItemKind(
     kind=ImportKind.SSH_KEY,
     table=tables.SshKey,
-    fields={
-        "user_id": reference(ImportKind.USER),
-        "title": ImportField(validate=validation.validate_title, is_required=True),
-        "key": ImportField(),
-        **TIMES,
-    },
+    fields={"user_id": reference(ImportKind.USER), **PUBLIC_KEY_FIELDS},
     unique=(UniqueKey(("fingerprint",), "key"),),
     prepare=parse_keys,
-    match=_match_keys,
+    match=skip_keys_of(tables.DeployKey),
 )

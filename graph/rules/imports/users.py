@@ -5,12 +5,12 @@ With kept ids that administrator becomes the user of the same name in the source
 password, the tokens and the rights. The ghost user of the source is the ghost user of this instance.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import func, or_, select, update
 from sqlmodel import col
 
 from graph.errors import Invalid, Taken, UserError
@@ -19,18 +19,17 @@ from graph.rules.accounts import accounts
 from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports import user_moves
 from graph.rules.imports.batches import Batch, UnknownReference, find_taken_ids
-from graph.rules.imports.item_kinds import CREATED_AT, MAX_ID, MERGED, ImportField, ImportOutcome, Item, ItemKind, parse_row_id
+from graph.rules.imports.item_kinds import CREATED_AT, MAX_ID, MERGED, ImportField, Item, ItemKind, parse_row_id
+from graph.rules.imports.user_records import identity_of, is_ghost, write_user_records
 from storage import tables
 from storage.database import bulk_rows
-from storage.secrets import digest_token, new_token
+from storage.secrets import digest_token
 from storage.tables import ImportKind, NamespaceKind, UserState
 from storage.tables.accounts import identities
-from storage.tables.accounts.users import PRIVATE_TOKEN
 
 GHOST_EMAIL = f"{GHOST_USERNAME}@invalid"
 UNKNOWN_EMAIL = "{}@import.invalid"
 """The address of a user whose address the source did not show; nobody can have it."""
-IMPORTED_TOKEN = "imported"  # noqa: S105 - the name of a kind of token
 MAX_TOKEN_LENGTH = 255
 
 
@@ -92,16 +91,6 @@ def _read_token(item: Item) -> None:
         item.extras["token"] = None
 
 
-def _identity(item: Item) -> tuple[str | None, str | None]:
-    """The provider and the normalized uid with which the user signs in; None if there is none."""
-    provider, extern_uid = item.columns["provider"], item.columns["extern_uid"]
-    return (provider, identities.normalize_uid(provider, extern_uid)) if provider and extern_uid else (None, None)
-
-
-def _is_ghost(item: Item) -> bool:
-    return bool(item.columns["username"] == GHOST_USERNAME)
-
-
 @dataclass
 class _Accounts:
     """What exists of the accounts that the items may be or collide with."""
@@ -131,7 +120,7 @@ async def _load_accounts(batch: Batch, items: Iterable[Item]) -> _Accounts:
     names = {str(name).lower() for item in items for name in (item.columns["username"], item.values.get("merge_into")) if name}
     names.add(GHOST_USERNAME)
     ids = {item.row_id for item in items if item.row_id is not None} | {batch.running.user_id or 0}
-    uids = {uid for item in items if (uid := _identity(item)[1]) is not None}
+    uids = {uid for item in items if (uid := identity_of(item)[1]) is not None}
     addresses = {item.columns["email"] for item in items if item.columns["email"] is not None}
     addresses |= {UNKNOWN_EMAIL.format(name) for name in names}
     digests = {digest_token(item.extras["token"]) for item in items if item.extras["token"] is not None}
@@ -196,9 +185,9 @@ def _match_account(batch: Batch, found: _Accounts, item: Item) -> None:
     username = (merge_into or item.columns["username"]).lower()
     account = found.by_username.get(username)
     is_administrator = account is not None and account.id == batch.running.user_id
-    if merge_into and (account is None or _is_ghost(item)):
+    if merge_into and (account is None or is_ghost(item)):
         item.skip(UnknownReference("mergeInto", f"there is no user {merge_into}"))
-    elif account is not None and (_is_ghost(item) or (is_administrator and batch.running.keeps_ids and not merge_into)):
+    elif account is not None and (is_ghost(item) or (is_administrator and batch.running.keeps_ids and not merge_into)):
         item.row_id, item.is_new = account.id, False
     elif account is not None and (merge_into or is_administrator):
         item.merge(account.id)
@@ -224,7 +213,7 @@ def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
         item.skip(Taken("username"))
     elif not found.claim("email", columns["email"], found.emails.get(columns["email"]), item):
         item.skip(Taken("email"))
-    provider, uid = _identity(item)
+    provider, uid = identity_of(item)
     if (
         provider is not None
         and uid is not None
@@ -274,7 +263,7 @@ async def _check_namespaces(batch: Batch, found: _Accounts) -> None:
         row_id = found.namespace_of.get(item.row_id)
         if row_id is not None:
             item.related["namespace"] = row_id
-        elif batch.running.keeps_ids and item.extras["namespace"] is not None and not _is_ghost(item):
+        elif batch.running.keeps_ids and item.extras["namespace"] is not None and not is_ghost(item):
             try:
                 namespace_id = parse_row_id("namespaceId", item.extras["namespace"])
             except UserError as error:
@@ -292,117 +281,4 @@ async def _check_namespaces(batch: Batch, found: _Accounts) -> None:
             item.related["namespace"] = namespace_id
 
 
-async def _follow(batch: Batch) -> None:
-    items = [item for item in batch.written_items if item.digest != MERGED and not _is_ghost(item)]
-    created = [item for item in items if item.outcome is ImportOutcome.CREATED]
-    updated = [item for item in items if item.outcome is ImportOutcome.UPDATED]
-    await _write_creation_of_administrator(batch, updated)
-    await _write_namespaces(batch, created, updated)
-    await _write_emails(batch, created, updated)
-    await _write_identities(batch, created, updated)
-    await _write_tokens(batch, created, updated)
-
-
-async def _write_creation_of_administrator(batch: Batch, updated: list[Item]) -> None:
-    """The account of the administrator of the import exists already; all others get the time when they are created."""
-    if not batch.running.keeps_ids:
-        return
-    for item in updated:
-        if item.row_id == batch.running.user_id and item.initial.get("created_at") is not None:
-            statement = update(tables.User).where(col(tables.User.id) == item.row_id).values(created_at=item.initial["created_at"])
-            await batch.context.session.execute(statement)
-
-
-async def _write_namespaces(batch: Batch, created: list[Item], updated: list[Item]) -> None:
-    session = batch.context.session
-    missing = [item for item in (*created, *updated) if "namespace" not in item.related]
-    for item, row_id in zip(missing, await bulk_rows.allocate_ids(session, tables.Namespace, len(missing)), strict=True):
-        item.related["namespace"] = row_id
-    inserted = [*created, *(item for item in updated if item in missing)]
-    await bulk_rows.insert_rows(session, tables.Namespace, [{"id": item.related["namespace"], **_namespace(item)} for item in inserted])
-    renamed = {item.related["namespace"]: _namespace(item) for item in updated if item not in missing}
-    await bulk_rows.update_rows(session, tables.Namespace, renamed)
-    if batch.running.keeps_ids and created:
-        await bulk_rows.raise_sequence(session, tables.Namespace, max(item.related["namespace"] for item in created))
-    batch.identities += [
-        (ImportKind.NAMESPACE, item.extras["namespace"], item.related["namespace"], "")
-        for item in (*created, *updated)
-        if item.extras["namespace"] is not None
-    ]
-
-
-def _namespace(item: Item) -> dict[str, Any]:
-    username = item.columns["username"]
-    return {
-        "kind": NamespaceKind.USER,
-        "name": item.columns["name"],
-        "path": username,
-        "path_key": username.lower(),
-        "owner_id": item.row_id,
-    }
-
-
-async def _write_emails(batch: Batch, created: list[Item], updated: list[Item]) -> None:
-    session, email = batch.context.session, tables.Email
-    rows = [{"user_id": item.row_id, "email": item.columns["email"], "is_primary": True} for item in created]
-    primary: Mapping[int | None, int] = {}
-    if updated:
-        owners = [item.row_id for item in updated]
-        statement = select(col(email.user_id), col(email.id)).where(col(email.user_id).in_(owners), col(email.is_primary))
-        primary = dict(await batch.context.tuples(statement))
-    ids = await bulk_rows.allocate_ids(session, email, len(rows))
-    await bulk_rows.insert_rows(session, email, [{"id": row_id, **row} for row_id, row in zip(ids, rows, strict=True)])
-    changed = {primary[item.row_id]: {"email": item.columns["email"]} for item in updated if item.row_id in primary}
-    await bulk_rows.update_rows(session, email, changed)
-
-
-async def _write_identities(batch: Batch, created: list[Item], updated: list[Item]) -> None:
-    """Make the identities that v3 shows those with which the users sign in."""
-    session, identity = batch.context.session, tables.Identity
-    if updated:
-        replaced = {(item.row_id, provider) for item in updated for provider in (item.before["provider"], item.columns["provider"])}
-        stored = await batch.context.all(select(identity).where(col(identity.user_id).in_([item.row_id for item in updated])))
-        old_ids = [row.id for row in stored if (row.user_id, row.provider) in replaced]
-        await session.execute(delete(identity).where(col(identity.id).in_(old_ids)))
-    moment = batch.context.now()
-    rows = [
-        {"user_id": item.row_id, "provider": provider, "uid": uid, "created_at": moment, "updated_at": moment}
-        for item in (*created, *updated)
-        for provider, uid in [_identity(item)]
-        if provider is not None
-    ]
-    ids = await bulk_rows.allocate_ids(session, identity, len(rows))
-    await bulk_rows.insert_rows(session, identity, [{"id": row_id, **row} for row_id, row in zip(ids, rows, strict=True)])
-
-
-async def _write_tokens(batch: Batch, created: list[Item], updated: list[Item]) -> None:
-    session, token = batch.context.session, tables.Token
-    known: dict[tuple[int, str], tuple[int, str]] = {}
-    replacing = [item for item in updated if item.extras["token"] is not None]
-    if replacing:
-        columns = col(token.user_id), col(token.name), col(token.id), col(token.digest)
-        rows = await batch.context.tuples(select(*columns).where(col(token.user_id).in_([item.row_id for item in replacing])))
-        known = {(user_id, name): (row_id, digest) for user_id, name, row_id, digest in rows}
-    inserted = [_token(batch, item, PRIVATE_TOKEN) for item in created]
-    replaced: dict[int, dict[str, Any]] = {}
-    for item in replacing:
-        name = IMPORTED_TOKEN if item.row_id == batch.running.user_id else PRIVATE_TOKEN
-        row = _token(batch, item, name)
-        if row["digest"] in {digest for (user_id, _), (_, digest) in known.items() if user_id == item.row_id}:
-            continue
-        if (row["user_id"], name) in known:
-            replaced[known[row["user_id"], name][0]] = row
-        else:
-            inserted.append(row)
-    ids = await bulk_rows.allocate_ids(session, token, len(inserted))
-    await bulk_rows.insert_rows(session, token, [{"id": row_id, **row} for row_id, row in zip(ids, inserted, strict=True)])
-    await bulk_rows.update_rows(session, token, replaced)
-
-
-def _token(batch: Batch, item: Item, name: str) -> dict[str, Any]:
-    token = item.extras["token"] or new_token()
-    sealed = batch.context.services.cipher.encrypt(token)
-    return {"user_id": item.row_id, "name": name, "digest": digest_token(token), "sealed": sealed, "created_at": batch.context.now()}
-
-
-USERS = ItemKind(kind=ImportKind.USER, table=tables.User, fields=FIELDS, prepare=_prepare, match=_match, follow=_follow)
+USERS = ItemKind(kind=ImportKind.USER, table=tables.User, fields=FIELDS, prepare=_prepare, match=_match, follow=write_user_records)

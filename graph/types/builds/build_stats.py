@@ -106,6 +106,7 @@ async def _load_table(
         moment=col(moment),
         includes_superseded=not filter.latest_attempt_only,
         limit=limit,
+        statuses=build_stats.list_statuses(selected_fields, selected_names(info, "rows", "counts")),
     )
 
     query = BuildStatsQuery(conditions, filter.selection(), grouping, filter.finished is not None)
@@ -113,7 +114,7 @@ async def _load_table(
     async def fetch(ids: list[int]) -> Any:
         return await fetch_all(context, ids, query)
 
-    key = (fetch_all, repr((build_filter, grouping.dimensions, grouping.measures, bucket, timezone, limit)))
+    key = (fetch_all, repr((build_filter, grouping.dimensions, grouping.measures, grouping.statuses, bucket, timezone, limit)))
     return await context.loader(key, fetch).get(root.id)
 
 

@@ -27,7 +27,7 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.rules.accounts import groups
-from graph.rules.merge_requests import branch_comparison, merge_requests
+from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
 from graph.rules.policy import Action, allowed_project_conditions, can, filter_visible_projects
 from graph.rules.search_terms import validate_search
@@ -186,6 +186,7 @@ class MergeRequest(Node, MergeRequestNoteFields, MergeRequestClosingFields, Merg
     source_branch: str = column(description="Source branch.")
     target_branch: str = column(description="Target branch.")
     merge_status: MergeStatus = column(description="Whether it can be merged.")  # type: ignore[valid-type]
+    commit_count: int | None = column(description="Number of commits that the target branch does not have; null if unknown.")
     merge_when_build_succeeds: bool = column(description="Whether it is merged automatically when the builds of its head commit succeed.")
     created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")
@@ -277,6 +278,13 @@ class MergeRequest(Node, MergeRequestNoteFields, MergeRequestClosingFields, Merg
     )
     async def changes(self, info: Info) -> list[DiffEntry] | None:
         return await branch_comparison.load_changes(info.context, _as_row(self))  # type: ignore[return-value]
+
+    @strawberry.field(
+        description="Paths of changed files that the viewer marked as viewed with `markFileViewed` and that have not changed since. Null,"
+        " with an error, if the repository cannot be read."
+    )
+    async def viewed_paths(self, info: Info) -> list[str] | None:
+        return await viewed_files.load_viewed_paths(info.context, _as_row(self))
 
     @strawberry.field(description="Reasons why it cannot be merged; empty if there are none.")
     async def blockers(self, info: Info) -> list[MergeBlocker]:  # type: ignore[valid-type]

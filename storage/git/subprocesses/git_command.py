@@ -50,6 +50,8 @@ def environment(global_config: Path | None = None) -> dict[str, str]:
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",
         "LC_ALL": "C",
+        # glibc reserves 64 to 128 MB of addresses for the memory of each thread, which the limit of a process counts (limits.py).
+        "MALLOC_ARENA_MAX": "1",
         "GIT_ALLOW_PROTOCOL": "file",
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": str(global_config or os.devnull),

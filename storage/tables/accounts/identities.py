@@ -8,7 +8,7 @@ from sqlalchemy import Delete, Select, UniqueConstraint, delete, exists, select
 from sqlalchemy.sql.elements import ColumnElement
 from sqlmodel import Field, col
 
-from storage.tables.accounts.users import User
+from storage.tables.accounts.users import User, UserState
 from storage.tables.base import TimestampedRow, foreign_key
 
 DIRECTORY_PREFIX = "ldap"
@@ -67,12 +67,14 @@ class ManagedAccount(NamedTuple):
     user_id: int
     username: str
     admin: bool
+    state: UserState
     blocked_by_directory: bool
 
 
 def accounts_of_provider(provider: str, after_id: int, limit: int) -> Any:
     """The columns of `ManagedAccount` of the next users of a provider after the user with this id, ordered by id."""
-    columns = (col(Identity.uid), col(User.id), col(User.username), col(User.admin), col(User.blocked_by_directory))
+    user = col(User.id), col(User.username), col(User.admin), col(User.state), col(User.blocked_by_directory)
+    columns = (col(Identity.uid), *user)
     statement = select(*columns).join(User, col(Identity.user_id) == col(User.id))
     return statement.where(col(Identity.provider) == provider, col(User.id) > after_id).order_by(col(User.id)).limit(limit)
 

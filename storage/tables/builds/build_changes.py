@@ -7,7 +7,7 @@ program on other hosts. The table `changes` has only changes of status that subs
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Delete, Index, Select, delete, event, func, select, text
+from sqlalchemy import BigInteger, Connection, Index, Select, TextClause, event, func, select, text
 from sqlmodel import Field, col
 
 from storage.database.engine import metadata
@@ -16,6 +16,10 @@ from storage.tables.base import Row
 _ON_POSTGRESQL = text("transaction_id IS NOT NULL")
 MAX_LOGGED = 500_000
 """Number of rows that are retained. A copy that is older is rebuilt."""
+MAX_PRUNED = 50_000
+"""Number of rows that one statement deletes."""
+PRUNED = -1
+"""The build of rows that say up to which transaction the log was pruned; PostgreSQL only."""
 TRIGGERS = frozenset(("log_build_insert", "log_build_update", "log_build_delete"))
 _COLUMNS = "project_id, current_id, attempt, name, stage, ref, status, user_id, coverage, created_at, started_at, finished_at"
 _LOG = (
@@ -42,10 +46,23 @@ class BuildChange(Row, table=True):
     token: int = Field(sa_type=BigInteger)
 
 
-def prune(max_logged: int = MAX_LOGGED) -> Delete:
-    """Deletes all but the newest `max_logged` rows."""
-    newest = select(func.max(col(BuildChange.id))).scalar_subquery()
-    return delete(BuildChange).where(col(BuildChange.id) <= newest - max_logged)
+def prune(dialect: str, max_logged: int | None = None) -> TextClause:
+    """Deletes at most MAX_PRUNED of the oldest rows; the newest `max_logged` are retained, by default MAX_LOGGED.
+
+    On PostgreSQL a transaction may commit late rows with low ids. So it deletes only rows that every later snapshot includes, and inserts a
+    row of the build PRUNED with the newest of their transactions: a copy whose snapshot may not include that one is out of date.
+    """
+    oldest = "id <= (SELECT max(id) FROM build_changes) - :max_logged AND id < (SELECT min(id) FROM build_changes) + :limit"
+    if dialect == "sqlite":
+        statement = f"DELETE FROM build_changes WHERE {oldest}"  # noqa: S608 - constants
+    else:
+        statement = (
+            f"WITH pruned AS (DELETE FROM build_changes WHERE {oldest}"  # noqa: S608 - constants
+            " AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())::text::bigint RETURNING transaction_id)"
+            f" INSERT INTO build_changes (build_id, transaction_id, token) SELECT {PRUNED}, max(transaction_id),"
+            " (random() * 9007199254740992)::bigint FROM pruned HAVING count(*) > 0"
+        )
+    return text(statement).bindparams(max_logged=MAX_LOGGED if max_logged is None else max_logged, limit=MAX_PRUNED)
 
 
 def id_range() -> Select[Any]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, Subquery, case, cast, func, literal, null, select
+from sqlalchemy import BigInteger, Integer, Select, Subquery, case, cast, func, literal, null, select
 from sqlmodel import col
 
 from storage.database import dialects
@@ -57,7 +57,7 @@ class BuildGrouping:
     """How builds are grouped. `moment` is the timestamp column for `buckets`.
 
     `includes_superseded`: superseded attempts are included, and are the ones counted as retried; otherwise the attempts before the current
-    one are counted as retried.
+    one are counted as retried. `statuses` are those of COUNTED_STATUSES whose builds are counted; the number of other ones is 0.
     """
 
     dimensions: Sequence[BuildDimension]
@@ -66,6 +66,7 @@ class BuildGrouping:
     moment: Any
     includes_superseded: bool
     limit: int
+    statuses: Collection[CheckStatus] = COUNTED_STATUSES
 
 
 def groups(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, owner: Any = None) -> Select[Any]:
@@ -80,7 +81,7 @@ def groups(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, 
     ranked = quantiles.rank_rows(rows, keys, grouping.measures)
     columns = [
         func.count().label("total"),
-        *(func.count(case((ranked.c.state == status, 1), else_=null())).label(f"count_{status}") for status in COUNTED_STATUSES),
+        *(_count_status(ranked, status, grouping).label(f"count_{status}") for status in COUNTED_STATUSES),
         func.coalesce(func.sum(ranked.c.retried), 0).label("retried"),
     ]
     for measure in grouping.measures:
@@ -109,6 +110,10 @@ def _rows(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, o
         statement = statement.add_columns(owner.label("owner")).join(Project, col(Project.id) == col(row.project_id))
     # OFFSET prevents both databases from flattening the subquery, which would evaluate the measures again at each use.
     return (statement.offset(0) if grouping.measures else statement).subquery()
+
+
+def _count_status(ranked: Any, status: CheckStatus, grouping: BuildGrouping) -> Any:
+    return func.count(case((ranked.c.state == status, 1), else_=null())) if status in grouping.statuses else literal(0, Integer)
 
 
 def _first_groups(grouped: Subquery, grouping: BuildGrouping, columns: Sequence[str], has_owner: bool) -> Select[Any]:

@@ -5,9 +5,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Index, Select, func, select, text
+from sqlalchemy import Delete, Index, Select, case, delete, func, select, text
 from sqlmodel import Field, col
 
+from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, enum_type, now
 from storage.tables.base import Row, foreign_key
 from storage.tables.projects.projects import Project
@@ -46,6 +47,15 @@ class Change(Row, table=True):
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 
+class PrunedChanges(Row, table=True):
+    """One row, with id 1, once changes were pruned: up to the sequence number `last_seq` there may be none left."""
+
+    __tablename__ = "pruned_changes"
+
+    last_seq: int
+
+
+PRUNED_ID = 1
 OPEN_WRITERS = text(
     "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = 'changes'::regclass"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -92,3 +102,30 @@ def of_build(build_id: int, limit: int) -> Select[str | None, str]:
     """(old status, new status) of the last changes of a build, the newest first."""
     row: Any = Change
     return select(row.old_state, row.new_state).where(row.build_id == build_id).order_by(row.id.desc()).limit(limit)
+
+
+def id_range() -> Select[Any]:
+    """Selects the lowest sequence number, its time, and the highest one; null without changes."""
+    lowest, highest = (select(each(col(Change.id))).scalar_subquery() for each in (func.min, func.max))
+    return select(lowest, select(col(Change.created_at)).where(col(Change.id) == lowest).scalar_subquery(), highest)
+
+
+def oldest(limit: int) -> Select[int, datetime]:
+    """(sequence number, time) of the oldest changes, in order."""
+    return select(col(Change.id), col(Change.created_at)).order_by(col(Change.id)).limit(limit)
+
+
+def delete_up_to(seq: int) -> Delete:
+    return delete(Change).where(col(Change.id) <= seq)
+
+
+def pruned_seq() -> Select[int]:
+    """The sequence number up to which changes were pruned; no row if none were."""
+    return select(col(PrunedChanges.last_seq)).where(col(PrunedChanges.id) == PRUNED_ID)
+
+
+def record_pruning(dialect: str, seq: int) -> Any:
+    """The statement that raises `pruned_seq`; it never decreases it."""
+    statement = insert_into(dialect, PrunedChanges).values(id=PRUNED_ID, last_seq=seq)
+    raised = case((col(PrunedChanges.last_seq) < seq, seq), else_=col(PrunedChanges.last_seq))
+    return statement.on_conflict_do_update(index_elements=["id"], set_={"last_seq": raised})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from graph.rules.external_accounts import directory_sync
 from storage.secrets import digest_token
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.ldap_server import ADMIN_DN, ADMIN_PASSWORD, GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
@@ -83,6 +84,46 @@ class TestDirectory:
         output = check(code=1, **self.settings(ldap, ldap_url=f"ldap://127.0.0.1:{closed_port},{ldap.url}"))
         assert "2 people below" in output and PASSWORD not in output
         assert "there is no file" in check(code=2, **self.settings(ldap, ldap_ca_file="/absent.pem"))
+
+
+class TestAccounts:
+    """Which accounts the next comparison with the directory would block."""
+
+    @pytest.fixture(autouse=True)
+    def settings(self, isolated_environment: None, ldap: LdapServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        values = {"ldap_url": ldap.url, "ldap_base": PEOPLE, "ldap_bind_dn": ADMIN_DN, "ldap_bind_password": ADMIN_PASSWORD}
+        for name, value in values.items():
+            monkeypatch.setenv(f"FORGEFRONT_{name.upper()}", value)
+
+    def test_are_listed_with_what_to_do_and_nothing_changes(self, cli: CommandRunner, ldap: LdapServer) -> None:
+        identities = {"ada": ldap.add_person("ada"), "old": f"uid=old,{PEOPLE}", "away": f"uid=away,{PEOPLE}", "local": None}
+        for name, dn in identities.items():
+            identity = ["--provider", "ldapmain", "--extern-uid", dn] if dn else []
+            cli("admin", "user", "create", name, "--email", f"{name}@example.org", "--no-password", *identity)
+        cli("admin", "user", "block", "away")
+        before = cli.json("admin", "user", "list")
+        output = cli("directory", "check", code=1).output
+        # Somebody who is blocked already loses nothing.
+        assert f"block  old: uid=old,{PEOPLE}: the directory has nobody with this identity\n" in output and "away" not in output
+        assert "WRONG  accounts: ldapmain: the next comparison with the directory would block 1 accounts\n       → correct" in output
+        report = json.loads(cli("directory", "check", "--json", code=1).stdout)
+        reason = "the directory has nobody with this identity"
+        listed = {"username": "old", "provider": "ldapmain", "uid": f"uid=old,{PEOPLE}", "reason": reason}
+        assert report["would_block"] == {"count": 1, "accounts": [listed]} and report["ok"] is False
+        assert "FORGEFRONT_LDAP_BASE" in report["problems"][0]["remedy"]
+        assert cli.json("admin", "user", "list") == before
+        ldap.add_person("old")
+        report = json.loads(cli("directory", "check", "--json").stdout)
+        assert report["would_block"]["count"] == 0 and "2 accounts with a person in the directory" in report["looked_at"]
+
+    def test_a_directory_with_none_of_them_is_a_mistake_of_the_configuration(self, cli: CommandRunner, ldap: LdapServer) -> None:
+        ldap.add_person("stranger")
+        for number in range(directory_sync.MIN_DOUBTFUL_BLOCKS):
+            identity = "--provider", "ldapmain", "--extern-uid", f"uid=u{number},dc=elsewhere"
+            cli("admin", "user", "create", f"u{number}", "--email", f"u{number}@example.org", "--no-password", *identity)
+        output = cli("directory", "check", code=1).output
+        assert "none of the 5 accounts with identities of it is in the directory, so that comparisons change nothing" in output
+        assert output.count("block  u") == 5
 
 
 class TestProvider:

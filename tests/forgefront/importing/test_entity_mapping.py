@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from forgefront.importing import entity_mapping
+from forgefront.importing import content_mapping, entity_mapping
 from forgefront.importing.entity_fields import InvalidEntity, SourceEntity
 
 TIME = "2016-01-19T08:40:25.934Z"
@@ -71,11 +71,11 @@ class TestIssuesAndMergeRequests:
     def test_states_and_references(self) -> None:
         issue: dict[str, Any] = {"id": 8, "iid": 2, "title": "T", "created_at": TIME, "updated_at": "2016-01-20T09:00:00+01:00"}
         issue |= {"state": "reopened", "author": {"id": 3}, "assignee": None, "labels": ["a", {"name": "b"}], "milestone": {"id": 4}}
-        mapped = entity_mapping.map_issue("1", SourceEntity(issue))
+        mapped = content_mapping.map_issue("1", SourceEntity(issue))
         assert (mapped["state"], mapped["authorId"], mapped["assigneeId"], mapped["milestoneId"]) == ("OPENED", "3", None, "4")
         assert (mapped["labels"], mapped["updatedAt"], mapped["closedAt"]) == (["a", "b"], "2016-01-20T08:00:00.000000Z", None)
         request = {**issue, "state": "merged", "source_branch": "a", "target_branch": "b", "source_project_id": 1, "sha": None}
-        mapped = entity_mapping.map_merge_request("1", SourceEntity(request), ["f" * 40, "e" * 40])
+        mapped = content_mapping.map_merge_request("1", SourceEntity(request), ["f" * 40, "e" * 40])
         assert (mapped["state"], mapped["headOid"], mapped["commitOids"]) == ("MERGED", "f" * 40, ["f" * 40, "e" * 40])
         assert mapped["mergedAt"] == mapped["updatedAt"]
 
@@ -94,8 +94,8 @@ class TestIssuesAndMergeRequests:
             ({"state": "odd"}, "state"),
         ):
             with pytest.raises(InvalidEntity, match=reason):
-                entity_mapping.map_issue("1", SourceEntity({**valid, **change}))
-        odd = entity_mapping.map_issue("1", SourceEntity({**valid, "title": "a\0b\ud800", "author": 7, "labels": "x"}))
+                content_mapping.map_issue("1", SourceEntity({**valid, **change}))
+        odd = content_mapping.map_issue("1", SourceEntity({**valid, "title": "a\0b\ud800", "author": 7, "labels": "x"}))
         assert (odd["title"], odd["authorId"], odd["labels"]) == ("ab?", None, [])
 
 
@@ -103,9 +103,9 @@ class TestBuilds:
     def test_statuses_of_both_versions(self) -> None:
         build = {"id": 9, "name": "unit", "ref": "master", "created_at": TIME, "commit": {"id": "a" * 40}, "coverage": "98.5"}
         for status, expected in (("success", "SUCCESS"), ("created", "PENDING"), ("canceled", "CANCELED")):
-            mapped = entity_mapping.map_build("1", SourceEntity({**build, "status": status}))
+            mapped = content_mapping.map_build("1", SourceEntity({**build, "status": status}))
             assert (mapped["status"], mapped["sha"], mapped["stage"], mapped["coverage"]) == (expected, "a" * 40, "test", 98.5)
         with pytest.raises(InvalidEntity, match="manual"):
-            entity_mapping.map_build("1", SourceEntity({**build, "status": "manual"}))
+            content_mapping.map_build("1", SourceEntity({**build, "status": "manual"}))
         with pytest.raises(InvalidEntity, match="commit"):
-            entity_mapping.map_build("1", SourceEntity({**build, "status": "success", "commit": None}))
+            content_mapping.map_build("1", SourceEntity({**build, "status": "success", "commit": None}))

@@ -10,8 +10,8 @@ import pytest
 
 from forgefront.importing import source_client
 from forgefront.importing.ref_listing import CONTENT_TYPE, RefLister
-from forgefront.importing.source_client import (
-    SourceClient,
+from forgefront.importing.source_client import SourceClient
+from forgefront.importing.source_errors import (
     SourceFailed,
     SourceForbidden,
     SourceMalformed,

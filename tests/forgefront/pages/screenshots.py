@@ -110,7 +110,7 @@ PICTURES = (
     ("files", "/web/storefront/files", ".file-change time"),
     ("merge-requests", "/web/storefront/merge_requests", ".row"),
     ("builds", "/web/storefront/builds", ".row"),
-    ("merge-request", "/web/storefront/merge_requests/1", ".line"),
+    ("merge-request", "/web/storefront/merge_requests/1/changes", ".line"),
     ("build", "/web/storefront/builds/{databaseId}", ".output-line"),
     ("commit", "/web/storefront/commit/{sha}", ".line"),
     ("activity", "/web/storefront/activity", ".row"),

@@ -37,7 +37,8 @@ def http(app: App) -> httpx.AsyncClient:
 
 
 PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/tools/issues/3 /demo/tools/builds/9
-/demo/tools/merge_requests/1 /demo/tools/commit/0123456789abcdef /demo/tools/milestones/2 /demo/tools/snippets/4
+/demo/tools/merge_requests/1 /demo/tools/merge_requests/1/changes
+/demo/tools/commit/0123456789abcdef /demo/tools/milestones/2 /demo/tools/snippets/4
 /demo/tools/activity /demo/tools/stars /demo/tools/branches /demo/tools/tags /demo/tools/snippets /demo/tools/environments
 /demo/tools/settings /demo/tools/settings/hooks /demo/tools/settings/hooks/3
 /demo/tools/settings/deploy_keys
@@ -47,6 +48,7 @@ PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/too
 /demo/tools/contributors /demo/tools/search /demo/tools/blame/src/a.py /demo/tools/compare /demo/tools/compare/main...topic/one
 /demo/tools/dashboard /groups/demo/dashboard /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in"""
 NO_PAGES = """/demo /nope/tools/x /demo/tools.git /demo/tools.git/info/refs /demo/tools/info/refs /demo/tools/issues/x /api/v3/nope
+/demo/tools/merge_requests/1/nope /demo/tools/issues/1/changes
 /demo/tools/edit_file /demo/tools/remove_file/ /demo/tools/history /demo/tools/filesystem /demo/tools/files/%00 /demo/tools.git/files/a
 /demo/tools/blame /demo/tools/settings/nope /demo/tools/settings/members/3 /demo/tools/activity/3
 /graphql/x /-/nope /ci/api /users/x /-/pages/../files.py /-/pages/%2e%2e/files.py /%00 /demo/to%0als"""

@@ -114,7 +114,6 @@ class TestMergeRequest:
         page = site.page
         await site.visit(f"/{PATH}/merge_requests/1")
         await page.wait_for_text("It can be merged.")
-        await page.wait_for("[...document.querySelectorAll('.line.added .text')].some(line => line.innerText === '+Show delivery dates')")
         await page.wait_for("document.querySelector('#comment')")
         await page.evaluate("document.querySelector('#comment').focus()")
         await page.type("Good <b>work</b> by **@ada** in !1 [x](javascript:alert(1))")
@@ -319,6 +318,7 @@ async def test_all_of_them_fit_a_telephone(site: WorkPagesSite) -> None:
     assert (await site.ask(mutation, input=values))["createNote"]["userErrors"] == []
     for path, last in (
         ("merge_requests/1", ".note .prose"),
+        ("merge_requests/1/changes", ".line"),
         (f"builds/{build['databaseId']}", ".output-line"),
         (f"commit/{build['sha']}", ".line"),
     ):

@@ -1,13 +1,17 @@
 """The runner with several forges: its configuration, slots, metrics, and how it stops."""
 
 import asyncio
+import fcntl
+import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forgefront.runner.build_runner import BuildRunner, Forge
+from forgefront.runner import build_runner
+from forgefront.runner.build_runner import BuildRunner, Forge, create_work_folder
 from forgefront.runner.executors.executor import Limits
 from forgefront.runner.executors.shell import ShellExecutor
 from forgefront.runner.forge_client import ClaimedBuild, RequestRejected, ServiceUnreachable
@@ -50,6 +54,48 @@ def make_runner(forges: list[tuple[str, FakeForge]], folder: Path, ended: list[s
         on_build_end=lambda forge, job, outcome: ended.append(f"{forge.name}: {outcome.value}"),
         **settings,
     )
+
+
+class TestWorkFolders:
+    def test_are_not_removed_by_a_runner_that_starts_before_they_are_locked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found: list[list[Path]] = []
+        goes_on, may_end = threading.Event(), threading.Event()
+        make_folder, lock = tempfile.mkdtemp, fcntl.flock
+
+        def start_other() -> None:
+            with create_work_folder(tmp_path) as (_, leftovers):
+                found.append(leftovers)
+                goes_on.set()
+                may_end.wait()
+
+        other = threading.Thread(target=start_other)
+
+        def make_folder_slowly(**options: Any) -> str:
+            folder = make_folder(**options)
+            if threading.current_thread() is not other:
+                other.start()
+                # Until the other one has removed what it takes for leftovers, or waits.
+                goes_on.wait()
+            return folder
+
+        def record_lock(handle: int, operation: int) -> None:
+            if threading.current_thread() is other and not operation & fcntl.LOCK_NB:
+                goes_on.set()
+            lock(handle, operation)
+
+        monkeypatch.setattr(build_runner.tempfile, "mkdtemp", make_folder_slowly)
+        monkeypatch.setattr(build_runner.fcntl, "flock", record_lock)
+        try:
+            with create_work_folder(tmp_path) as (folder, leftovers):
+                assert folder.is_dir() and leftovers == []
+                may_end.set()
+                other.join()
+                assert folder.is_dir()
+        finally:
+            may_end.set()
+            other.join()
+        assert found == [[]]
+        assert list(tmp_path.iterdir()) == []
 
 
 class TestForges:

@@ -381,6 +381,38 @@ def make_work(service: FakeService, folder: Path, *script: str, executor: Execut
     return BuildExecution(service, job, folder, "fr-" + "x" * 20, executor or ShellExecutor(), mirrors)  # type: ignore[arg-type]
 
 
+class TestSending:
+    async def test_the_first_output_after_a_pause_is_sent_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("forgefront.runner.build_execution.SEND_INTERVAL_SECONDS", 100.0)
+        work = make_work(FakeService(), tmp_path)
+        work._done = asyncio.Event()
+        long_ago = time.monotonic() - 200
+        waiting = asyncio.create_task(work._wait_for_output(long_ago, 1000.0))
+        assert not (await asyncio.wait([waiting], timeout=0.15))[0]
+        work.trace.write_line("a line")
+        await asyncio.wait_for(waiting, 50)
+
+    async def test_output_soon_after_other_output_waits_for_more(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("forgefront.runner.build_execution.SEND_INTERVAL_SECONDS", 100.0)
+        work = make_work(FakeService(), tmp_path)
+        work._done = asyncio.Event()
+        work.trace.write_line("a line")
+        waiting = asyncio.create_task(work._wait_for_output(time.monotonic(), 1000.0))
+        assert not (await asyncio.wait([waiting], timeout=0.15))[0]
+        work._done.set()
+        await asyncio.wait_for(waiting, 50)
+
+    async def test_output_during_a_call_is_not_forgotten(self, tmp_path: Path) -> None:
+        trace = TraceBuffer([], limit=10**6)
+        trace.write_line("one")
+        text = trace.next_chunk()
+        trace.write_line("two")
+        trace.mark_sent(text)
+        assert trace.has_data.is_set()
+        trace.mark_sent(trace.next_chunk())
+        assert not trace.has_data.is_set()
+
+
 class TestWork:
     async def test_ends_at_its_timeout(self, executor: Executor, tmp_path: Path) -> None:
         received = FakeService()

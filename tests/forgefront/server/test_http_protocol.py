@@ -24,21 +24,21 @@ class Transport(asyncio.Transport):
 class TestResponse:
     async def test_header_and_body_are_one_write(self) -> None:
         transport = Transport()
-        joined = BufferedTransport(transport, asyncio.get_running_loop())
+        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
         joined.write(b"header")
         joined.write(b"body")
         assert transport.seen == [b"headerbody"]
 
     async def test_a_header_without_a_body_is_written_immediately(self) -> None:
         transport = Transport()
-        joined = BufferedTransport(transport, asyncio.get_running_loop())
+        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
         joined.write(b"header")
         await asyncio.sleep(0)
         assert transport.seen == [b"header"]
 
     async def test_buffered_bytes_are_flushed_on_close(self) -> None:
         transport = Transport()
-        joined = BufferedTransport(transport, asyncio.get_running_loop())
+        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
         joined.write(b"header")
         joined.close()
         assert transport.seen == [b"header", "closed"]

@@ -24,6 +24,7 @@ from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from forgefront.server.request_metrics import MAX_SERIES
 from graph.jobs.backlog import Backlog
+from graph.jobs.build_analytics import CopyState
 from storage.database.engine import is_unavailable
 
 OPEN = "application/openmetrics-text"
@@ -220,7 +221,7 @@ class TestMetrics:
     )
     async def test_open_metrics_by_content_negotiation(self, accept: str, kind: str, written: io.StringIO) -> None:
         async def two() -> Backlog:
-            return Backlog(2, 1, 0.5, 40)
+            return Backlog(2, 1, 0.5, 40, 30, 60.0, 70, CopyState(12, 0.25, True))
 
         metrics = Metrics(two)
         metrics.count("GET", "/x", 200, 0.01)
@@ -236,6 +237,9 @@ class TestMetrics:
         assert (found["forgefront_builds_waiting"], found["forgefront_hook_deliveries_waiting"]) == (2, 1)
         assert found["forgefront_hook_deliveries_oldest_seconds"] == 0.5
         assert found["forgefront_build_changes_logged"] == 40
+        logged = [found[f"forgefront_changes_{name}"] for name in ("logged", "oldest_seconds", "recorded_total")]
+        assert logged == [30, 60.0, 70]
+        assert [found[f"forgefront_analytics_{name}"] for name in ("builds", "behind_seconds", "rebuilding")] == [12, 0.25, 1]
         assert response.text.endswith("# EOF\n") is kind.startswith("application")
 
     async def test_a_database_that_is_away_takes_only_its_own_gauges(self, written: io.StringIO) -> None:

@@ -128,6 +128,15 @@ class TestSlowClients:
             connection.sendall(b"POST /ignore HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
             assert read_all(connection).startswith(b"HTTP/1.1 413")
 
+    def test_the_answer_to_an_unread_body_reaches_a_client_that_still_sends(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            size = 50_000_000
+            connection.sendall(b"POST /ignore HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size)
+            for _ in range(5):
+                connection.sendall(bytes(size // 5))
+                time.sleep(0.3)
+            assert read_all(connection).startswith(b"HTTP/1.1 413")
+
     def test_slow_but_moving_body_is_served(self, short_timeout_server: AppServer) -> None:
         with short_timeout_server.connect() as connection:
             connection.sendall(b"POST /body HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 8\r\n\r\n")

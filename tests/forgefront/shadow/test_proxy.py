@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from forgefront.importing.source_client import SourceClient, SourceError
+from forgefront.importing.source_client import SourceClient
+from forgefront.importing.source_errors import SourceError
 from forgefront.shadow.comparison.comparison_worker import ComparisonWorker
 from forgefront.shadow.exchanges import Exchange, SkipReason
 from forgefront.shadow.proxy.proxy_server import log_unreachable

@@ -296,6 +296,21 @@ class TestSynchronization:
         assert await directory_sync.synchronize(services, directory) == directory_sync.MIN_DOUBTFUL_BLOCKS - 1
         assert (await fetch_user(make, "bob")).state is UserState.BLOCKED
 
+    async def test_shows_whom_it_would_block(self, make: DataFactory, ldap: LdapServer, services: Services) -> None:
+        ldap.add_person("ada")
+        for name in ("ada", "gone", "blocked"):
+            state = UserState.BLOCKED if name == "blocked" else UserState.ACTIVE
+            await make.user(name, provider="ldapmain", extern_uid=f"uid={name},{PEOPLE}", state=state)
+        directory = directory_of(services)
+        people = await directory.list_people()
+        comparison = await directory_sync.compare_accounts(services.database, directory, people)
+        assert [each.account.username for each in comparison.changed if each.blocks] == ["gone"] and comparison.matched == 1
+        # A person whom the directory has disabled is blocked too.
+        disabled = [replace(person, is_active=False) for person in people]
+        comparison = await directory_sync.compare_accounts(services.database, directory, disabled)
+        assert [each.account.username for each in comparison.changed if each.blocks] == ["ada", "gone"]
+        assert [(await fetch_user(make, name)).state for name in ("ada", "gone")] == [UserState.ACTIVE] * 2
+
     async def test_runs_again_after_a_failure(self, make: DataFactory, ldap: LdapServer, services: Services) -> None:
         dn = ldap.add_person("ada")
         ldap.add_person("bob")

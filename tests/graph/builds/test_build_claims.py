@@ -1,6 +1,7 @@
 """Claims of builds: which build a runner gets, with which data, and builds of lost runners."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -442,6 +443,23 @@ class TestLease:
         assert await calls(await make.runner()).claim_id() == build.id
         assert await lost.code(REPORT, databaseId=build.id, status="SUCCESS") == "CONFLICT"
         assert await lost.code(APPEND, job["token"], databaseId=build.id, text="late", offset=5) == "UNAUTHENTICATED"
+
+    async def test_is_not_taken_from_a_live_runner_after_an_outage(self, services: Services, calls: Calling, make: DataFactory) -> None:
+        ids = [(await make.pending_build(await make.project())).id for _ in range(2)]
+        live, lost = calls(await make.runner()), calls(await make.runner())
+        assert [await live.claim_id(), await lost.claim_id()] == ids
+        later = await self.services_later(services, 1000)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await maintenance.run(later)
+
+        async def recover(seconds: float) -> list[CheckStatus]:
+            await rules.recover_lost_builds(await self.services_later(services, seconds))
+            return [(await row_of(make, build)).status for build in ids]
+
+        assert await recover(1050) == [CheckStatus.RUNNING] * 2
+        assert await RunnerCalls(Graph(await self.services_later(services, 1050)), live.token).code(REPORT, databaseId=ids[0]) == "ok"
+        assert await recover(1061) == [CheckStatus.RUNNING, CheckStatus.PENDING]
 
     async def test_it_is_started_four_times_at_most(self, services: Services, calls: Calling, make: DataFactory) -> None:
         build, runner = await make.pending_build(await make.project()), calls(await make.runner())

@@ -12,8 +12,9 @@ from sqlalchemy import delete, insert, text, update
 from sqlmodel import col
 
 from graph.context import Services
-from graph.jobs import build_analytics
-from graph.jobs.build_analytics import BuildAnalytics
+from graph.jobs import build_analytics, change_pruning
+from graph.jobs.build_analytics import BuildAnalytics, CopyState
+from graph.jobs.change_pruning import ChangeRetention
 from graph.operations.execution import Graph
 from graph.rules.builds import copied_build_stats
 from storage import tables
@@ -267,6 +268,57 @@ class TestChanges:
         await both.data(query, users[0], path=group.path)
 
 
+class TestPrunedLog:
+    async def test_is_not_relied_on_for_a_transaction_that_committed_after_later_ones(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+        dialect, query = both.services.database.dialect, query_of("group", ())
+        if dialect == "sqlite":
+            pytest.skip("SQLite has one writer at a time, so that the log is in the order of commits")
+
+        async with both.services.database.write_session() as session:
+            await session.execute(insert(tables.Build), [builds.columns() | {"project_id": builds.projects[0].id}])
+            await builds.insert(3)
+            await both.data(query, users[0], path=group.path)
+            # Not those of the open transaction, nor any later ones.
+            await builds.run(build_changes.prune(dialect, 1))
+            await both.data(query, users[0], path=group.path)
+            await session.commit()
+        # The change that the copy has not read yet; its own last change stays.
+        await builds.run(build_changes.prune(dialect, 2))
+
+        assert await both.copied.data(query, users[0], path=group.path) == await both.stored.data(query, users[0], path=group.path)
+        await analytics.maintain()
+        await both.data(query, users[0], path=group.path)
+
+    async def test_is_relied_on_for_what_remains(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+        await builds.insert(5)
+        await both.data(query_of("group", ()), users[0], path=group.path)
+
+        await builds.run(*(build_changes.prune(both.services.database.dialect, number) for number in (5, 4)))
+        await builds.insert(2)
+
+        await both.data(query_of("group", ()), users[0], path=group.path)
+
+    async def test_is_pruned_in_short_transactions(self, services: Services, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(build_changes, "MAX_LOGGED", 12)
+        monkeypatch.setattr(build_changes, "MAX_PRUNED", 7)
+        await builds.insert(40)
+
+        await change_pruning.prune(services, ChangeRetention())
+
+        async with services.database.read_session() as session:
+            ids = sorted(row[0] for row in await session.fetch("SELECT build_id FROM build_changes WHERE build_id > 0", ()))
+        assert len(ids) <= 12
+        assert ids[-1] - ids[0] == len(ids) - 1
+
+
 class TestUnusableCopy:
     """The database answers, and the copy is written again."""
 
@@ -304,7 +356,7 @@ class TestUnusableCopy:
         self, both: Both, users: list[tables.User], group: tables.Namespace, builds: BuildFactory
     ) -> None:
         await builds.insert(5)
-        await builds.run(build_changes.prune(1))
+        await builds.run(build_changes.prune(both.services.database.dialect, 1))
 
         await self.check(both, users, group)
 
@@ -323,6 +375,39 @@ class TestUnusableCopy:
         await builds.insert(30)
 
         await self.check(both, users, group)
+
+
+class TestState:
+    async def test_has_the_builds_and_the_age_of_the_opened_copy(
+        self, both: Both, analytics: BuildAnalytics, builds: BuildFactory, users: list[tables.User], group: tables.Namespace
+    ) -> None:
+        assert analytics.state == CopyState(0, 0.0, False)
+        await builds.insert(20)
+        await analytics.rebuild()
+        await both.data(query_of("group", ()), users[0], path=group.path)
+        assert analytics.state.builds == 20
+
+        await builds.insert(3)
+        ids = tables.Build.id
+        await builds.run(delete(tables.Build).where(col(ids).in_((1, 2, 21))), update(tables.Build).where(col(ids) == 3).values(attempt=9))
+        await both.data(query_of("group", ()), users[0], path=group.path)
+
+        state = analytics.state
+        assert (state.builds, state.is_rebuilding) == (20, False)
+        assert state.behind_seconds > 0
+
+    async def test_says_that_a_copy_is_being_written(
+        self, analytics: BuildAnalytics, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await builds.insert(20)
+        found = []
+        monkeypatch.setattr(build_analytics, "write_copy", lambda *_: found.append(analytics.state.is_rebuilding))
+
+        with pytest.raises(ValueError, match="coroutine"):
+            await analytics.rebuild()
+
+        assert found == [True]
+        assert not analytics.state.is_rebuilding
 
 
 class TestWriting:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.context import Context, Services
-from graph.git_access import RepositoryGrant
+from graph.git_access import GitAccess, RepositoryGrant
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds
 from graph.rules.ci import config_parser, pipeline_planner
@@ -147,6 +147,16 @@ class TestPush:
         rings = pushes.services.runner_queue.notification_count
         await pushes(STAGES)
         assert pushes.services.runner_queue.notification_count == rings + 1
+
+    async def test_waiting_runners_are_notified_before_the_push_is_answered(self, pushes: PushScenario) -> None:
+        committed = await pushes.commit(STAGES)
+        access, grant = GitAccess(pushes.services), RepositoryGrant(pushes.project.id, pushes.path, pushes.pusher.id)
+        count = pushes.services.runner_queue.notification_count
+        update = RefCommand("refs/heads/new", None, committed.new)
+        assert await access.move_refs(grant, [update], "test", atomic=False) == [None]
+        assert pushes.services.runner_queue.notification_count == count + 1
+        await access.finish_push(grant)
+        assert pushes.services.runner_queue.notification_count == count + 1
 
     async def test_the_jobs_are_those_of_the_ref(self, pushes: PushScenario) -> None:
         await pushes(STAGES, "topic")

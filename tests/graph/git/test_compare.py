@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from storage import tables
-from storage.git import merge
+from storage.git import merge, short_histories
 from storage.git.subprocesses import git_command
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
@@ -142,9 +142,20 @@ class TestCost:
         assert "Project.compare" in outcome.errors[0].message or "Query.projects" in outcome.errors[0].message
         assert (await ask(query.replace("30", "10"), viewer)).errors == []
 
-    async def test_uses_few_statements_and_one_process_per_field(
-        self, ask: Ask, project: tables.Project, viewer: tables.User, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("examined", "commands"), [(short_histories.MAX_EXAMINED_COMMITS, ["diff"]), (0, ["diff", "merge-base", "rev-list", "rev-list"])]
+    )
+    async def test_uses_few_statements_and_one_process_per_field_of_a_long_history(
+        self,
+        ask: Ask,
+        project: tables.Project,
+        viewer: tables.User,
+        statements: StatementRecorder,
+        monkeypatch: pytest.MonkeyPatch,
+        examined: int,
+        commands: list[str],
     ) -> None:
+        monkeypatch.setattr(short_histories, "MAX_EXAMINED_COMMITS", examined)
         started: list[str] = []
         ask_git = git_command.run_with_code
 
@@ -155,4 +166,4 @@ class TestCost:
         monkeypatch.setattr(git_command, "run_with_code", counted)
         with statements.assert_at_most(4):
             await compare_refs(ask, project, viewer, "master", "topic")
-        assert sorted(started) == ["diff", "merge-base", "rev-list", "rev-list"]
+        assert sorted(started) == commands

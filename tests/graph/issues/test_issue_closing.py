@@ -189,7 +189,6 @@ class TestPattern:
         one = min(seconds(text) for _ in range(3))
         # Four times the text; were it quadratic, sixteen times the work.
         assert any(seconds(text * 4) < 10 * one + 0.01 for _ in range(3))
-        assert one < 0.25, "50 ms on a machine that does nothing else"
 
 
 class TestLists:

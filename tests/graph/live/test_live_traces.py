@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
+from sqlmodel import col
 
 from graph.context import Context, Services
 from graph.live.subscriptions import SubscriptionStream
@@ -16,7 +18,7 @@ from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds, runners, traces
 from storage import tables
 from storage.database.pg_notify import Notifications
-from storage.tables import CheckStatus, Visibility
+from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
 from tests.support.statements import StatementRecorder
 from tests.support.streams import background_tasks, end_code, rejection_code, subscribed
@@ -102,6 +104,28 @@ class TestPieces:
         project = await make.project(owner=running.owner, visibility=Visibility.PUBLIC, public_builds=False)
         build = await make.build(project, SHA, status=CheckStatus.RUNNING)
         assert await rejection_code(graph, stranger, TRACE, project=str(project.id), id=build.id) in ("NOT_FOUND", "FORBIDDEN")
+
+    async def test_are_not_sent_to_a_reader_who_lost_the_right(
+        self, graph: Graph, make: DataFactory, services: Services, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Readers of pieces that are sent within a second share one check.
+        monkeypatch.setattr("graph.live.fanout.BATCH_SECONDS", 0.0)
+        member = await make.user()
+        project = await make.project(owner=(owner := await make.user()), members=[(member, AccessLevel.REPORTER)], builds_enabled=True)
+        build = await make.build(project, SHA, status=CheckStatus.RUNNING, started_at=services.clock())
+        running = TraceScenario(services, owner, build)
+        async with (
+            subscribed(graph, member, TRACE, **running.variables) as stream,
+            subscribed(graph, owner, TRACE, **running.variables) as other,
+        ):
+            await running.append("one\n")
+            assert [await next_piece(each) for each in (stream, other)] == [("one\n", 0, 4)] * 2
+            async with services.database.write_session() as session:
+                await session.execute(delete(tables.ProjectMember).where(col(tables.ProjectMember.user_id) == member.id))
+                await session.commit()
+            await running.append("two\n")
+            assert await end_code(stream) == "NOT_FOUND"
+            assert await next_piece(other) == ("two\n", 4, 8)
 
     async def test_statements_do_not_depend_on_the_number_of_readers(
         self, graph: Graph, running: TraceScenario, statements: StatementRecorder

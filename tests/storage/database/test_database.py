@@ -26,6 +26,21 @@ async def test_errors_do_not_contain_parameters(database: Database) -> None:
     assert describe_error(ConnectionError("the database is closed")) == "ConnectionError: the database is closed"
 
 
+class TestConnections:
+    @pytest.mark.parametrize("end", ["close", "rollback", "commit"])
+    async def test_a_session_that_goes_on_after_its_transaction_does_not_use_the_former_connection(
+        self, database: Database, end: str
+    ) -> None:
+        async with database.write_session() as session, database.read_session() as other:
+            await session.execute(text("SELECT 1"))
+            await session.fetch("SELECT 1", ())
+            await getattr(session, end)()
+            # The other session now has the connection, and keeps it.
+            await other.execute(text("SELECT 1"))
+            await session.execute(text("CREATE TABLE uncommitted (id INTEGER)"))
+            assert [tuple(row) for row in await session.fetch("SELECT count(*) FROM uncommitted", ())] == [(0,)]
+
+
 class TestClosing:
     async def test_a_closed_database_opens_no_connection(self, database: Database) -> None:
         await database.close()

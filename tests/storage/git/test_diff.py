@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -140,7 +139,7 @@ class TestEntries:
         assert found["caf�"].diff.endswith("@@ -0,0 +1 @@\n+�� ok\n")
         assert found["ü"].diff.endswith("+ü\n")
         assert found["tab\t"].diff.endswith("+\x0b\x0c\x1c\x85\n")
-        json.dumps([asdict(entry) for entry in found.values()]).encode()
+        json.dumps([entry._asdict() for entry in found.values()]).encode()
 
     def test_lines_that_look_like_headers(self, repository: Repository):
         (entry,) = changes(repository, {"a": b"-- x\n"}, {"a": b"++ y\n"}).values()
@@ -305,7 +304,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         entries = list(changes(repository, None, files).values())
         cut = [entry for entry in entries if entry.too_large]
 
-        assert len(json.dumps([asdict(entry) for entry in entries]).replace("\\n", "n")) <= MAX_DIFF_BYTES
+        assert len(json.dumps([entry._asdict() for entry in entries]).replace("\\n", "n")) <= MAX_DIFF_BYTES
         assert [entry.too_large for entry in entries] == [False] * 3 + [True] * 3
         assert cut[0].diff.endswith("\n+" + line.decode() + DIFF_TOO_LARGE)
         assert [entry.diff for entry in cut[1:]] == [DIFF_TOO_LARGE] * 2

@@ -6,7 +6,7 @@ import { colours } from "./syntax.js";
 const PAGE_LINES = 3000;
 const RANGE = /^#?L?(\d+)(?:-L?(\d+))?$/;
 // Characters that change the order in which others are shown, so that a text can look like another one.
-const REORDERING = /[\u202A-\u202E\u2066-\u2069]/;
+export const REORDERING = /[\u202A-\u202E\u2066-\u2069]/;
 
 /** The lines of a text, and `goTo(hash)`, which marks lines and scrolls to them; it returns whether there are such lines. */
 export function lines(text, name = "") {

@@ -1,23 +1,27 @@
-// A merge request: whether it can be merged, its commits and changes, its builds, its comments.
+// A merge request: its talk, commits, builds and changes, and whether it can be merged. The address names the tab.
 
 import { address } from "../address.js";
-import { changes, counted } from "../diff.js";
-import { answer, discussion, doing } from "../discussion.js";
+import { counted } from "../diff.js";
+import { answer, discussion } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
+import { changes, failedIn } from "../review/changes.js";
+import { mergeBox } from "../review/merge_box.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
+import { sheet } from "../styles/sheets.js";
 import { note } from "./issue.js";
 
 const POLL = 4000;
 const UNDECIDED = new Set(["PENDING", "RUNNING"]);
+const TABS = { talk: showTalk, commits: showCommits, builds: showBuilds, changes: showChanges };
 
 /** A value that changes when the checks of a commit change. */
 const checks = (commit) => JSON.stringify([commit?.oid, commit?.rollup.state, commit?.builds.nodes.map(({ databaseId, status }) => [databaseId, status])]);
 
 export async function open(page) {
-  const { path } = page.where;
+  const { path, tab = "talk" } = page.where;
   const iid = Number(page.where.number);
   const about = { path, iid };
   const read = async (operation, variables = {}) => {
@@ -26,16 +30,18 @@ export async function open(page) {
     return operation === "MergeRequest" ? { ...project.mergeRequest, project } : project.mergeRequest;
   };
 
-  const [top, side, said, files] = [h("div.column"), h("div.column"), h("div"), h("div")];
+  const [top, strip, body] = [h("div.column"), h("div"), h("div.tab-body")];
   let request = null;
-  let talk = null;
+  let shown = null;
+  const show = () => {
+    keepFocus(top, () => replace(top, above(request)));
+    keepFocus(strip, () => replace(strip, tabs(request, tab)));
+  };
   const soon = renewal(page, async () => {
-    const before = request.headCommit?.oid;
+    const before = request;
     request = await read("MergeRequest");
-    keepFocus(top, () => replace(top, above(page, request, act)));
-    keepFocus(side, () => replace(side, beside(request, read)));
-    if (request.headCommit?.oid !== before) await showChanges();
-    await talk?.renew();
+    show();
+    await shown?.renew(request, before);
   });
   await page.follow("Changed", { path }, {
     event({ mergeRequestChanged: { mergeRequest, to } }) {
@@ -55,33 +61,20 @@ export async function open(page) {
     await page.change(operation, { ...about, ...variables });
     soon();
   };
-  const showChanges = async () => replace(files, changes((await read("Changes")).changes));
-
+  const styles = Promise.all([sheet("review"), tab === "changes" ? sheet("files") : null]);
   request = await read("MergeRequest");
   const { project } = request;
   page.title(`!${iid} ${request.title}`, [[project.name, address(project.fullPath)], ["merge requests", address(project.fullPath, "merge_requests")]]);
-  replace(top, above(page, request, act));
-  replace(side, beside(request, read));
-  replace(files, h("p.quiet", null, "Loading the files…"));
-  page.show(
-    h("div.columns", null,
-      h("div.column", null, top, section("Comments", null, said), section("Changes", null, files)),
-      side));
-
-  const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
-  await Promise.all([
-    (async () => {
-      talk = await discussion(async (after) => (await read("Notes", { after })).notes, note);
-      const can = request.viewerCan;
-      replace(said, talk.element, can.comment ? answer((body) => page.change("Comment", { ...about, body }), () => talk.renew()) : null);
-    })().catch(unless(said)),
-    showChanges().catch(unless(files)),
-  ]);
+  show();
+  await styles;
+  page.show(top, strip, body);
+  shown = TABS[tab]({ page, about, read, act, body, request });
+  await shown.ready;
 }
 
-// Header and merge status
+// The head and the tabs
 
-function above(page, request, act) {
+function above(request) {
   const { project: { fullPath: path }, sourceProject } = request;
   const fork = sourceProject && sourceProject.fullPath !== path ? `${sourceProject.fullPath}:` : "";
   return [
@@ -94,75 +87,92 @@ function above(page, request, act) {
         request.milestone ? h("a", { href: address(path, "milestones", request.milestone.iid) }, request.milestone.title) : null,
         request.labelNodes.map(label),
         request.diffStat ? counted(request.diffStat) : null)),
-    standing(page, request, act),
-    request.descriptionHtml ? h("div.card", null, markdown(request.descriptionHtml)) : null,
   ];
 }
 
-const BLOCKERS = {
-  CONFLICT: ({ targetBranch }) => `It conflicts with ${targetBranch}: merge ${targetBranch} into the branch, or rebase it.`,
-  NO_COMMITS: ({ targetBranch }) => `It has no commits that ${targetBranch} does not have.`,
-  WORK_IN_PROGRESS: () => "It is marked as work in progress (WIP) in its title.",
-  BUILD_RUNNING: () => "Builds of its newest commit are still running.",
-  BUILD_FAILED: () => "Builds of its newest commit failed.",
-  NO_PERMISSION: ({ targetBranch }) => `You do not have permission to merge into ${targetBranch}.`,
-};
+function tabs({ iid, project, commitCount, headCommit, diffStat }, current) {
+  const counts = { commits: commitCount, builds: headCommit?.rollup.counts.total, changes: diffStat?.files };
+  return h("nav.tabs", { "aria-label": "Parts of the merge request" }, [["talk", "Talk"], ["commits", "Commits"], ["builds", "Builds"], ["changes", "Changes"]].map(([name, word]) =>
+    h("a", { href: address(project.fullPath, "merge_requests", iid, ...(name === "talk" ? [] : [name])), "aria-current": name === current ? "page" : null },
+      word, counts[name] ? [" ", h("span.tab-count", null, counts[name])] : null)));
+}
 
-function standing(page, request, act) {
-  const { state, blockers, headCommit, viewerCan: can, project: { fullPath: path } } = request;
-  const wrong = h("p.wrong", { role: "alert", hidden: true });
-  if (state === "MERGED")
-    return h("div.merge-status", { "data-state": "MERGED" }, badge("MERGED"),
-      h("p", null, request.mergedBy ? ["by ", person(request.mergedBy), " "] : null, request.mergedAt ? ago(request.mergedAt) : null,
-        request.mergeCommit ? [" as ", h("a", { href: address(path, "commit", request.mergeCommit.oid) }, h("code", null, request.mergeCommit.shortOid))] : null));
-  if (state === "CLOSED")
-    return h("div.merge-status", { "data-state": "CLOSED" }, badge("CLOSED"), h("p", null, request.closedAt ? ago(request.closedAt) : null), wrong,
-      can.update ? h("div.actions", null, doing("button", "Reopen", wrong, () => act("Change", { event: "REOPEN" }))) : null);
+// Each tab shows itself in `body`, and has `ready`, and `renew(request, before)` for events.
 
-  const only = (word) => blockers.length === 1 && blockers[0] === word;
-  const remove = h("input", { type: "checkbox", id: "remove" });
-  const accept = (whenBuilt) => () => act("Accept", { sha: headCommit.oid, whenBuilt, remove: remove.checked });
-  const buttons = [];
-  if (can.merge && headCommit) {
-    if (!blockers.length) buttons.push(doing("button.primary", "Merge", wrong, accept(false)));
-    else if (only("BUILD_RUNNING") && !request.mergeWhenBuildSucceeds) buttons.push(doing("button.primary", "Merge when the builds pass", wrong, accept(true)));
-    else if (only("BUILD_FAILED")) buttons.push(doing("button", "Merge despite failed builds", wrong, accept(false)));
+function showTalk({ page, about, read, act, body, request }) {
+  const [side, box, said] = [h("div.column"), h("div"), h("div")];
+  const show = (now) => {
+    keepFocus(box, () => replace(box, mergeBox(now, act)));
+    replace(side, closing(now));
+  };
+  let talk = null;
+  show(request);
+  replace(body, h("div.columns", null,
+    h("div.column", null, request.descriptionHtml ? h("div.card", null, markdown(request.descriptionHtml)) : h("p.quiet", null, "No description."),
+      box, section("Comments", null, said)),
+    side));
+  const ready = (async () => {
+    talk = await discussion(async (after) => (await read("Notes", { after })).notes, note);
+    replace(said, talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew()) : null);
+  })().catch(failedIn(said));
+  return { ready, renew: async (now) => (show(now), talk?.renew()) };
+}
+
+const closing = ({ closesIssues }) =>
+  closesIssues.nodes.length ? section("Closes", null, rows(closesIssues.nodes, (issue) => issueRow(issue.project.fullPath)(issue), "")) : null;
+
+const sourcePath = ({ sourceProject, project }) => sourceProject?.fullPath ?? project.fullPath;
+
+function showCommits({ read, body, request }) {
+  async function show(now) {
+    const { commits } = await read("Commits", {});
+    const row = commitRow(sourcePath(now));
+    const list = rows(commits?.nodes ?? [], row, commits ? "It has no commits." : "The repository cannot be read.");
+    keepFocus(body, () => replace(body, h("h2.unseen", null, "Commits"), list, commits ? more(commits.pageInfo, async (after) => {
+      const next = (await read("Commits", { after })).commits;
+      list.append(...next.nodes.map(row));
+      return next.pageInfo;
+    }) : null));
   }
-  const merging = buttons.length > 0;
-  if (can.cancelMerge) buttons.push(doing("button", "Cancel automatic merge", wrong, () => act("CancelAutomatic")));
-  if (can.update) buttons.push(doing("button", "Close", wrong, () => act("Change", { event: "CLOSE" })));
-  const removable = merging && request.sourceBranch !== request.sourceProject?.defaultBranch;
-  return h("div.merge-status", { "data-state": blockers.length ? (only("BUILD_RUNNING") ? "RUNNING" : "FAILED") : "SUCCESS" },
-    request.mergeWhenBuildSucceeds ? h("p", null, h("strong", null, "It will be merged automatically when its builds pass.")) : null,
-    blockers.length
-      ? h("ul.blockers", { "aria-label": "Blockers" }, blockers.map((each) => h("li", null, BLOCKERS[each]?.(request) ?? each.toLowerCase())))
-      : h("p", null, h("strong", null, "It can be merged.")),
-    wrong,
-    removable ? h("label.check", { for: "remove" }, remove, `Delete ${request.sourceBranch} after the merge`) : null,
-    buttons.length ? h("div.actions", null, buttons) : null);
+  return { ready: show(request).catch(failedIn(body)), renew: async (now, before) => now.headCommit?.oid === before.headCommit?.oid || show(now) };
 }
 
-// Sidebar
-
-function beside(request, read) {
-  const { headCommit, commits, closesIssues, project: { fullPath: path }, sourceProject } = request;
-  const rollup = headCommit?.rollup;
-  const from = sourceProject?.fullPath ?? path;
-  return [
-    headCommit
-      ? section("Builds", rollup && rollup.state !== "NONE" ? h("span.part-side", null, badge(rollup.state), lasted(rollup)) : null,
-          rows(headCommit.builds.nodes, buildRow(from), "There are no builds of its newest commit."))
-      : null,
-    section("Commits", null, commits ? commitList(commits, from, read) : h("p.quiet", null, "The repository cannot be read.")),
-    closesIssues.nodes.length ? section("Closes", null, rows(closesIssues.nodes, (issue) => issueRow(issue.project.fullPath)(issue), "")) : null,
-  ];
+function showBuilds({ body, request }) {
+  const show = (now) => {
+    const rollup = now.headCommit?.rollup;
+    keepFocus(body, () => replace(body,
+      section("Builds of the newest commit", rollup && rollup.state !== "NONE" ? h("span.part-side", null, badge(rollup.state), lasted(rollup)) : null,
+        rows(now.headCommit?.builds.nodes ?? [], buildRow(sourcePath(now)), "There are no builds of its newest commit."))));
+  };
+  show(request);
+  return { ready: null, renew: show };
 }
 
-function commitList(commits, path, read) {
-  const list = rows(commits.nodes, commitRow(path), "It has no commits.");
-  return [list, more(commits.pageInfo, async (after) => {
-    const next = (await read("Commits", { after })).commits;
-    list.append(...next.nodes.map(commitRow(path)));
-    return next.pageInfo;
-  })];
+function showChanges({ page, about, read, act, body, request }) {
+  const [box, fresh, files] = [h("div"), h("div"), h("div")];
+  const showBox = (now) => keepFocus(box, () => replace(box, mergeBox(now, act)));
+  let head = null;
+  const show = async () => {
+    const { headCommit, viewedPaths, changes: entries } = await read("Changes");
+    head = headCommit?.oid;
+    replace(fresh);
+    const readFile = async (path) => {
+      const blob = (await page.ask("FileText", { path: about.path, ref: head, file: path })).project?.blob;
+      return blob?.truncated ? null : blob?.text ?? null;
+    };
+    const mark = (file, viewed) => page.change("MarkViewed", { ...about, file, head, viewed });
+    replace(files, changes(page, entries, { readFile, mark, viewed: viewedPaths ?? [] }));
+  };
+  replace(files, h("p.quiet", null, "Loading the files…"));
+  replace(body, h("h2.unseen", null, "Changes"), fresh, files, h("div.review-end", null, box));
+  showBox(request);
+  return {
+    ready: show().catch(failedIn(files)),
+    // Somebody who reads the lines is not interrupted.
+    async renew(now) {
+      showBox(now);
+      if (now.headCommit?.oid !== head)
+        replace(fresh, h("p.draft-note", { role: "status" }, "There are new commits. ", h("button", { type: "button", onclick: () => show().catch(failedIn(files)) }, "Show them")));
+    },
+  };
 }

@@ -1,0 +1,160 @@
+"""The review of a merge request in a real browser: tabs, changed lines, comments on lines, suggestions, what was viewed."""
+
+import base64
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.forgefront.pages.test_file_pages import FilesSite
+from tests.forgefront.pages.test_pages import CONTRAST, HOSTILE
+from tests.forgefront.support.browser import CHROMIUM, open_chromium
+from tests.forgefront.support.demo_server import DemoCommit, DemoProject, run_demo_server
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)"),
+]
+
+PATH = "web/storefront"
+PROJECTS = (DemoProject(PATH, "The shop.", (DemoCommit("Start", "mei", 18),)),)
+HOSTILE_NAME = f"src/{HOSTILE.replace('/', '_')}.html"
+LINES = [f"def price_{number}(tax):\n" if number % 2 else f"    return {number} * tax\n" for number in range(1, 121)]
+FILES = {"shop.py": "".join(LINES), HOSTILE_NAME: "old\n", "gone.txt": "gone\n", "with #space.txt": "a\n"}
+CHANGED = [*LINES[:59], "    return 60 * vat  # <b>\u202e</b>\n", "added = 1\n", *LINES[60:]]
+REQUEST = f"/{PATH}/merge_requests/1"
+TEXTS = "[...document.querySelectorAll('{}')].map(each => each.innerText.trim())"
+FILE = "document.querySelector('#file-2 .diff-lines')"
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FilesSite]:
+    folder = tmp_path_factory.mktemp("review")
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+        site = FilesSite(forge, page)
+        encoded = {path: base64.b64encode(text.encode()).decode() for path, text in FILES.items()}
+        await site.commit(
+            "ada", "main", *({"action": "CREATE", "path": path, "content": text, "encoding": "BASE64"} for path, text in encoded.items())
+        )
+        await forge.run_as("ada", "CreateBranch", projectPath=PATH, name="topic", ref="main")
+        await site.commit(
+            "mei",
+            "topic",
+            {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED)},
+            {"action": "UPDATE", "path": HOSTILE_NAME, "content": f"<script>alert(1)</script> {HOSTILE}\n"},
+            {"action": "DELETE", "path": "gone.txt"},
+            {"action": "UPDATE", "path": "with #space.txt", "content": "b\n"},
+        )
+        await forge.run_as("mei", "CreateMergeRequest", projectPath=PATH, sourceBranch="topic", targetBranch="main", title=HOSTILE)
+        yield site
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(shared: FilesSite) -> AsyncIterator[FilesSite]:
+    """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
+    shared.page.errors.clear()
+    shared.page.requests.clear()
+    await shared.page.set_viewport(1280, 800)
+    yield shared
+    assert shared.page.errors == []
+    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:"))} == set()
+
+
+class TestChanges:
+    async def test_tabs_are_in_the_address(self, site: FilesSite) -> None:
+        page = site.page
+        await site.visit(REQUEST)
+        await page.wait_for_text("It can be merged.")
+        assert await page.evaluate(TEXTS.format(".tabs a")) == ["Talk", "Commits 1", "Builds", "Changes 4"]
+        assert "You may merge into main." in await page.evaluate("document.querySelector('.blockers').innerText")
+        for word, found in (("Commits", "Behind"), ("Builds", "There are no builds"), ("Changes", "gone.txt")):
+            await page.evaluate(f"[...document.querySelectorAll('.tabs a')].find(each => each.innerText.startsWith({word!r})).click()")
+            await page.wait_for(
+                f"location.pathname.endsWith({('/' + word.lower())!r}) && document.querySelector('.tab-body').innerText.includes({found!r})"
+            )
+            assert await page.evaluate("document.querySelector('.tabs [aria-current]').innerText") in (word, f"{word} 1", f"{word} 4")
+
+    async def test_lines_words_colours_and_context(self, site: FilesSite) -> None:
+        page = site.page
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for("document.querySelector('#file-2 .syntax-keyword')")
+        names = await page.evaluate("[...document.querySelectorAll('.file-list a')].map(each => each.title)")
+        assert names == ["gone.txt", "shop.py", HOSTILE_NAME, "with #space.txt"]
+        assert await page.evaluate(TEXTS.format("#file-2 .word")) == ["tax", "vat", "# <b>\u202e</b>"]
+        assert "invisible characters" in await page.evaluate("document.querySelector('#file-2').innerText")
+        new_lines = f"[...{FILE}.querySelectorAll('.line.same, .line.added')]"
+        numbers = f"{new_lines}.map(each => Number(each.querySelectorAll('.number')[1].dataset.number))"
+        assert await page.evaluate(numbers) == list(range(57, 65))
+        await page.click("#file-2 .expand")
+        await page.wait_for(f"{numbers}[0] === 37")
+        await page.evaluate(f"[...{FILE}.querySelectorAll('.expand')].at(-1).click()")
+        await page.wait_for(f"{numbers}.at(-1) === 84")
+        assert await page.evaluate(numbers) == list(range(37, 85))
+        for _ in range(4):
+            await page.evaluate(f"[...{FILE}.querySelectorAll('.expand')].forEach(each => each.click())")
+            await page.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
+        await page.wait_for(f"{numbers}.length === 121 && !{FILE}.querySelector('.expand')")
+        text = f"{new_lines}.map(each => each.querySelector('.text').textContent.trimEnd())"
+        assert await page.evaluate(text) == [each.rstrip() for each in CHANGED]
+
+    async def test_side_by_side(self, site: FilesSite) -> None:
+        page = site.page
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for("document.querySelector('#file-2 .syntax-keyword')")
+        await page.click("[data-layout=split]")
+        await page.wait_for("document.querySelector('#file-2 .pair .half.removed')")
+        number = "half => half.querySelector('.number').dataset.number ?? null"
+        halves = f"[...document.querySelectorAll('#file-2 .pair')].map(each => [...each.querySelectorAll('.half')].map({number}))"
+        assert await page.evaluate(halves) == [
+            ["57", "57"],
+            ["58", "58"],
+            ["59", "59"],
+            ["60", "60"],
+            [None, "61"],
+            ["61", "62"],
+            ["62", "63"],
+            ["63", "64"],
+        ]
+        await page.set_viewport(360, 640, mobile=True)
+        await page.wait_for("!document.querySelector('.pair')")
+        assert await page.evaluate("document.documentElement.scrollWidth") == 360
+        await page.set_viewport(1280, 800)
+        await page.wait_for("document.querySelector('#file-2 .pair')", "the choice stays")
+        await page.click("[data-layout=unified]")
+
+    async def test_by_keyboard_and_readable_in_both_schemes(self, site: FilesSite) -> None:
+        page = site.page
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for("document.querySelector('#file-2 .syntax-keyword')")
+        for name in ("gone.txt", "shop.py"):
+            await page.press("j")
+            assert name in await page.evaluate("document.activeElement.innerText")
+        await page.press("Enter")
+        await page.wait_for("!document.querySelector('#file-2').open")
+        await page.press("Enter")
+        await page.wait_for("document.querySelector('#file-2').open")
+        for scheme in ("light", "dark"):
+            await page.set_color_scheme(scheme)
+            assert await page.evaluate(CONTRAST) == []
+        await page.set_color_scheme("light")
+
+
+class TestViewedFiles:
+    async def test_a_mark_ends_when_the_file_changes(self, site: FilesSite) -> None:
+        page = site.page
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for_text("0 of 4 viewed")
+        for name in ("gone.txt", "shop.py"):
+            await page.press("j")
+            await page.press("v")
+            await page.wait_for(f"!document.activeElement.parentElement.open && document.activeElement.innerText.includes({name!r})")
+        await page.wait_for_text("2 of 4 viewed")
+        await site.visit(f"{REQUEST}/changes", "mei")
+        await page.wait_for_text("0 of 4 viewed")
+        await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED).replace("vat", "tax")})
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for_text("1 of 4 viewed")
+        assert await page.evaluate(TEXTS.format(".file-list .done .file-name")) == ["gone.txt"]
+        await page.evaluate("document.querySelector('#file-1 summary').click()")
+        await page.evaluate("document.querySelector('#file-1 input').click()")
+        await page.wait_for_text("0 of 4 viewed")

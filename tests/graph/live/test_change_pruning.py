@@ -1,0 +1,94 @@
+"""Old changes are deleted, and subscriptions that would resume after one are told to start again."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+from sqlmodel import col
+
+from graph.context import Services
+from graph.errors import Code
+from graph.jobs import change_pruning
+from graph.jobs.change_pruning import ChangeRetention
+from graph.operations.execution import Graph
+from storage import tables
+from storage.tables import ChangeKind
+from tests.make import DataFactory
+from tests.support.streams import next_event, subscribed
+
+CHANGED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq build { databaseId } } }"
+
+
+@pytest.fixture
+async def owner(make: DataFactory) -> tables.User:
+    return await make.user("olga")
+
+
+@pytest.fixture
+async def seqs(services: Services, make: DataFactory, owner: tables.User) -> Sequence[int]:
+    """The sequence numbers of ten changes of a build, one each day until now."""
+    project = await make.project(owner=owner, builds_enabled=True)
+    build = await make.build(project, "f" * 40)
+    columns: dict[str, Any] = {"kind": ChangeKind.BUILD, "project_id": project.id, "build_id": build.id, "ref": "main"}
+    rows = [columns | {"new_state": "pending", "created_at": services.clock() - timedelta(days=age)} for age in reversed(range(10))]
+    async with services.database.write_session() as session:
+        await session.execute(insert(tables.Change), rows)
+        await session.commit()
+    return await remaining(services)
+
+
+async def remaining(services: Services) -> list[int]:
+    async with services.database.read_session() as session:
+        return [row[0] for row in await session.read(select(col(tables.Change.id)).order_by(col(tables.Change.id)))]
+
+
+class TestRetention:
+    @pytest.mark.parametrize(("days", "rows", "kept"), [(4, 1000, 4), (1000, 3, 3), (4, 3, 3), (1000, 1000, 10)])
+    async def test_is_by_age_and_by_number(self, services: Services, seqs: Sequence[int], days: int, rows: int, kept: int) -> None:
+        await change_pruning.prune(services, ChangeRetention(days, rows))
+
+        assert await remaining(services) == seqs[-kept:]
+
+    async def test_is_applied_in_batches(self, services: Services, seqs: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(change_pruning, "BATCH_SIZE", 2)
+
+        await change_pruning.prune(services, ChangeRetention(days=5))
+
+        assert await remaining(services) == seqs[-5:]
+
+    async def test_includes_the_newest_change_however_old(self, services: Services, seqs: Sequence[int]) -> None:
+        later = services.clock() + timedelta(days=100)
+        object.__setattr__(services, "clock", lambda: later)
+
+        await change_pruning.prune(services, ChangeRetention())
+
+        assert await remaining(services) == seqs[-1:]
+
+
+class TestSubscriptions:
+    @pytest.fixture(autouse=True)
+    async def pruned(self, services: Services, seqs: Sequence[int]) -> None:
+        await change_pruning.prune(services, ChangeRetention(days=4))
+        # A second one, which finds nothing to delete, does not forget the first one.
+        await change_pruning.prune(services, ChangeRetention(days=9))
+
+    async def test_after_a_deleted_change_are_told_to_start_again(self, graph: Graph, owner: tables.User, seqs: Sequence[int]) -> None:
+        for after in (0, seqs[0], seqs[4]):
+            async with subscribed(graph, owner, CHANGED, after=str(after)) as stream:
+                event = await stream.next(1)
+                assert event is not None
+                assert [error.code for error in event.outcome.errors] == [Code.BAD_REQUEST]
+                assert "without `afterSeq`" in event.outcome.errors[0].message
+                assert stream.is_ended
+
+    async def test_after_the_last_deleted_change_miss_nothing(self, graph: Graph, owner: tables.User, seqs: Sequence[int]) -> None:
+        for first in (6, 8):
+            async with subscribed(graph, owner, CHANGED, after=str(seqs[first - 1])) as stream:
+                assert [int((await next_event(stream))["seq"]) for _ in seqs[first:]] == list(seqs[first:])
+
+    async def test_that_are_new_start_at_the_end(self, graph: Graph, owner: tables.User, seqs: Sequence[int]) -> None:
+        async with subscribed(graph, owner, CHANGED) as stream:
+            assert stream.position == seqs[-1]
+            assert await stream.next(0.01) is None
