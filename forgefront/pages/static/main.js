@@ -15,7 +15,8 @@
  *     page.signal            aborted on navigation; `ask` and `follow` end with it
  *     page.ask(op, vars)     the data of an operation of this view; throws GraphError if there is none
  *     page.change(op, vars)  the payload of a mutation of one field; throws user errors too
- *     page.follow(op, vars, {event, gap})   follows a subscription; await it before the first `ask`, so that no event is missed
+ *     page.follow(op, vars, {event, gap, over, until})   follows a subscription; await it before the first `ask`, so that no event is missed.
+ *                            It ends with the page, when the signal `until` is aborted, and when the stream completes and `over()`
  *     page.title(text, crumbs)   the title of the window, and the breadcrumbs: [[name, address], …]
  *     page.show(...nodes)    the content; its first `h1` gets the focus after a navigation
  *     page.say(text)         announces a change to screen readers
@@ -142,13 +143,13 @@ function pageOf(place, signal, moved, scroll) {
     signal,
     ask: (operation, variables) => graph.ask(view, operation, variables, { signal }),
     change: (operation, variables) => graph.change(view, operation, variables, { signal }),
-    follow: (operation, variables, { event, gap = () => {}, over = () => false }) => {
+    follow: (operation, variables, { event, gap = () => {}, over = () => false, until = signal }) => {
       const state = (word, status) => {
         if (signal.aborted) return;
         if (status === 401) signedOut();
         else showLive(["off", "waiting", "live"].find((each) => [...streams.set(operation, word).values()].includes(each)));
       };
-      return Promise.race([follow(view, operation, variables, { event, gap, state, over }, signal), new Promise((go) => setTimeout(go, 1500))]);
+      return Promise.race([follow(view, operation, variables, { event, gap, state, over }, AbortSignal.any([signal, until])), new Promise((go) => setTimeout(go, 1500))]);
     },
     title,
     show(...nodes) {

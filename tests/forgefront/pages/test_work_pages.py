@@ -34,6 +34,16 @@ PROJECTS = (
         ),
     ),
 )
+HOSTILE = "<img src=x onerror=alert(1)> $(document).body"
+TRACE = (
+    "section_start:1700000000:prepare\r\x1b[0KPreparing\n  fetch\nsection_end:1700000065:prepare\r\x1b[0K\n"
+    "section_start:1700000065:tests[collapsed=true]\r\x1b[0KTests\n1 passed\n2 pas\x1b[32msed\x1b[0m\nsection_end:1700000070:tests\r\x1b[0K"
+    "loading\rdone\n\x1b[1;31mred\x1b[0m \x1b[30;48;2;255;255;0mgreen\x1b[39;49m\x1b[4m mixed\x1b[m plain\n"
+    f"\x1b]0;a title\x07\x1b[2J\x1b[5;5H{HOSTILE}\x1b]8;;javascript:alert(2)\x07\x1b]8;;\x07\n"
+    "after\n"
+)
+TRACE_LINES = """[...document.querySelectorAll('.output-line')].map(each =>
+  [Number(each.querySelector('.number').dataset.number), each.querySelector('.text').innerText])"""
 BUILDS = """query ($path: String!) {
   project(path: $path) { builds(filter: {ref: ["main"]}) { nodes { databaseId name sha trace { totalBytes } } } }
 }"""
@@ -57,6 +67,17 @@ class WorkPagesSite:
     async def builds(self) -> dict[str, Any]:
         """Those of the commit that was pushed to the main branch, by name."""
         return {build["name"]: build for build in (await self.ask(BUILDS, path=PATH))["project"]["builds"]["nodes"]}
+
+    async def print_trace(self, *pieces: str) -> int:
+        """The v3 id of a new build with this output."""
+        made = await self.forge.run_as(
+            "ada", "CreateBuild", projectPath=PATH, sha=(await self.builds())["browser"]["sha"], ref="main", name="traced", status="RUNNING"
+        )
+        offset = 0
+        for piece in pieces:
+            await self.forge.run_as("ada", "AppendBuildTrace", projectPath=PATH, databaseId=made["id"], text=piece, offset=offset)
+            offset += len(piece.encode())
+        return int(made["id"])
 
     async def merge_request_id(self) -> int:
         found = await self.ask("query ($path: String!) { project(path: $path) { mergeRequest(iid: 1) { databaseId } } }", path=PATH)
@@ -162,6 +183,75 @@ class TestBuild:
                 await page.wait_for_text("There is no output, or it was erased.")
             else:
                 assert "make compile" in await page.evaluate("document.querySelector('.output').innerText")
+
+
+class TestTrace:
+    async def test_colours_sections_and_overwritten_text(self, site: WorkPagesSite) -> None:
+        page, build = site.page, await site.print_trace(TRACE)
+        await site.visit(f"/{PATH}/builds/{build}#L2")
+        await page.wait_for_text("after")
+        lines = await page.evaluate(TRACE_LINES)
+        assert lines[:3] == [[1, "Preparing"], [2, "  fetch"], [3, ""]]
+        # A section that asks to be folded is: its lines 5 and 6 are not there.
+        assert lines[3:] == [[4, "Tests"], [7, "doneing"], [8, "red green mixed plain"], [9, HOSTILE], [10, "after"]]
+        assert await page.evaluate("document.querySelector('.output-line.chosen .text').innerText") == "  fetch"
+        assert await page.evaluate("document.querySelector('.section-time').innerText") == "1 min 5 s"
+        ink = "[...document.querySelectorAll('.output-line')].find(each => each.innerText.includes('mixed')).querySelectorAll('.text span')"
+        assert await page.evaluate(f"[...{ink}].map(each => [each.className, getComputedStyle(each).backgroundColor])") == [
+            ["bold ink-red", "rgba(0, 0, 0, 0)"],
+            ["", "rgb(255, 255, 0)"],
+            ["underline", "rgba(0, 0, 0, 0)"],
+        ]
+
+        await page.evaluate("[...document.querySelectorAll('.fold')].at(-1).focus()")
+        await page.press("Enter")
+        await page.wait_for("document.querySelectorAll('.output-line').length === 10")
+        assert await page.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+        await page.evaluate("[...document.querySelectorAll('.number')][8].click()")
+        assert await page.evaluate("location.hash") == "#L9"
+        click = "new MouseEvent('click', {bubbles: true, cancelable: true, shiftKey: true})"
+        await page.evaluate(f"[...document.querySelectorAll('.number')][9].dispatchEvent({click})")
+        await page.wait_for("location.hash === '#L9-10' && document.querySelectorAll('.output-line.chosen').length === 2")
+
+    async def test_search_by_keyboard_unfolds_what_it_finds(self, site: WorkPagesSite) -> None:
+        page, build = site.page, await site.print_trace(TRACE)
+        await site.visit(f"/{PATH}/builds/{build}")
+        await page.wait_for_text("after")
+        await page.press("/")
+        await page.type("PASSED")
+        await page.wait_for("document.querySelector('.match-count').innerText === '1 of 2 lines'")
+        await page.wait_for("document.querySelector('mark[data-current=true]')?.innerText === 'passed'")
+        await page.press("Enter")
+        await page.wait_for("document.querySelector('.match-count').innerText === '2 of 2 lines'")
+        # It is found where colours change within the word.
+        await page.wait_for("[...document.querySelectorAll('mark[data-current=true]')].map(each => each.innerText).join('|') === 'pas|sed'")
+
+    async def test_a_long_trace_has_few_elements(self, site: WorkPagesSite) -> None:
+        page, build = site.page, await site.print_trace("".join(f"{number}\n" for number in range(1, 140_001)), "x" * 900_000, "\nend")
+        await site.visit(f"/{PATH}/builds/{build}")
+        await page.wait_for_text("140,002 lines")
+        # A very long line is truncated.
+        await page.wait_for("[...document.querySelectorAll('.output-line .text')].some(each => each.innerText === 'x'.repeat(10000) + '…')")
+        assert await page.evaluate("document.querySelectorAll('.output-line').length") < 120
+        for number in (3, 99_998, 139_999):
+            await page.evaluate(f"location.hash = 'L{number}'")
+            await page.wait_for(f"document.querySelector('.output-line.chosen .text')?.innerText === '{number}'")
+            shown = "(row, box) => row.top >= box.top && row.bottom <= box.bottom"
+            boxes = "...['.output-line.chosen', '.output'].map(each => document.querySelector(each).getBoundingClientRect())"
+            assert await page.evaluate(f"({shown})({boxes})")
+        await page.evaluate("document.querySelector('.output').focus()")
+        await page.press("Home")
+        await page.wait_for("document.querySelector('.output-line .text').innerText === '1'")
+
+    async def test_every_colour_can_be_read(self, site: WorkPagesSite) -> None:
+        await site.visit(f"/{PATH}")
+        worst = await site.page.evaluate("""await import('/-/pages/trace/colours.js').then(({ contrast, inks, PAPER }) => {
+          const some = [...Array(256).keys(), '#000000', '#ffffff', '#123456', '#808080', null];
+          return Math.min(...some.flatMap(text => some.filter((_, index) => index % 5 === 0 || index > 255).flatMap(background =>
+            [false, true].map(inverse => inks({ text, background, inverse }))
+              .filter(each => each.text).map(each => contrast(each.text, each.background ?? PAPER)))));
+        })""")
+        assert worst >= 4.5
 
 
 class TestEnvironments:

@@ -24,7 +24,15 @@ CHROMIUM_FLAGS = (
 STARTUP_SECONDS = 60.0
 WAIT_SECONDS = 20.0
 """Seconds after which what should come to be seen is given up."""
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowDown": (40, ""), "ArrowRight": (39, ""), "ArrowLeft": (37, "")}
+KEYS = {
+    "Home": (36, ""),
+    "Enter": (13, "\r"),
+    "Escape": (27, ""),
+    "Tab": (9, ""),
+    "ArrowDown": (40, ""),
+    "ArrowRight": (39, ""),
+    "ArrowLeft": (37, ""),
+}
 
 
 class ConditionNotMet(AssertionError):

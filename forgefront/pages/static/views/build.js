@@ -5,43 +5,32 @@ import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, badge, duration, icon, person, section, since, symbol, wordOf } from "../parts.js";
-import { coloured, output } from "../output.js";
 import { save } from "../project/downloads.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, proposal, rows } from "../rows.js";
 import { size } from "../sizes.js";
+import { coloured } from "../trace/ansi.js";
+import { output, styles } from "../trace/output.js";
 
-const FEW = 200;
-const MANY = 1000;
-const POLL = 2000;
-const PROMPT = 50;
+const POLL = 5000;
 const ERASURE = { title: "Erase the build?", text: "Its output and its artifact are erased. This cannot be undone.", word: "Erase" };
 
 export async function open(page) {
   const { path } = page.where;
   const about = { path, id: Number(page.where.number) };
-  let lines = FEW;
   const read = async (operation) => {
-    const { project } = await page.ask(operation, { ...about, lines });
+    const { project } = await page.ask(operation, about);
     if (!project?.build) throw page.missing("build");
     return { ...project.build, project };
   };
 
-  const [top, side, under] = [h("div.column"), h("div.column"), h("p.output-note")];
-  const printed = output();
+  const [top, side] = [h("div.column"), h("div.column")];
+  const printed = output(page, about);
   let build = null;
-  const print = (trace) => {
-    printed.show(trace?.lines ?? []);
-    replace(under, trace ? amount(trace, lines) : "There is no output, or it was erased.",
-      trace && lines < MANY && trace.lines.length >= lines
-        ? h("button.quiet-button", { type: "button", onclick: () => ((lines = MANY), soon()) }, `Show ${MANY} lines`)
-        : null);
-    printed.element.hidden = !trace?.lines.length;
-  };
   const show = () => {
     keepFocus(top, () => replace(top, above(page, build, act)));
     keepFocus(side, () => replace(side, beside(build)));
-    print(build.trace);
+    printed.read(build);
   };
   const soon = renewal(page, async () => {
     build = await read("Build");
@@ -59,24 +48,19 @@ export async function open(page) {
     },
     gap: soon,
   });
+  const styled = styles();
   build = await read("Build");
   page.title(`${build.name} #${build.databaseId}`, [[build.project.name, address(build.project.fullPath)], ["builds", address(build.project.fullPath, "builds")]]);
   show();
-  page.show(h("div.columns", null, h("div.column", null, top, section("Output", null, printed.element, under)), side));
-  printed.toEnd();
-  const look = async () => {
-    if (build.status !== "RUNNING") return;
-    const now = await read("Output");
-    print(now.trace);
-    if (now.status !== build.status) soon();
-  };
-  const over = () => !["RUNNING", "PENDING"].includes(build.status);
-  if (!over()) page.follow("Printed", about, { event: renewal(page, look, PROMPT), gap: soon, over });
+  await styled;
+  page.show(h("div.columns", null, h("div.column", null, top, section("Output", null, printed.element)), side));
+  printed.goTo(location.hash);
+  addEventListener("hashchange", () => printed.goTo(location.hash), { signal: page.signal });
   // Where there are no events, for example because the viewer has too many streams open.
-  watch(page, POLL, look);
+  watch(page, POLL, async () => {
+    if (build.status === "RUNNING" && (await read("Status")).status !== build.status) soon();
+  });
 }
-
-const amount = ({ lines, totalBytes }, requested) => `${lines.length < requested ? "All" : `The last ${lines.length}`} lines of ${size(totalBytes)}.`;
 
 function above(page, build, act) {
   const { project: { fullPath: path }, viewerCan: can } = build;
