@@ -58,9 +58,9 @@ def map_user(user: SourceEntity, *, namespace_id: int | None = None, private_tok
         username=user.require_text("username"),
         name=user.text("name") or user.require_text("username"),
         email=user.text("email"),
-        # An external user sees the internal projects of others here.
+        # An external user sees the internal projects of others here: only an administrator ends this block, no directory.
         state="BLOCKED" if user.boolean("external") else USER_STATES.get(state, "BLOCKED"),
-        blockedByDirectory=True if state == "ldap_blocked" else None,
+        blockedByDirectory=True if state == "ldap_blocked" and not user.boolean("external") else None,
         # v3 does not say whether the address was confirmed.
         confirmed=user.time("confirmed_at") is not None if user.has("confirmed_at") else None,
         admin=user.boolean("is_admin"),

@@ -267,13 +267,14 @@ def change_state(context: Context, user: tables.User, event: UserTransition) -> 
 def change_directory_block(context: Context, user: tables.User, blocked: bool) -> None:
     """Store whether a synchronized directory blocks the user.
 
-    Unblocking ends only the directory's own block.
+    The directory ends only its own block, so it does not take over that of an administrator.
     """
     if blocked and context.viewer_or_none is not None and user.id == context.viewer.id:
         raise Forbidden("You cannot block yourself")
-    if user.blocked_by_directory != blocked:
-        user.state = UserState.BLOCKED if blocked else UserState.ACTIVE
-    user.blocked_by_directory = blocked
+    if blocked and user.state is UserState.ACTIVE:
+        user.state, user.blocked_by_directory = UserState.BLOCKED, True
+    elif not blocked and user.blocked_by_directory:
+        user.state, user.blocked_by_directory = UserState.ACTIVE, False
 
 
 async def get_or_create_ghost(context: Context) -> tables.User:

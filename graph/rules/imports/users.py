@@ -76,6 +76,8 @@ async def _prepare(batch: Batch) -> None:
         if item.columns["username"] == GHOST_USERNAME and item.columns["email"] != GHOST_EMAIL:
             item.skip(Invalid("username", f"{GHOST_USERNAME} is a reserved name"))
             continue
+        if item.columns["blocked_by_directory"]:
+            item.columns["state"] = UserState.BLOCKED
         if not (item.columns["provider"] and item.columns["extern_uid"]):
             item.columns["provider"] = item.columns["extern_uid"] = None
         item.extras["namespace"] = item.values.get("namespace_id")
@@ -201,7 +203,7 @@ def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
     current = found.by_id.get(item.row_id or 0)
     item.before["provider"] = current.provider if current is not None else None
     if current is not None and current.id == batch.running.user_id:
-        columns["admin"], columns["state"] = True, UserState.ACTIVE
+        columns["admin"], columns["state"], columns["blocked_by_directory"] = True, UserState.ACTIVE, False
     if columns["email"] is None:
         columns["email"] = current.email if current is not None else UNKNOWN_EMAIL.format(columns["username"].lower())
         columns["confirmed"] = current.confirmed if current is not None else False

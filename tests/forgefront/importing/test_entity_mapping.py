@@ -38,6 +38,9 @@ class TestUsers:
         mapped = entity_mapping.map_user(SourceEntity(v4))
         assert (mapped["state"], mapped["blockedByDirectory"], mapped["confirmed"]) == ("BLOCKED", True, False)
         assert "externUid" not in mapped
+        # An administrator decides about an external user, not the directory.
+        external = entity_mapping.map_user(SourceEntity({**v4, "external": True}))
+        assert external["state"] == "BLOCKED" and "blockedByDirectory" not in external
 
 
 class TestProjects:

@@ -10,12 +10,14 @@ import pytest
 import structlog
 from sqlalchemy import select, update
 
-from graph.context import Services
+from graph.context import Context, Services
 from graph.identity_providers.ldap_directory import LdapDirectory
 from graph.identity_providers.people import AccountPolicy, GroupGrant, GroupMapping, IdentityProviderUnavailable
 from graph.operations.execution import OperationResult
+from graph.operations.transaction import session_for
+from graph.rules.accounts import accounts
 from graph.rules.accounts.failure_limiter import FailureLimiter
-from graph.rules.external_accounts import directory_sync
+from graph.rules.external_accounts import directory_sync, external_accounts
 from storage import tables
 from storage.tables import AccessLevel, UserState
 from tests.make import DataFactory, token_of
@@ -285,7 +287,7 @@ class TestSynchronization:
             await directory_sync.synchronize(services, directory)
         # So is one of which no account is.
         ldap.add_person("stranger")
-        for number in range(directory_sync.MIN_DOUBTFUL_BLOCKS - 3):
+        for number in range(directory_sync.MIN_DOUBTFUL_BLOCKS - 2):
             await make.user(f"more{number}", provider="ldapmain", extern_uid=f"uid=more{number},dc=elsewhere")
         with pytest.raises(
             IdentityProviderUnavailable, match="none of the accounts with identities of ldapmain is in the directory, 5 would"
@@ -293,8 +295,41 @@ class TestSynchronization:
             await directory_sync.synchronize(services, directory)
         assert (await fetch_user(make, "bob")).state is UserState.ACTIVE
         ldap.add_person("eve")
-        assert await directory_sync.synchronize(services, directory) == directory_sync.MIN_DOUBTFUL_BLOCKS - 1
+        assert await directory_sync.synchronize(services, directory) == directory_sync.MIN_DOUBTFUL_BLOCKS
         assert (await fetch_user(make, "bob")).state is UserState.BLOCKED
+
+    async def test_leave_the_block_of_an_administrator_alone(
+        self, ask: Ask, make: DataFactory, ldap: LdapServer, services: Services
+    ) -> None:
+        dns = {name: ldap.add_person(name) for name in ("ada", "bob", "eve")}
+        for name, dn in dns.items():
+            state = UserState.ACTIVE if name == "bob" else UserState.BLOCKED
+            await make.user(name, provider="ldapmain", extern_uid=dn, state=state)
+        directory = directory_of(services)
+        ldap.delete(dns["ada"])
+        assert await directory_sync.synchronize(services, directory) == 0
+        disabled = [replace(person, is_active=False) for person in await directory.list_people() if person.username == "eve"]
+        assert [
+            each.account.username for each in (await directory_sync.compare_accounts(services.database, directory, disabled)).changed
+        ] == ["bob"]
+        async with session_for(services.database, writing=True) as session:
+            context = Context(services, session, None, "directory")
+            eve = await accounts.lock_user(context, (await fetch_user(make, "eve")).id)
+            await external_accounts.refresh_account(context, eve, disabled[0], directory.policy)
+            await session.commit()
+        ldap.add_person("ada")
+        assert await directory_sync.synchronize(services, directory) == 0
+        for name in ("ada", "eve"):
+            account = await fetch_user(make, name)
+            assert (account.state, account.blocked_by_directory) == (UserState.BLOCKED, False), name
+        # When the administrator unblocks the account while the person is away, the directory blocks it.
+        ldap.delete(dns["ada"])
+        admin, ada = await make.admin(), await fetch_user(make, "ada")
+        unblock = "mutation($id: Int!) { unblockUser(input: {databaseId: $id}) { user { state } userErrors { message } } }"
+        assert (await ask.data(unblock, admin, id=ada.id))["unblockUser"]["user"] == {"state": "ACTIVE"}
+        assert await directory_sync.synchronize(services, directory) == 1
+        account = await fetch_user(make, "ada")
+        assert (account.state, account.blocked_by_directory) == (UserState.BLOCKED, True)
 
     async def test_shows_whom_it_would_block(self, make: DataFactory, ldap: LdapServer, services: Services) -> None:
         ldap.add_person("ada")

@@ -53,6 +53,12 @@ class TestUsers:
         shown = (await api.get(f"/users/{plain}", running.admin)).json()
         assert (shown["username"], shown["created_at"]) == ("Source7", "2014-03-02T10:00:00.000Z")
 
+    async def test_whom_a_directory_blocks_are_blocked(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        running = await begin(ask, await make.admin())
+        (user_id,) = await running.ids("importUsers", user_item(1, state="ACTIVE", blockedByDirectory=True))
+        (row,) = await rows_of(database, tables.User, id=user_id)
+        assert (row["state"], row["blocked_by_directory"]) == (UserState.BLOCKED, True)
+
     async def test_sign_in_with_the_identity_that_the_source_shows(self, ask: Ask, make: DataFactory, database: Database) -> None:
         """An identity that a user has linked here stays, unless it is the one that the source replaces."""
         running = await begin(ask, await make.admin())
