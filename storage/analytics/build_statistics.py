@@ -106,7 +106,7 @@ def group_rows(question: BuildQuestion) -> tuple[str, list[Any]]:
         BuildMeasure.COVERAGE: "coverage",
     }
     retried = "CASE WHEN is_current THEN 0 ELSE 1 END" if grouping.includes_superseded else "attempt - 1"
-    columns = {"retried": retried, "status": "status"}
+    columns = {"status": "status", **({"retried": retried} if grouping.counts_retried else {})}
     columns |= {f"measure_{each.value}": measured[each] for each in grouping.measures}
     keys: dict[str, str] = {}
     source = "{builds} b"
@@ -124,15 +124,15 @@ def group_rows(question: BuildQuestion) -> tuple[str, list[Any]]:
         (f"count(*) FILTER (WHERE status = '{each.value}')" if each in grouping.statuses else "0") + f" AS count_{each.value}"
         for each in COUNTED_STATUSES
     ]
-    aggregates = ["count(*) AS total", *counts, "coalesce(sum(retried), 0) AS retried"]
+    aggregates = ["count(*) AS total", *counts, f"{'coalesce(sum(retried), 0)' if grouping.counts_retried else '0'} AS retried"]
     ranks = ", ".join(f"{rank / 100:.2f}" for rank in PERCENTILES)
     for measure in grouping.measures:
         column = f"measure_{measure.value}"
         aggregates += [
             f"count({column}) AS {column}_count",
-            f"sum({column}) AS {column}_sum",
+            f"{f'sum({column})' if grouping.summarizes else '0'} AS {column}_sum",
             f"quantile_disc({column}, [{ranks}]) AS {column}_ranks",
-            f"max({column}) AS {column}_max",
+            f"{f'max({column})' if grouping.summarizes else '0'} AS {column}_max",
         ]
     group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
     grouped = f"SELECT {', '.join([*keys, *aggregates])} FROM (SELECT {selected} FROM {source} WHERE {where}) {group}"  # noqa: S608

@@ -99,14 +99,17 @@ async def _load_table(
         buckets = time_buckets.build_buckets(bucket, timezone or "UTC", since, until, context.now())
         conditions.append(col(moment).is_not(None))
     selected_fields = selected_names(info, "rows")
+    measures = tuple(measure for measure in BuildMeasure if measure in selected_fields)
     grouping = BuildGrouping(
         dimensions=tuple(dict.fromkeys(group_by)),
-        measures=tuple(measure for measure in BuildMeasure if measure in selected_fields),
+        measures=measures,
         buckets=buckets,
         moment=col(moment),
         includes_superseded=not filter.latest_attempt_only,
         limit=limit,
         statuses=build_stats.list_statuses(selected_fields, selected_names(info, "rows", "counts")),
+        counts_retried="retried" in selected_fields,
+        summarizes=any({"mean", "max"} & selected_names(info, "rows", measure) for measure in measures),
     )
 
     query = BuildStatsQuery(conditions, filter.selection(), grouping, filter.finished is not None)
@@ -114,7 +117,8 @@ async def _load_table(
     async def fetch(ids: list[int]) -> Any:
         return await fetch_all(context, ids, query)
 
-    key = (fetch_all, repr((build_filter, grouping.dimensions, grouping.measures, grouping.statuses, bucket, timezone, limit)))
+    needed = (grouping.measures, grouping.statuses, grouping.counts_retried, grouping.summarizes)
+    key = (fetch_all, repr((build_filter, grouping.dimensions, *needed, bucket, timezone, limit)))
     return await context.loader(key, fetch).get(root.id)
 
 

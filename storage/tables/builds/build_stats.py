@@ -58,6 +58,7 @@ class BuildGrouping:
 
     `includes_superseded`: superseded attempts are included, and are the ones counted as retried; otherwise the attempts before the current
     one are counted as retried. `statuses` are those of COUNTED_STATUSES whose builds are counted; the number of other ones is 0.
+    Without `counts_retried` the number of retried ones is not needed and may be 0; so may the sums and maxima without `summarizes`.
     """
 
     dimensions: Sequence[BuildDimension]
@@ -67,6 +68,8 @@ class BuildGrouping:
     includes_superseded: bool
     limit: int
     statuses: Collection[CheckStatus] = COUNTED_STATUSES
+    counts_retried: bool = True
+    summarizes: bool = True
 
 
 def groups(conditions: Collection[Any], grouping: BuildGrouping, now: datetime, owner: Any = None) -> Select[Any]:

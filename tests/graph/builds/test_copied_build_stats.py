@@ -38,9 +38,9 @@ ZONES = ("UTC", "Europe/Helsinki", "America/St_Johns", "Asia/Kolkata", "Pacific/
 NAMES = ("unit", 'lint, and "more"', "Ünïcode\nline", "\\N", "", "Zebra")
 
 
-def query_of(parent: str, measures: tuple[str, ...]) -> str:
-    measured = " ".join(f"{measure} {QUANTILES}" for measure in measures)
-    stats = f"buildStats({PASSED}) {{ truncated rows {{ {COLUMNS} {measured} }} }}"
+def query_of(parent: str, measures: tuple[str, ...], columns: str = COLUMNS, quantiles: str = QUANTILES) -> str:
+    measured = " ".join(f"{measure} {quantiles}" for measure in measures)
+    stats = f"buildStats({PASSED}) {{ truncated rows {{ {columns} {measured} }} }}"
     if parent == "projects":
         return f"query ({ARGUMENTS}) {{ projects(first: 5) {{ nodes {{ databaseId {stats} }} }} }}"
     return f"query ($path: String!, {ARGUMENTS}) {{ {parent}(path: $path) {{ {stats} }} }}"
@@ -216,7 +216,9 @@ class TestAnswers:
             variables = random_variables(pick) | ({"path": path[parent]} if parent in path else {})
             if parent == "group" and viewer is users[2]:
                 viewer = users[3]
-            await both.data(query_of(parent, measures), viewer, **variables)
+            columns = pick.choice((COLUMNS, "bucketStart counts { total }"))
+            quantiles = pick.choice((QUANTILES, "{ count p50 p95 }", "{ mean }", "{ max }"))
+            await both.data(query_of(parent, measures, columns, quantiles), viewer, **variables)
         assert both.copied_count >= 150
 
     async def test_do_not_count_what_the_viewer_may_not_see(
