@@ -14,6 +14,7 @@ from benchmarks.suites import (
     processes,
     repository_reads,
     shadow,
+    starts,
     statistics,
     table,
     transfers,
@@ -31,6 +32,7 @@ COMMANDS = {
     "processes": (processes.main, "several server processes against one"),
     "import": (imports.main, "an import through REST v3, and the second one after a change of one per cent"),
     "shadow": (shadow.main, "what the shadow proxy adds to a request"),
+    "start": (starts.main, "the start of the service, and first requests after it"),
     "statistics": (statistics.main, "statistics of builds against DuckDB itself and SQL on the row store"),
     "memory": (memory.main, "resident memory under load and after many distinct queries"),
 }

@@ -32,6 +32,7 @@ from benchmarks.suites import (
     random_queries,
     repository_reads,
     shadow,
+    starts,
     statistics,
     transfers,
     trigger_cost,
@@ -335,6 +336,27 @@ async def send_request(app: Any, ask: LoadRequest) -> Any:
         response = await client.request(ask.method, ask.paths[0], headers=ask.headers, content=ask.body)
     assert response.status_code == ask.status, response.text
     return response.json()
+
+
+class TestStarts:
+    def test_dashboards_of_projects_are_requested(self) -> None:
+        requests = starts.dashboard_requests(7, "token")
+
+        assert "D08_LeadTime" in requests
+        assert all('"p": "7"' in (request.body or "") for request in requests.values())
+
+    @pytest.mark.parametrize(("first_ms", "is_met"), [(41.0, False), (39.0, True)])
+    def test_goals_are_those_of_the_medians(self, first_ms: float, is_met: bool) -> None:
+        one = {"version": 0.1, "health": 1.3, "cpu": 1.0, "slowest_ms": 51.0, "idle_ms": 3.0, "first": {"D01": 4.0}, "warm": {"D01": 1.0}}
+        slow = {**one, "first": {"D01": 4.0, "D02": first_ms}, "warm": {"D01": 1.0, "D02": 20.0}}
+
+        row = starts.summarize_starts([slow, slow])
+        report = starts.render_report(
+            {"results": [{"database": "sqlite", **row}], "run": {"rounds": 2}, "machine": runs.machine(False, 0.0)}
+        )
+
+        assert row["met"] == {"version": True, "health": False, "slowest_ms": False, "first": is_met}
+        assert [line.split("|")[-2].strip() for line in report.splitlines()[2:6]] == ["yes", "no", "no", "yes" if is_met else "no"]
 
 
 class TestRepositories:

@@ -150,7 +150,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path)
         except OSError:
             if process.poll() is not None or time.monotonic() > until:
                 raise ServerStartError(log.read_text(errors="replace")[-2000:]) from None
-            time.sleep(0.1)
+            time.sleep(0.02)
 
 
 def free_port() -> int:

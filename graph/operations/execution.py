@@ -328,6 +328,10 @@ class Graph:
             if undo:
                 await undo_effects(undo)
 
+    def compile_plan(self, prepared: PreparedOperation, variables: dict[str, Any]) -> None:
+        """Compiles the plan that the operation has with these variables, if it has one, without running it."""
+        self._find_plan(prepared, variables)
+
     def _find_plan(self, prepared: PreparedOperation, variables: dict[str, Any]) -> tuple[OperationPlan, Any] | None:
         plans = plan_cache_of(prepared) if self.planner else None
         services = self.services

@@ -137,7 +137,11 @@ def read_documents(path: Path) -> LoadedDocuments:
 
 @cache
 def read_built_in(folder: Path) -> LoadedDocuments:
-    """Reads the documents of a folder that is part of the product, once per process. They are valid (see `prepare`)."""
+    """Reads the documents of a folder that is part of the product, once per process. They are valid (see `prepare_document`).
+
+    Each file is parsed once, since this is part of every start: operations of a file share its fragments, and errors of them have
+    positions in the file.
+    """
     return _read_folder(folder, is_valid=True)
 
 
@@ -152,12 +156,15 @@ def _read_folder(folder: Path, *, is_valid: bool = False) -> LoadedDocuments:
     for path in sorted(folder.rglob("*.graphql")):
         try:
             text = path.read_bytes().decode()
-            operation_texts = _split_operations(text)
+            parts = _split_operations(text)
         except (GraphQLError, UnicodeDecodeError, InvalidOperation) as error:
             problems.append(f"{path}: {_describe_error(error)}")
             continue
-        for name, part in operation_texts:
-            _add_document(documents, problems, part, path, text, f"{path}: {name}" if name else str(path), is_valid=is_valid)
+        if is_valid:
+            documents += [_make_document(part, node, path, text) for _, part, node in parts]
+            continue
+        for name, part, _ in parts:
+            _add_document(documents, problems, part, path, text, f"{path}: {name}" if name else str(path))
     return LoadedDocuments(tuple(documents), tuple(problems))
 
 
@@ -188,11 +195,9 @@ def _add_document(
     source: Path,
     source_text: str,
     label: str,
-    *,
-    is_valid: bool = False,
 ) -> None:
     try:
-        documents.append(parse_document(text, source, source_text, is_valid=is_valid))
+        documents.append(parse_document(text, source, source_text))
     except InvalidOperation as error:
         problems.append(f"{label}: {error}")
 
@@ -206,8 +211,8 @@ def _reject_duplicate_names(loaded: LoadedDocuments) -> LoadedDocuments:
     return LoadedDocuments(loaded.documents, tuple(problems))
 
 
-def parse_document(text: str, source: Path, source_text: str | None = None, *, is_valid: bool = False) -> TrustedDocument:
-    """Parses, validates (unless it is known to be valid) and measures a document. Raises InvalidOperation with all reasons."""
+def parse_document(text: str, source: Path, source_text: str | None = None) -> TrustedDocument:
+    """Parses, validates and measures a document. Raises InvalidOperation with all reasons."""
     try:
         document = parse(text)
     except GraphQLError as error:
@@ -215,25 +220,34 @@ def parse_document(text: str, source: Path, source_text: str | None = None, *, i
     operations = _operation_nodes(document)
     if len(operations) != 1:
         raise InvalidOperation(f"a document must have exactly one operation, and this one has {len(operations)}")
+    made = _make_document(text, document, source, source_text or text)
+    errors = made.operation.measured.errors_without_variables() or validate(SCHEMA, document, specified_rules, hide_suggestions=True)
+    if errors:
+        raise InvalidOperation("; ".join(map(_describe_error, errors)))
+    if not has_storable_literals(document):
+        raise InvalidOperation(NOT_STORABLE_MESSAGE)
+    return made
+
+
+def _make_document(text: str, document: DocumentNode, source: Path, source_text: str) -> TrustedDocument:
+    """Measures a document of one operation, and prepares the operation."""
     measured = limits.measure(document, SCHEMA, trusted=True)
-    if not is_valid:
-        errors = measured.errors_without_variables() or validate(SCHEMA, document, specified_rules, hide_suggestions=True)
-        if errors:
-            raise InvalidOperation("; ".join(map(_describe_error, errors)))
-        if not has_storable_literals(document):
-            raise InvalidOperation(NOT_STORABLE_MESSAGE)
-    prepared = make_prepared_operation(document, operations[0])
-    return TrustedDocument(compute_document_id(text), prepared.name, text, source, source_text or text, ParsedOperation(prepared, measured))
+    (operation,) = _operation_nodes(document)
+    prepared = make_prepared_operation(document, operation)
+    return TrustedDocument(compute_document_id(text), prepared.name, text, source, source_text, ParsedOperation(prepared, measured))
 
 
-def _split_operations(text: str) -> list[tuple[str | None, str]]:
-    """Splits a file into its documents, with the names of their operations. Raises GraphQLError, InvalidOperation."""
+def _split_operations(text: str) -> list[tuple[str | None, str, DocumentNode]]:
+    """Splits a file into its documents: the names of their operations, their texts, and their nodes, which have positions in the file.
+
+    Raises GraphQLError, InvalidOperation.
+    """
     document = parse(text)
     operations = _operation_nodes(document)
     if len(operations) == 1:
-        return [(operations[0].name.value if operations[0].name else None, text)]
+        return [(operations[0].name.value if operations[0].name else None, text, document)]
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
-    parts: list[tuple[str | None, str]] = []
+    parts: list[tuple[str | None, str, DocumentNode]] = []
     for operation in operations:
         if operation.name is None:
             raise InvalidOperation("if there are several operations, each must have a name")
@@ -242,7 +256,8 @@ def _split_operations(text: str) -> list[tuple[str | None, str]]:
         except KeyError as error:
             raise InvalidOperation(f"there is no fragment {error.args[0]}") from None
         nodes = (operation, *(node for name, node in fragments.items() if name in used_fragments))
-        parts.append((operation.name.value, "\n\n".join(_source_of(text, node) for node in nodes)))
+        part = "\n\n".join(_source_of(text, node) for node in nodes)
+        parts.append((operation.name.value, part, DocumentNode(definitions=nodes)))
     if not parts:
         raise InvalidOperation("the file has no operation")
     return parts

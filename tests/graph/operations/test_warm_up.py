@@ -1,5 +1,6 @@
 """Queries that run once after the start."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -24,22 +25,27 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestWarmUp:
     @requires_planner
-    async def test_runs_and_plans_every_query(self, services: Services, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_plans_and_then_runs_every_query_in_another_iteration_of_the_event_loop(
+        self, services: Services, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         await make.project(owner=await make.user())
         queries = [each.formatted(None) for each in DASHBOARDS]  # type: ignore[arg-type]
         results: list[Any] = []
+        compiled: list[PlanCache] = []
+        iterations_after: list[PlanCache] = []
         run = Graph.run_as_admin
 
         async def record(*arguments: Any, **settings: Any) -> Any:
+            assert len(iterations_after) == len(results) + 1
             results.append(await run(*arguments, **settings))
             return results[-1]
 
         monkeypatch.setattr(Graph, "run_as_admin", record)
-        compiled: list[PlanCache] = []
         compile_plan = PlanCache.compile
 
         def record_plan(cache: PlanCache, *arguments: Any) -> Any:
             compiled.append(cache)
+            asyncio.get_running_loop().call_soon(iterations_after.append, cache)
             return compile_plan(cache, *arguments)
 
         monkeypatch.setattr(PlanCache, "compile", record_plan)

@@ -1,0 +1,158 @@
+"""`scripts/bench start`: the start of the service with existing data, what its warm-up delays, and the first request of each dashboard."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from subprocess import run
+from typing import Any
+
+from benchmarks.dataset.dataset_cache import DatasetCache
+from benchmarks.harness import runs, servers
+from benchmarks.harness.answers import fetch
+from benchmarks.harness.load import LoadRequest
+from benchmarks.harness.runs import BOTH, NAMES
+from benchmarks.harness.sequential import run_sequentially
+from benchmarks.harness.servers import MeasuredServer
+from graph.operations import trusted_documents
+from graph.operations.warm_up import SampleRows, sample_variables
+
+MAX_START_SECONDS, MAX_VERSION_SECONDS = 1.2, 0.2
+MAX_DELAY_MS = 50.0
+"""Of an answer while the service warms up."""
+MAX_FIRST_RATIO = 2.0
+"""How many times as long as a warm request the first one of a dashboard may take."""
+MIN_FIRST_MS = 5.0
+"""First requests that are faster meet the goal: the difference is noise."""
+WARM_REQUESTS = 6
+PROBE_SECONDS = 0.005
+MAX_WARM_UP_SECONDS = 240.0
+HEALTH = "/-/health"
+_NO_GROUP = "no-group"
+_WITH_COMPILED_MODULES = {"PYTHONDONTWRITEBYTECODE": ""}
+"""As an installed service has them, whatever the caller's environment."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _options(arguments)
+    runs.measure_databases(
+        "start", options, lambda dataset, database, _, progress: [_measure(dataset, database, options.rounds, progress)], render_report
+    )
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = runs.parser_of("start", "Starts the service on existing data, and measures until it answers and is warm.", keeps_data=False)
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
+    parser.add_argument("--rounds", type=int, default=3, help="starts; medians are taken (default: 3)")
+    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    return parser.parse_args(arguments)
+
+
+def _measure(dataset: DatasetCache, database: str, rounds: int, progress: runs.Progress) -> dict[str, Any]:
+    with dataset.open(database) as (url, _):
+        folder, token = dataset.folder / database, dataset.data.token
+        requests = dashboard_requests(dataset.data.history_projects[0], token)
+        progress.expect(rounds)
+        measured = []
+        for number in range(-1, rounds):
+            found = {"version": _time_version(), **_measure_start(folder, url, LoadRequest("GET", (HEALTH,), token), requests)}
+            if number >= 0:  # the one before compiles modules
+                measured.append(found)
+                progress.step(f"{database}, start {number + 1}", f"{found['health']:.2f} s, {found['cpu']:.2f} s of CPU")
+    return summarize_starts(measured)
+
+
+def dashboard_requests(project: int, token: str) -> dict[str, LoadRequest]:
+    """A request for each dashboard of a project, by name. The data set has no groups."""
+    rows = SampleRows(None, project, str(project), _NO_GROUP, "master", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+    requests = {}
+    for document in trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents:
+        if document.kind != "query":
+            continue
+        variables = sample_variables(document.operation.prepared, rows, by_id=True)
+        if _NO_GROUP in variables.values():
+            continue
+        body = json.dumps({"query": document.text, "variables": variables})
+        requests[str(document.name)] = LoadRequest("POST", ("/graphql",), token, body)
+    return requests
+
+
+def _time_version() -> float:
+    program = Path(sys.executable).with_name("forgefront")
+    began = time.perf_counter()
+    run([program, "--version"], cwd=servers.ROOT, env=os.environ | _WITH_COMPILED_MODULES, check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def _measure_start(folder: Path, url: str, health: LoadRequest, requests: dict[str, LoadRequest]) -> dict[str, Any]:
+    """One start: seconds to the first answer, and of CPU until then; milliseconds of answers."""
+    began = time.perf_counter()
+    with servers.run_service(folder, url, pinned=False, settings=_WITH_COMPILED_MODULES) as server:
+        seconds, cpu = time.perf_counter() - began, server.cpu_seconds()
+        log = folder / "serve.log"
+        until = time.monotonic() + MAX_WARM_UP_SECONDS
+        slowest = 0.0
+        while b"warmed up" not in log.read_bytes() and time.monotonic() < until:
+            slowest = max(slowest, _time_answer(server, health))
+        idle = max(_time_answer(server, health) for _ in range(200))
+        first, warm = {}, {}
+        for name, request in requests.items():
+            times = [each * 1000 for each in run_sequentially(server, request, WARM_REQUESTS + 1, lambda _: None).seconds]
+            first[name], warm[name] = times[0], median(times[1:])
+    return {"health": seconds, "cpu": cpu, "slowest_ms": slowest, "idle_ms": idle, "first": first, "warm": warm}
+
+
+def _time_answer(server: MeasuredServer, request: LoadRequest) -> float:
+    time.sleep(PROBE_SECONDS)
+    began = time.perf_counter()
+    fetch(server, request)
+    return (time.perf_counter() - began) * 1000
+
+
+def summarize_starts(measured: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Medians of the starts, and which goals they meet. `first` and `warm` are milliseconds by dashboard."""
+    row: dict[str, Any] = {
+        key: round(median(each[key] for each in measured), 3) for key in ("version", "health", "cpu", "slowest_ms", "idle_ms")
+    }
+    for key in ("first", "warm"):
+        row[key] = {name: round(median(each[key][name] for each in measured), 2) for name in measured[0][key]}
+    row["slow_dashboards"] = [
+        name for name, first in row["first"].items() if first > max(row["warm"][name] * MAX_FIRST_RATIO, MIN_FIRST_MS)
+    ]
+    row["met"] = {
+        "version": row["version"] <= MAX_VERSION_SECONDS,
+        "health": row["health"] <= MAX_START_SECONDS,
+        "slowest_ms": row["slowest_ms"] <= MAX_DELAY_MS,
+        "first": not row["slow_dashboards"],
+    }
+    return row
+
+
+def render_report(found: dict[str, Any]) -> str:
+    """Of what `--json` writes."""
+    lines = [["", "measured", "goal", "goal met"]]
+    for row in found["results"]:
+        ratios = {name: first / row["warm"][name] for name, first in row["first"].items()}
+        worst = max(ratios, key=lambda name: ratios[name])
+        shown = f"{row['first'][worst]:.1f} ms, warm {row['warm'][worst]:.1f} ms ({worst})"
+        cells = {
+            "version": ("forgefront --version", f"{row['version']:.2f} s", f"{MAX_VERSION_SECONDS} s"),
+            "health": (
+                f"from forgefront serve to an answer of {HEALTH}",
+                f"{row['health']:.2f} s, {row['cpu']:.2f} s of CPU",
+                f"{MAX_START_SECONDS} s",
+            ),
+            "slowest_ms": (
+                "the slowest answer during the warm-up",
+                f"{row['slowest_ms']:.0f} ms, {row['idle_ms']:.0f} ms after it",
+                f"{MAX_DELAY_MS:.0f} ms",
+            ),
+            "first": ("the first request of a dashboard after the warm-up, the worst", shown, f"{MAX_FIRST_RATIO:g} times"),
+        }
+        for key, (title, measured, goal) in cells.items():
+            lines.append([f"{title}, {NAMES[row['database']]}", measured, goal, "yes" if row["met"][key] else "no"])
+    return f"{runs.render_table(lines)}\n\nMedians of {found['run']['rounds']} starts. {runs.describe_machine(found)}"
