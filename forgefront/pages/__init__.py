@@ -40,6 +40,8 @@ PAGE_PATTERN = re.compile(
     r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"
     r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/(?:milestones|snippets)/\d+)?/?"
 )
+BELOW_PROJECT_PATTERN = re.compile(rf"/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)/[^\0]*")
+"""Addresses below a project. Browsers get a page also for those that are not one, with the status 404."""
 _PAGE_PREFIXES = frozenset({"u", "groups"})
 
 
@@ -58,7 +60,7 @@ class PagesApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         is_file = path == FAVICON_PATH or self._files.matches(path)
-        if not is_file and not (scope["method"] in ("GET", "HEAD") and is_page(path) and accepts_page(scope)):
+        if not is_file and not (scope["method"] in ("GET", "HEAD") and _has_html(path) and accepts_page(scope)):
             await send_not_found(scope, receive, send)
             return
         scope["state"]["route"] = ROUTE
@@ -67,13 +69,20 @@ class PagesApp:
         elif is_file:
             await (self._operations if self._operations.matches(path) else self._files)(scope, receive, send)
         else:
-            await self._files.send(INDEX, scope, receive, send, vary="accept")
+            await self._files.send(INDEX, scope, receive, send, vary="accept", status=200 if is_page(path) else 404)
 
 
 def is_page(path: str) -> bool:
     """Whether the path is that of a page: "/", "/demo/tools", "/demo/tools/issues/3", "/groups/demo", "/u/dev"."""
-    if PAGE_PATTERN.fullmatch(path) is None:
-        return False
+    return PAGE_PATTERN.fullmatch(path) is not None and _is_for_pages(path)
+
+
+def _has_html(path: str) -> bool:
+    """Whether the path is that of a page, or below a project, where the page says that there is none."""
+    return (PAGE_PATTERN.fullmatch(path) or BELOW_PROJECT_PATTERN.fullmatch(path)) is not None and _is_for_pages(path)
+
+
+def _is_for_pages(path: str) -> bool:
     first = path.split("/")[1].lower()
     return first in _PAGE_PREFIXES or first not in RESERVED_PATHS
 

@@ -91,7 +91,7 @@ class StaticFolder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.send(scope["path"][len(self._base_path) :] or INDEX, scope, receive, send)
 
-    async def send(self, name: str, scope: Scope, receive: Receive, send: Send, *, vary: str | None = None) -> None:
+    async def send(self, name: str, scope: Scope, receive: Receive, send: Send, *, vary: str | None = None, status: int = 200) -> None:
         """Sends the file of this name, at any address. `vary` names the request header that selected it."""
         file = self._files.get(name)
         if file is None:
@@ -111,11 +111,11 @@ class StaticFolder:
                 body = self._compressed[name]
                 size, etag, coding = len(body), f'{file.etag[:-1]}-gzip"', {"content-encoding": "gzip"}
         headers = {**self._headers, "etag": etag, **({"vary": vary} if vary else {})}
-        if _matches_etag(request_headers.get("if-none-match"), etag):
+        if status == 200 and _matches_etag(request_headers.get("if-none-match"), etag):
             await _start_response(send, 304, headers)
             await send({"type": "http.response.body", "body": b""})
             return
-        await _start_response(send, 200, {**headers, **coding, "content-type": file.content_type, "content-length": str(size)})
+        await _start_response(send, status, {**headers, **coding, "content-type": file.content_type, "content-length": str(size)})
         if scope["method"] == "HEAD" or body is not None:
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
             return

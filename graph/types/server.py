@@ -52,6 +52,7 @@ class ServerInfo:
     max_cost: int = strawberry.field(description="Maximum static cost of an operation in rows.")
     max_depth: int = strawberry.field(description="Maximum nesting depth of fields.")
     max_page_size: int = strawberry.field(description="Maximum page size of a connection: maximum of `first` and `last`.")
+    ssh_enabled: bool = strawberry.field(description="Whether repositories can be cloned over SSH.")
 
 
 @cache
@@ -77,4 +78,5 @@ class ServerQueries:
             max_cost=MAX_ROWS,
             max_depth=MAX_DEPTH,
             max_page_size=MAX_PAGE_SIZE,
+            ssh_enabled=bool(info.context.services.ssh_prefix),
         )

@@ -35,7 +35,7 @@ from rest_v3.route import InvalidRouteError
 READING_FOLDER = Path(__file__).parent / "reading"
 
 READING_PAGE_CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Content security policy of the page: only its own files and the document load, nothing inline."""
@@ -88,7 +88,8 @@ def create_pages(endpoints: Iterable[Endpoint], base_url: str) -> Iterator[tuple
 
     def build_html() -> bytes:
         template = Template((READING_FOLDER / "reading.html").read_text(encoding="utf-8"))
-        return template.substitute(base=escape(urlsplit(base_url).path)).encode()
+        base = urlsplit(base_url).path
+        return template.substitute(base=escape(base), root=escape(base.removesuffix("/api/v3"))).encode()
 
     yield from (
         ("/openapi.json", StaticPage(lambda: orjson.dumps(build_document(endpoints, base_url)), "application/json")),

@@ -52,7 +52,9 @@ function parametersOf(call) {
 }
 
 function parameterTable(rows) {
+  const frame = make("div", undefined, "table");
   const table = make("table");
+  frame.append(table);
   const head = table.createTHead().insertRow();
   for (const title of ["Parameter", "In", "Type", ""]) head.append(make("th", title));
   const body = table.createTBody();
@@ -63,7 +65,7 @@ function parameterTable(rows) {
     row.insertCell().textContent = typeOf(each.schema);
     row.insertCell().textContent = [each.required ? "required" : "", each.description || ""].filter(Boolean).join("; ");
   }
-  return table;
+  return frame;
 }
 
 function callOf(path, method, call) {
@@ -76,6 +78,9 @@ function callOf(path, method, call) {
   details.append(summary);
   const rows = parametersOf(call);
   if (rows.length) details.append(parameterTable(rows));
+  details.addEventListener("toggle", () => {
+    if (details.open && !details.querySelector("form")) details.append(trialOf(path, method, call, rows));
+  });
   for (const [status, reference] of Object.entries(call.responses)) {
     const answer = resolve(reference);
     details.append(make("p", `${status} ${answer.description}`));
@@ -83,6 +88,78 @@ function callOf(path, method, call) {
     if (status < "300" && schema) details.append(make("pre", sketch(schema)));
   }
   return details;
+}
+
+// A form that sends the call, with all its effects.
+function trialOf(path, method, call, rows) {
+  const form = make("form");
+  form.setAttribute("aria-label", `Try ${method.toUpperCase()} ${path}`);
+  const fields = rows.filter((each) => resolve(each.schema).format !== "binary").map((each) => {
+    const label = make("label", `${each.name} `);
+    const input = make("input");
+    input.autocomplete = "off";
+    input.required = Boolean(each.required);
+    label.append(input);
+    form.append(label);
+    return { ...each, input };
+  });
+  const hasFile = fields.length < rows.length;
+  const button = make("button", method === "get" ? "Try it" : `Send ${method.toUpperCase()}`);
+  const answer = make("pre");
+  answer.hidden = true;
+  answer.tabIndex = 0;
+  answer.setAttribute("role", "status");
+  form.append(button, answer);
+  if (hasFile) form.replaceChildren(make("p", "Calls that send files cannot be tried here."));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      await send(path, method, fields, answer);
+    } catch (error) {
+      answer.textContent = `The call failed: ${error.message}`;
+    }
+    answer.hidden = false;
+    button.disabled = false;
+  });
+  return form;
+}
+
+const MAX_SHOWN = 100_000;
+
+async function send(path, method, fields, answer) {
+  const query = new URLSearchParams();
+  const body = new URLSearchParams();
+  let address = path;
+  for (const { name, place, schema, input } of fields) {
+    const value = input.value.trim();
+    if (place === "path") address = address.replaceAll(`{${name}}`, encodeURIComponent(value));
+    else if (value) {
+      const values = [].concat(resolve(schema).type).includes("array") ? value.split(",").map((each) => [`${name}[]`, each.trim()]) : [[name, value]];
+      for (const each of values) (place === "body" ? body : query).append(...each);
+    }
+  }
+  const url = `${document.body.dataset.document.replace(/\/openapi\.json$/, "")}${address}${query.size ? `?${query}` : ""}`;
+  const token = document.getElementById("token").value.trim();
+  const response = await fetch(url, { method: method.toUpperCase(), headers: token ? { "PRIVATE-TOKEN": token } : {}, body: body.size ? body : undefined });
+  const kind = response.headers.get("Content-Type") || "";
+  let text = /json|text/.test(kind) ? await response.text() : `${kind}, ${(await response.blob()).size} bytes`;
+  if (kind.includes("json")) text = JSON.stringify(JSON.parse(text), null, 2);
+  const rest = text.length > MAX_SHOWN ? `\n… ${text.length - MAX_SHOWN} further characters` : "";
+  answer.textContent = `${method.toUpperCase()} ${url}\n${response.status} ${response.statusText}\n\n${text.slice(0, MAX_SHOWN)}${rest}`;
+}
+
+// The token of the person who is signed in to the pages of this service.
+function sessionToken() {
+  for (const store of ["sessionStorage", "localStorage"]) {
+    try {
+      const found = JSON.parse(window[store].getItem("forgefront.session"));
+      if (found && typeof found.token === "string" && !(found.until && found.until < Date.now())) return found.token;
+    } catch {
+      // Storage is unavailable, or the session is not one of these pages.
+    }
+  }
+  return "";
 }
 
 function show(description) {
@@ -104,6 +181,7 @@ function show(description) {
     calls.append(section);
   }
   document.getElementById("filter").addEventListener("input", filter);
+  document.getElementById("token").value = sessionToken();
   const wanted = location.hash && document.getElementById(location.hash.slice(1));
   if (wanted) wanted.open = true;
 }

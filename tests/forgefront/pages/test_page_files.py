@@ -49,11 +49,11 @@ PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/too
 /demo/tools/dashboard /groups/demo/dashboard /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in
 /demo/tools/issues/new /demo/tools/merge_requests/new /demo/tools/issues/3/edit /demo/tools/merge_requests/3/edit
 /groups/demo/issues /groups/demo/merge_requests /-/issues /-/merge_requests"""
-NO_PAGES = """/demo /nope/tools/x /demo/tools.git /demo/tools.git/info/refs /demo/tools/info/refs /demo/tools/issues/x /api/v3/nope
-/demo/tools/merge_requests/1/nope /demo/tools/issues/1/changes
-/demo/tools/edit_file /demo/tools/remove_file/ /demo/tools/history /demo/tools/filesystem /demo/tools/files/%00 /demo/tools.git/files/a
-/demo/tools/blame /demo/tools/settings/nope /demo/tools/settings/members/3 /demo/tools/activity/3
-/graphql/x /-/nope /ci/api /users/x /-/pages/../files.py /-/pages/%2e%2e/files.py /%00 /demo/to%0als"""
+NO_PAGES = """/demo /demo/tools/info/refs /demo/tools.git /demo/tools.git/info/refs /api/v3/nope /api/v3 /demo/tools/files/%00
+/demo/tools.git/files/a /graphql/x /-/nope /ci/api /users/x /-/pages/../files.py /-/pages/%2e%2e/files.py /%00 /demo/to%0als"""
+MISSING_PAGES = """/nope/tools/x /demo/tools/issues/x /demo/tools/merge_requests/1/nope /demo/tools/issues/1/changes
+/demo/tools/edit_file /demo/tools/remove_file/ /demo/tools/history /demo/tools/filesystem /demo/tools/blame /demo/tools/settings/nope
+/demo/tools/settings/members/3 /demo/tools/activity/3"""
 
 
 class TestAddresses:
@@ -85,6 +85,15 @@ class TestAddresses:
             response = await http.get(path, headers={"Accept": BROWSER})
             assert "text/html" not in response.headers.get("content-type", ""), path
             assert response.status_code >= 301
+
+    async def test_unknown_ones_below_a_project_are_a_page_that_says_so(self, http: httpx.AsyncClient) -> None:
+        for path in MISSING_PAGES.split():
+            response = await http.get(path, headers={"Accept": BROWSER})
+            assert (response.status_code, response.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+            # Also a browser that has the page from another address.
+            again = await http.get(path, headers={"Accept": BROWSER, "If-None-Match": response.headers["etag"]})
+            assert again.status_code == 404
+            assert (await http.get(path)).json() == {"message": "404 Not Found"}
 
     async def test_nothing_is_posted_to_a_page(self, http: httpx.AsyncClient) -> None:
         assert (await http.post("/", headers={"Accept": BROWSER})).status_code == 405

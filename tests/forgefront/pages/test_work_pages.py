@@ -185,6 +185,32 @@ class TestBuild:
                 assert "make compile" in await page.evaluate("document.querySelector('.output').innerText")
 
 
+class TestBuilds:
+    async def test_are_filtered_by_fields_and_grouped_by_commit_and_stage(self, site: WorkPagesSite) -> None:
+        page = site.page
+        await site.visit(f"/{PATH}/builds?status=all")
+        await page.wait_for("document.querySelector('input[name=job]')")
+        await page.evaluate("document.querySelector('input[name=job]').focus()")
+        await page.type("compile")
+        await page.press("Enter")
+        await page.wait_for(
+            "location.search.includes('job=compile') && document.querySelector('.removable')?.innerText.includes('job: compile')"
+        )
+        names = "[...document.querySelectorAll('.row .row-title')].map(each => each.innerText)"
+        assert set(await page.evaluate(names)) == {"compile"}
+
+        await site.visit(f"/{PATH}/builds?by=commit&status=all&ref=main")
+        await page.wait_for_text("one by one")
+        commit = await page.evaluate("document.querySelector('.row .stages').innerText.split(/\\s+/)")
+        assert {"compile", "browser", "test"} <= set(commit)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+        await site.visit(f"/{PATH}/nothing/here")
+        await page.wait_for_text("Not found")
+        assert await page.evaluate("document.querySelector('main a.button').innerText") == "All projects"
+        assert "status of 404" in page.errors.pop()
+
+
 class TestTrace:
     async def test_colours_sections_and_overwritten_text(self, site: WorkPagesSite) -> None:
         page, build = site.page, await site.print_trace(TRACE)

@@ -212,7 +212,7 @@ class TestUnlimitedOperations:
 
 class TestServerInfo:
     async def test_returns_version_and_limits(self, ask: Ask, make: DataFactory) -> None:
-        query = "{ serverInfo { version restVersions schemaHash maxCost maxDepth maxPageSize } }"
+        query = "{ serverInfo { version restVersions schemaHash maxCost maxDepth maxPageSize sshEnabled } }"
         data = await ask.data(query, await make.user())
         info = data["serverInfo"]
         assert info.pop("version")
@@ -222,5 +222,6 @@ class TestServerInfo:
             "maxCost": 10_000,
             "maxDepth": 12,
             "maxPageSize": 100,
+            "sshEnabled": False,
         }
         assert await ask.codes(query) == ["UNAUTHENTICATED"]

@@ -182,8 +182,10 @@ class TestReadingPage:
         assert "unsafe" not in policy
         assert "$" not in page.text
         links = re.findall(r'(?:src|href|data-document)="([^"]+)"', page.text)
-        assert links
+        assert {"/", "/-/reference", "/-/graphiql"} < set(links)
         for link in links:
+            if link in ("/", "/-/reference", "/-/graphiql", "data:,"):
+                continue
             assert link.startswith("/api/v3/")
             answer = await client.get(f"http://inside{link}")
             assert answer.status_code == 200, link

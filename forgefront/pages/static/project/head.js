@@ -54,11 +54,17 @@ function star(page, { fullPath: path, starCount, viewerHasStarred }) {
   return [h("div.clone.star", { role: "group", "aria-label": "Stars" }, button, count), wrong];
 }
 
-/** The clone URLs, one at a time. */
+let server = null;
+/** What the service offers, requested once. */
+const serverInfo = () => (server ??= graph.ask("shell", "Server").then(({ serverInfo: found }) => found, () => ((server = null), {})));
+
+/** The clone URLs, one at a time; that of SSH only if the service offers it. */
 function clone(project) {
   const shown = h("code", { tabindex: 0 });
-  const ways = [["HTTP", project.httpUrlToRepo], ["SSH", project.sshUrlToRepo]].map(([name, url]) =>
+  const [http, ssh] = [["HTTP", project.httpUrlToRepo], ["SSH", project.sshUrlToRepo]].map(([name, url]) =>
     h("button", { type: "button", "data-url": url, onclick: (event) => choose(event.target) }, name));
+  const ways = [http];
+  serverInfo().then(({ sshEnabled }) => sshEnabled && (ways.push(ssh), ssh.setAttribute("aria-pressed", "false"), http.after(ssh)));
   const choose = (way) => {
     for (const each of ways) each.setAttribute("aria-pressed", String(each === way));
     shown.textContent = shown.title = way.dataset.url;

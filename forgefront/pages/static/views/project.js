@@ -4,6 +4,7 @@ import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
+import { buildFilters, commitBuildsRow } from "../project/build_lists.js";
 import { showProject } from "../project/head.js";
 import { keepFocus, renewal } from "../renewing.js";
 import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow } from "../rows.js";
@@ -16,6 +17,7 @@ const LISTS = {
   builds: {
     operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
     filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"], MANUAL: ["MANUAL"] },
+    fields: buildFilters, byCommit: { operation: "CommitBuilds", row: commitBuildsRow, connection: "commits", tip: (query) => ({ tip: query.get("ref") }) },
     narrowed: { ref: (ref) => ({ ref: [ref] }), job: (name) => ({ name: [name] }), author: (name) => ({ author: [name] }), days: (days) => ({ finished: { since: sinceDays(days) } }) },
   },
   activity: { operation: "Activities", row: activityRow, connection: "activities", none: "Nothing has happened yet." },
@@ -25,7 +27,8 @@ const LISTS = {
 export async function open(page) {
   const { path, section: name } = page.where;
   const body = h("div");
-  const read = () => (name ? listed(page, LISTS[name], path) : overview(page, path));
+  const list = LISTS[name]?.byCommit && page.query.get("by") === "commit" ? { ...LISTS[name], ...LISTS[name].byCommit } : LISTS[name];
+  const read = () => (name ? listed(page, list, path) : overview(page, path));
   await followed(page, path, name, renewal(page, renew));
   const { project, show } = await read();
 
@@ -33,7 +36,8 @@ export async function open(page) {
   const { state = "FINISHED" } = project.repositoryImport ?? {};
   const progress = state === "FINISHED" ? null : await (await import("../project/import_progress.js")).importProgress(page, path);
   const readme = h("div.readme");
-  showProject(page, project, name, progress, body, readme);
+  // Outside of what events renew, so that what is being typed stays.
+  showProject(page, project, name, progress, list?.fields?.(page), body, readme);
   if (!name && project.viewerCan.readCode && project.branch) showReadme(page, path, readme);
 
   async function renew() {
@@ -114,7 +118,7 @@ async function listed(page, list, path) {
   const chosen = list.filter ? chosenOf(page, list) : null;
   const narrowed = Object.entries(list.narrowed ?? {}).filter(([name]) => page.query.get(name));
   const further = Object.assign({}, ...narrowed.map(([name, make]) => make(page.query.get(name))));
-  const variables = { path, ...further, ...(list.filter && { [list.filter]: list.choices[chosen] }), ...(list.refs && { ref: page.query.get("ref") }) };
+  const variables = { path, ...further, ...(list.filter && { [list.filter]: list.choices[chosen] }), ...list.tip?.(page.query), ...(list.refs && { ref: page.query.get("ref") }) };
   const read = async (after) => {
     const { project } = await page.ask(list.operation, { ...variables, after });
     if (!project) throw page.missing("project");

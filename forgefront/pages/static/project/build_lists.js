@@ -1,0 +1,60 @@
+// The builds of a project: filters that stand in the address, and the builds of each commit by pipeline and stage.
+
+import { address } from "../address.js";
+import { h } from "../dom.js";
+import { ago, avatar, lasted, symbol, wordOf } from "../parts.js";
+
+const FIELDS = { ref: "Branch or tag", job: "Name", author: "Author" };
+
+/** Fields that filter by names, and the choice between builds and commits. */
+export function buildFilters(page) {
+  const to = (changes) => {
+    const query = new URLSearchParams(page.query);
+    for (const [name, value] of Object.entries(changes)) value ? query.set(name, value) : query.delete(name);
+    return query.size ? `${location.pathname}?${query}` : location.pathname;
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    page.go(to(Object.fromEntries([...new FormData(event.target)].map(([name, value]) => [name, value.trim()]))));
+  };
+  const byCommit = page.query.get("by") === "commit";
+  return h("div.actions.start.spread.build-filters", null,
+    h("form.chips", { role: "search", "aria-label": "Filter builds", onsubmit: submit },
+      Object.entries(FIELDS).map(([name, word]) =>
+        h("input", { type: "text", name, "aria-label": word, placeholder: word, maxlength: 255, autocapitalize: "none", autocomplete: "off", spellcheck: "false", value: page.query.get(name) ?? "" })),
+      h("button", null, "Filter")),
+    h("nav.chips", { "aria-label": "Show builds" },
+      h("a", { href: to({ by: null }), "aria-current": byCommit ? null : "true" }, "one by one"),
+      h("a", { href: to({ by: "commit" }), "aria-current": byCommit ? "true" : null }, "by commit")));
+}
+
+/** A commit with its builds, by pipeline and stage. */
+export const commitBuildsRow = (path) => (commit) => {
+  const pipelines = pipelinesOf(commit.builds.nodes);
+  const hidden = commit.builds.totalCount - commit.builds.nodes.length;
+  return h("li.row.long", { "data-box": true },
+    symbol(commit.rollup.state),
+    h("p.row-title", null, h("a", { href: address(path, "commit", commit.oid), "data-item": true, title: commit.title }, commit.title)),
+    h("span.row-side", null, h("code", null, commit.shortOid)),
+    h("div.row-meta", null,
+      h("span.person", null, avatar(commit.author, commit.authorName), h("span", null, commit.author?.name ?? commit.authorName)), ago(commit.committedAt), lasted(commit.rollup),
+      pipelines.length ? null : h("span", null, "No matching builds."),
+      pipelines.map(({ ref, stages }) => h("ol.stages", { "aria-label": `Stages on ${ref}` },
+        pipelines.length > 1 ? h("li.ref", null, ref) : null,
+        stages.map(([stage, builds]) => h("li", null, h("span.stage", null, stage),
+          builds.map((build) => h("a.stage-build", { href: address(path, "builds", build.databaseId) }, symbol(build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : wordOf(build.status)), build.name)))))),
+      hidden > 0 ? h("a", { href: address(path, "commit", commit.oid) }, `${hidden} more`) : null));
+};
+
+/** `[{ref, stages: [[name, builds], …]}, …]`, newest pipeline first, stages in the order of their first builds. */
+function pipelinesOf(builds) {
+  const found = new Map();
+  for (const build of builds.toSorted((one, other) => one.databaseId - other.databaseId)) {
+    const key = build.pipeline?.databaseId ?? `ref ${build.ref}`;
+    if (!found.has(key)) found.set(key, { ref: build.ref, stages: new Map() });
+    const { stages } = found.get(key);
+    if (!stages.has(build.stage)) stages.set(build.stage, []);
+    stages.get(build.stage).push(build);
+  }
+  return [...found.values()].reverse().map(({ ref, stages }) => ({ ref, stages: [...stages] }));
+}
