@@ -58,6 +58,12 @@ def import_instance(
     enable_hooks: Annotated[
         bool, typer.Option("--enable-hooks", help="Let imported webhooks send. Without it they are disabled, as a rehearsal needs.")
     ] = False,
+    cancel_builds: Annotated[
+        bool,
+        typer.Option(
+            "--cancel-builds", help="Cancel builds here that have not ended there: for the last import, after which nobody ends them."
+        ),
+    ] = False,
     ssh: Annotated[bool, typer.Option("--ssh", help="Clone over SSH, with your own keys, instead of HTTP.")] = False,
     continued_url: Annotated[
         str | None,
@@ -97,7 +103,7 @@ def import_instance(
         # The files are written at the end, which may be hours later.
         if file is not None and not file.absolute().parent.is_dir():
             fail(f"{option}: there is no folder {file.absolute().parent}", EXIT_USAGE)
-    options = ImportOptions(project, group, keep_ids, read_all, ssh, enable_hooks)
+    options = ImportOptions(project, group, keep_ids, read_all, ssh, enable_hooks, cancel_builds)
     found = ImportReport((continued_url or url).rstrip("/"), is_dry_run=dry_run, keeps_ids=keep_ids)
     client = SourceClient(url, token, requests_per_second, parallel)
     started = time.monotonic()

@@ -31,6 +31,8 @@ MAX_TRACES_BYTES = 4 * 2**20
 """Bytes of short traces that are written together."""
 
 
+CANCELED_TRACE = b"\nThis build had not ended when it was imported, and its runner could not report it here: it was canceled.\n"
+"""The end of the trace of a build that the import canceled."""
 MAX_LISTED_BUILDS = 20
 """Unfinished builds of a project that the report names."""
 
@@ -48,16 +50,20 @@ class BuildFileBatch:
     def _path(self, route: str, build: SourceEntity) -> str:
         return self.run.source.path(route, project=self.work.id, build=build.id)
 
-    async def read_trace(self, build: SourceEntity) -> None:
-        path = self._path("trace", build)
+    async def read_trace(self, build: SourceEntity, end: bytes = b"") -> None:
+        """Reads the trace, to which `end` is added."""
+        path, import_id = self._path("trace", build), self.run.target.import_id
         try:
             content = await self.run.source.client.get_text(path, max_bytes=MAX_SHORT_TRACE_BYTES)
         except SourceTooLarge:
-            await self._copy("traces", path, lambda stream: self.run.files.write_trace(self.run.target.import_id, str(build.id), stream))
+            await self._copy("traces", path, lambda stream: self.run.files.write_trace(import_id, str(build.id), _extend(stream, end)))
             return
         except SourceSkipped as error:
             self._record(error, "traces", path)
             return
+        await self.add_trace(build, content + end)
+
+    async def add_trace(self, build: SourceEntity, content: bytes) -> None:
         if content:
             self.run.report.count("traces").read += 1
             self._traces.append((str(build.id), content))
@@ -140,19 +146,25 @@ class BuildImporter:
         is_complete &= await self._write_builds(work, path, batch, writer)
         if unfinished:
             listed = ", ".join(map(str, unfinished[:MAX_LISTED_BUILDS])) + (" and others" if len(unfinished) > MAX_LISTED_BUILDS else "")
-            advice = "runners here do not continue them: import again when they have ended, or cancel them"
-            self.run.report.note(f"{work.path}: unfinished builds: {listed}; {advice}")
+            if self.run.options.cancels_builds:
+                self.run.report.note(f"{work.path}: unfinished builds, canceled here: {listed}")
+            else:
+                advice = "runners here do not continue them: import again when they have ended, or with --cancel-builds"
+                self.run.report.note(f"{work.path}: unfinished builds: {listed}; {advice}")
         if is_complete and not writer.retry and newest:
             finished = oldest_unfinished - 1 if oldest_unfinished else newest
             await self.run.target.set_mark(work.mark_name("builds"), str(max(finished, mark)))
 
     async def _write_builds(self, work: ProjectWork, path: str, builds: list[SourceEntity], writer: BatchWriter) -> bool:
         """Writes builds, and then their files. Returns whether all files could be read."""
-        written = list[SourceEntity]()
+        written, ends = list[SourceEntity](), dict[int | None, bytes]()
         for build in builds:
             await self.accounts.ensure_users([build.entity("user")])
             try:
-                await writer.add(f"{path}/{build.id}", content_mapping.map_build(work.id, build))
+                item = content_mapping.map_build(work.id, build)
+                if self.run.options.cancels_builds and item["status"] not in FINISHED_STATUSES:
+                    item["status"], ends[build.id] = "CANCELED", CANCELED_TRACE
+                await writer.add(f"{path}/{build.id}", item)
                 written.append(build)
                 work.commit_oids.append(build.entity("commit").text("id") or "")
             except InvalidEntity as error:
@@ -163,7 +175,9 @@ class BuildImporter:
 
         async def read_files(build: SourceEntity) -> None:
             if build.text("status") not in ("pending", "created", "manual", "skipped"):
-                await files.read_trace(build)
+                await files.read_trace(build, ends.get(build.id, b""))
+            elif build.id in ends:
+                await files.add_trace(build, ends[build.id])
             if build.entity("artifacts_file").text("filename"):
                 await files.copy_artifact(build)
 
@@ -229,6 +243,13 @@ class BuildImporter:
             except InvalidEntity as error:
                 self.run.report.skip("commit comments", f"{path}#{position}", str(error))
         state.has_failed |= own.has_failed
+
+
+async def _extend(stream: AsyncIterator[bytes], end: bytes) -> AsyncIterator[bytes]:
+    async for part in stream:
+        yield part
+    if end:
+        yield end
 
 
 def _is_build(work: ProjectWork, status: SourceEntity) -> bool:

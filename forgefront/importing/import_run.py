@@ -32,7 +32,8 @@ REPORT_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """`project` or `group` restrict the import to one of them. `reads_all` ignores the marks of earlier runs."""
+    """`project` or `group` restrict the import to one of them. `reads_all` ignores the marks of earlier runs. `cancels_builds`: builds
+    that have not ended are canceled in the target, as for a switch."""
 
     project: str | None = None
     group: str | None = None
@@ -40,6 +41,7 @@ class ImportOptions:
     reads_all: bool = False
     uses_ssh: bool = False
     enables_hooks: bool = False
+    cancels_builds: bool = False
 
     @property
     def is_whole(self) -> bool:

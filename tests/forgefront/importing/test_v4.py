@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from forgefront.config import Config
+from forgefront.importing.build_import import CANCELED_TRACE
 from storage import tables
 from storage.tables import CheckStatus, IssueState, UserState, Visibility
 from tests.support.import_source import import_from, open_backend, serve_app
@@ -74,12 +75,19 @@ async def test_everything_of_the_documentation_is_imported(new_database: Any, tm
             guest = (await session.scalars(select(tables.User).where(tables.User.id == 2))).one()
             assert guest.state is UserState.BLOCKED
             assert sorted((await session.scalars(select(tables.Namespace.path))).all())[:2] == ["diaspora", "diaspora-inner"]
+        last = await import_from(address, TOKEN, backend, keeps_ids=True, cancels_builds=True)
+        assert "diaspora/client: unfinished builds, canceled here: 9" in last.notes
+        async with backend.database.read_session() as session:
+            canceled = (await session.scalars(select(tables.Build).where(tables.Build.id == 9))).one()
+            assert (canceled.status, canceled.trace_size) == (CheckStatus.CANCELED, len(CANCELED_TRACE))
+        repeated = await import_from(address, TOKEN, backend, keeps_ids=True, cancels_builds=True)
+        assert sum(count.created + count.updated for count in repeated.counts.values()) == 0, repeated.as_text()
         server.paths.clear()
         # An issue that becomes confidential later stays readable, which is reported; what is written to it then is not read.
         issues = server.answers["/projects/3/issues"]
         issues[0] = {**issues[0], "confidential": True, "updated_at": "2016-02-04T15:31:46.176Z"}
         server.answers["/projects/3/issues/1/notes"].append({**NOTE, "id": 305, "system": False, "body": "for members"})
-        again = await import_from(address, TOKEN, backend, keeps_ids=True)
+        again = await import_from(address, TOKEN, backend, keeps_ids=True, cancels_builds=True)
         assert sum(count.created + count.updated for count in again.counts.values()) == 0, again.as_text()
         (reason,) = [each.reason for each in again.left_behind if each.where == "/api/v4/projects/3/issues/41"]
         assert reason.endswith("is readable here: delete it.")
