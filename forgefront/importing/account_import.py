@@ -1,9 +1,9 @@
 """Imports what belongs to the instance: settings, users with their keys and addresses, groups with their members, system hooks."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from forgefront.importing import entity_mapping
 from forgefront.importing.entity_fields import InvalidEntity, Item, SourceEntity
@@ -113,31 +113,19 @@ class AccountImporter:
         )
 
     async def _import_belongings(self, users: list[SourceEntity]) -> None:
-        emails, keys = BatchWriter(self.run.target, "emails"), BatchWriter(self.run.target, "SSH keys")
+        writers = {kind: BatchWriter(self.run.target, kind) for kind, _, _ in USER_COLLECTIONS}
 
         async def read_belongings(user: SourceEntity) -> None:
             if user.id is None:
                 return
-            user_id = str(user.id)
-            for kind, route, writer, map_entity in (
-                ("emails", "user_emails", emails, entity_mapping.map_email),
-                ("SSH keys", "user_keys", keys, partial(entity_mapping.map_public_key, "userId")),
-            ):
-                path = self.run.source.path(route, user=user_id)
-
-                def map_one(entity: SourceEntity, mapper: Any = map_entity) -> Item | None:
-                    # v4 lists the primary address too.
-                    if kind == "emails" and entity.text("email") == user.text("email"):  # noqa: B023 - called in this step only
-                        return None
-                    item: Item = mapper(user_id, entity)
-                    return item
-
-                async for where, item in self.run.read_mapped(kind, path, map_one):
-                    await writer.add(where, item)
+            for kind, route, map_entity in USER_COLLECTIONS:
+                path = self.run.source.path(route, user=user.id)
+                async for where, item in self.run.read_mapped(kind, path, partial(map_entity, user)):
+                    await writers[kind].add(where, item)
 
         await for_each(users, read_belongings, parallel=self.run.parallel)
-        await emails.flush()
-        await keys.flush()
+        for writer in writers.values():
+            await writer.flush()
 
     async def import_groups(self, group_times: dict[int, SourceEntity], only: str | None = None) -> None:
         """All groups with their members, or one; `group_times` are the namespaces of projects, which show when a group was created."""
@@ -168,14 +156,13 @@ class AccountImporter:
 
     async def import_members(self, kind: str, path: str, parent_id: str, writer: BatchWriter) -> None:
         """The members of a group or project."""
-        mapper = entity_mapping.map_group_member if kind == "group members" else entity_mapping.map_project_member
+        mapper = MEMBER_MAPPERS[kind]
         state = CollectionState()
         current = set[str]()
         async for member in self.run.read(kind, path, state=state):
             where = f"{path}/{member.id}"
             current.add(f"{parent_id}/{member.id}")
-            if expires_on := member.day("expires_at"):
-                self.run.report.leave(kind, where, f"its end on {expires_on}: remove the member by hand then")
+            report_end_of_member(self.run.report, kind, where, member)
             await self.ensure_users([member])
             try:
                 await writer.add(where, mapper(parent_id, member))
@@ -229,3 +216,28 @@ def report_parts_of_user(report: ImportReport, user: SourceEntity) -> None:
 def report_place_of_group(report: ImportReport, where: str, group: SourceEntity) -> None:
     if "/" in (group.text("full_path") or ""):
         report.leave("groups", where, f"its place in {group.text('full_path')}: groups here do not nest")
+
+
+def report_end_of_member(report: ImportReport, kind: str, where: str, member: SourceEntity) -> None:
+    if expires_on := member.day("expires_at"):
+        report.leave(kind, where, f"its end on {expires_on}: remove the member by hand then")
+
+
+def _map_further_email(user: SourceEntity, email: SourceEntity) -> Item | None:
+    # v4 lists the primary address too.
+    return None if email.text("email") == user.text("email") else entity_mapping.map_email(str(user.id), email)
+
+
+def _map_key_of_user(user: SourceEntity, key: SourceEntity) -> Item | None:
+    return entity_mapping.map_public_key("userId", str(user.id), key)
+
+
+USER_COLLECTIONS: tuple[tuple[str, str, Callable[[SourceEntity, SourceEntity], Item | None]], ...] = (
+    ("emails", "user_emails", _map_further_email),
+    ("SSH keys", "user_keys", _map_key_of_user),
+)
+"""What administrators see of each user: kind, route, and mapping of an entry of a user."""
+MEMBER_MAPPERS: dict[str, Callable[[str, SourceEntity], Item]] = {
+    "group members": entity_mapping.map_group_member,
+    "project members": entity_mapping.map_project_member,
+}

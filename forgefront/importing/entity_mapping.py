@@ -127,7 +127,7 @@ def map_project(project: SourceEntity) -> Item:
     visibility = project.visibility()
     if visibility is None:
         raise InvalidEntity("it has no valid visibility")
-    if list_members_only_features(project):
+    if describe_members_only_features(project):
         visibility = "PRIVATE"
     return drop_absent(
         sourceId=project.require_id(),
@@ -154,9 +154,10 @@ def map_project(project: SourceEntity) -> Item:
     )
 
 
-def list_members_only_features(project: SourceEntity) -> list[str]:
-    """The features of a project of v4 that only its members see. Here all who see the project see its features."""
-    return [name for name in PROJECT_FEATURES if project.text(f"{name}_access_level") == "private"]
+def describe_members_only_features(project: SourceEntity) -> str | None:
+    """What is left behind of a project of v4 of which only members see some features. Here all who see the project see its features."""
+    features = ", ".join(name for name in PROJECT_FEATURES if project.text(f"{name}_access_level") == "private")
+    return f"its visibility: only members see its {features}, so that the whole project is private here" if features else None
 
 
 def map_label(project_id: str, label: SourceEntity) -> Item:

@@ -73,35 +73,12 @@ class ImportProgress:
 
 
 @dataclass
-class ImportRun:
-    """What the parts of a run share. `project_paths` are the imported projects, by their ids in the source."""
+class CollectionReader:
+    """Reads collections of the source, and records what cannot be read or mapped."""
 
     source: SourceInstance
-    target: ImportTarget
     report: ImportReport
-    mirrors: RepositoryMirrors
-    repositories: InstanceImports
-    files: BuildFileImports
-    uploads: UploadImports
     progress: ImportProgress
-    options: ImportOptions
-    known_users: set[str] = field(default_factory=set)
-    """Ids in the source of users that were written in this run, or skipped."""
-
-    @property
-    def parallel(self) -> int:
-        return self.source.client.parallel
-
-    def mark_after(self, newest: str) -> str:
-        """The mark of a list with this newest time: entries with this time or a later one are read again.
-
-        An entry with the newest time may have changed since it was read. If that time was long over when the run began, by the clock of
-        the source, it has not: a later change has a later time.
-        """
-        started_at = self.source.client.started_at
-        if started_at is None or newest >= format_time(started_at - SETTLED_AFTER):
-            return newest
-        return format_time(datetime.fromisoformat(newest) + timedelta(microseconds=1))
 
     async def read_mapped(
         self,
@@ -154,6 +131,35 @@ class ImportRun:
             state.has_failed = True
         # Something was deleted while the pages were read, so that another entry moved to a page that was read before.
         state.is_short = state.total is not None and distinct < state.total
+
+
+@dataclass
+class ImportRun(CollectionReader):
+    """What the parts of a run share."""
+
+    target: ImportTarget
+    mirrors: RepositoryMirrors
+    repositories: InstanceImports
+    files: BuildFileImports
+    uploads: UploadImports
+    options: ImportOptions
+    known_users: set[str] = field(default_factory=set)
+    """Ids in the source of users that were written in this run, or skipped."""
+
+    @property
+    def parallel(self) -> int:
+        return self.source.client.parallel
+
+    def mark_after(self, newest: str) -> str:
+        """The mark of a list with this newest time: entries with this time or a later one are read again.
+
+        An entry with the newest time may have changed since it was read. If that time was long over when the run began, by the clock of
+        the source, it has not: a later change has a later time.
+        """
+        started_at = self.source.client.started_at
+        if started_at is None or newest >= format_time(started_at - SETTLED_AFTER):
+            return newest
+        return format_time(datetime.fromisoformat(newest) + timedelta(microseconds=1))
 
 
 @dataclass(slots=True)

@@ -101,8 +101,7 @@ class ImportRunner:
         except (SourceSkipped, InvalidEntity) as error:
             self.run.report.skip("projects", path, error.reason if isinstance(error, SourceSkipped) else str(error))
             return
-        if features := entity_mapping.list_members_only_features(project):
-            reason = f"its visibility: only members see its {', '.join(features)}, so that the whole project is private here"
+        if reason := entity_mapping.describe_members_only_features(project):
             self.run.report.leave("projects", path, reason)
         namespace = project.entity("namespace")
         self._accounts.learn_namespace(project)

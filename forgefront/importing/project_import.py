@@ -70,7 +70,7 @@ class ProjectImporter:
         for kind, route, mapper in COLLECTIONS:
             await self._import_collection(work, kind, route, mapper)
         await self._import_repository(work)
-        await self._import_collection(work, "releases", "tags", _map_tag)
+        await self._import_collection(work, *RELEASES)
         await self._find_new_notes(work)
         await self._import_issues(work)
         await self._import_merge_requests(work)
@@ -287,7 +287,9 @@ def _map_branch(project_id: str, branch: SourceEntity) -> Item | None:
     return entity_mapping.map_protected_branch(project_id, branch) if is_protected else None
 
 
-COLLECTIONS: tuple[tuple[str, str, Callable[[str, SourceEntity], Item | None]], ...] = (
+ProjectCollection = tuple[str, str, Callable[[str, SourceEntity], Item | None]]
+"""Kind, route, and mapping of an entry of the project with this id."""
+COLLECTIONS: tuple[ProjectCollection, ...] = (
     ("labels", "labels", entity_mapping.map_label),
     ("milestones", "milestones", entity_mapping.map_milestone),
     ("hooks", "project_hooks", entity_mapping.map_hook),
@@ -296,4 +298,6 @@ COLLECTIONS: tuple[tuple[str, str, Callable[[str, SourceEntity], Item | None]], 
     ("triggers", "triggers", entity_mapping.map_trigger),
     ("protected branches", "branches", _map_branch),
 )
-"""Small collections, which are read whole in every run: kind, route, and mapping."""
+"""Small collections, which are read whole in every run."""
+RELEASES: ProjectCollection = ("releases", "tags", _map_tag)
+"""They are written after the repository, since each belongs to a tag of it."""

@@ -15,6 +15,7 @@ from forgefront.app import create_app
 from forgefront.backend import Backend
 from forgefront.commands.instance_import import run_import
 from forgefront.config import Config
+from forgefront.importing.import_rehearsal import ImportRehearsal
 from forgefront.importing.import_report import ImportReport
 from forgefront.importing.import_run import ImportOptions, ImportProgress
 from forgefront.importing.source_client import SourceClient
@@ -191,3 +192,41 @@ async def import_from(
         await client.aclose()
         report.requests = client.requests
     return report
+
+
+NOT_REHEARSED = {
+    "notes", "traces", "attached files", "commit statuses", "commit comments", "pipelines", "wikis", "LFS objects",
+}  # fmt: skip
+
+
+async def rehearse(address: str, token: str, **options: Any) -> ImportReport:
+    """A run with --dry-run."""
+    report = ImportReport(address, is_dry_run=True)
+    client = SourceClient(address, token, 10_000, 4)
+    try:
+        source = await open_source(client)
+        progress = ImportProgress(lambda *_: None, is_terminal=False)
+        await ImportRehearsal(source, report, progress, ImportOptions(**options)).count_all()
+    finally:
+        await client.aclose()
+    return report
+
+
+def check_rehearsal(
+    rehearsal: ImportReport, report: ImportReport, *, left_out: frozenset[str] = frozenset(), compares_left: bool = True
+) -> None:
+    """The rehearsal counted what the first run then read, and named what it left behind, but for the kinds that it says it does not.
+
+    `compares_left` is false for a target in use, where names may be taken.
+    """
+    without = NOT_REHEARSED | left_out
+    expected, counted = [
+        {kind: count.read for kind, count in each.counts.items() if count.read and kind not in without} for each in (report, rehearsal)
+    ]
+    assert counted == expected, counted.items() ^ expected.items()
+    assert sum(count.created + count.updated + count.unchanged for count in rehearsal.counts.values()) == 0
+    expected_left, left = [
+        {(each.kind, each.where) for each in found.left_behind if each.kind not in without} for found in (report, rehearsal)
+    ]
+    assert not compares_left or left == expected_left, left ^ expected_left
+    assert rehearsal.is_complete

@@ -22,7 +22,7 @@ from tests.graph.planner.test_oracle import v3, v3_calls
 from tests.make import EXTERNAL_URL, DataFactory, ssh_key, token_of
 from tests.support.arguments import collect_arguments
 from tests.support.edge_case_data import EdgeCaseData
-from tests.support.import_source import import_from, open_backend, serve_source, write_through_v3
+from tests.support.import_source import check_rehearsal, import_from, open_backend, rehearse, serve_source, write_through_v3
 from tests.support.week_fixture import NOW, at, create_week
 
 COMPARED_TABLES = (
@@ -248,8 +248,10 @@ class TestKeptIds:
         """A server of GitLab 8.5 is imported to the same rows: with its names of fields, levels, pages and statuses."""
         legacy = config.model_copy(update={"v3_profile": "gitlab-8.5"})
         async with serve_source(legacy, tokens=tokens) as (address, _), open_backend(target) as other:
+            rehearsal = await rehearse(address, token, keeps_ids=True)
             report = await import_from(address, token, other, keeps_ids=True)
             assert report.is_complete
+            check_rehearsal(rehearsal, report)
             wrong = [
                 f"{table.__name__} {path}"
                 for table in COMPARED_TABLES
@@ -276,8 +278,11 @@ class TestNewIds:
                 values = {"username": username, "name": "X", "email": f"{username}@here.example", "admin": username == "boss"}
                 await client.run("CreateAdministrator", input=values)
             admin = token_of(instance.viewers["admin"])
+            rehearsal = await rehearse(address, admin, project="acme/web")
             report = await import_from(address, admin, backend, project="acme/web")
             assert report.is_complete
+            # Users are those who are named in what is imported, and names that are taken are not looked for.
+            check_rehearsal(rehearsal, report, left_out=frozenset({"users", "emails", "SSH keys"}), compares_left=False)
             # Nobody else may be taken for ann, who is another person here.
             assert any(each.kind == "users" and "username" in each.reason for each in report.left_behind), report.as_text()
             found = await count_rows(backend.database)

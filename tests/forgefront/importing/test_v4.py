@@ -10,7 +10,7 @@ from forgefront.config import Config
 from forgefront.importing.build_import import CANCELED_TRACE
 from storage import tables
 from storage.tables import CheckStatus, IssueState, UserState, Visibility
-from tests.support.import_source import import_from, open_backend, serve_app
+from tests.support.import_source import check_rehearsal, import_from, open_backend, rehearse, serve_app
 from tests.support.v4_source import NOTE, TOKEN, V4Server
 
 
@@ -18,7 +18,9 @@ async def test_everything_of_the_documentation_is_imported(new_database: Any, tm
     server = V4Server(tmp_path / "client.git")
     config = Config.load(data=tmp_path / "target", database_url=new_database())
     async with serve_app(server) as address, open_backend(config) as backend:
+        rehearsal = await rehearse(address, TOKEN)
         report = await import_from(address, TOKEN, backend, keeps_ids=True)
+        check_rehearsal(rehearsal, report, left_out=frozenset({"repositories"}))
         assert (report.api, report.is_complete) == ("v4", True)
         left = {(each.kind, each.where.removeprefix("/api/v4").removeprefix("/projects/3")): each.reason for each in report.left_behind}
         assert left.pop(("repositories", "diaspora/tracker.git")).startswith("fatal: ")
