@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from sqlalchemy import delete, func, select
+from sqlmodel import col
 
 from forgefront.backend import Backend
 from forgefront.config import Config
@@ -101,6 +102,15 @@ def target_config(other_database_url: str, tmp_path: Path) -> Config:
 async def count_rows(database: Database) -> dict[str, int]:
     async with database.read_session() as session:
         return {table.__name__: int(await session.scalar(select(func.count()).select_from(table)) or 0) for table in COMPARED_TABLES}
+
+
+async def count_importable_rows(database: Database) -> dict[str, int]:
+    """The rows of `create_instance` that an import takes."""
+    counts = await count_rows(database)
+    async with database.read_session() as session:
+        hidden = (await session.scalars(select(tables.Build.id).where(col(tables.Build.current_id).is_not(None)))).all()
+    # v3 does not show earlier attempts, and one build is of a commit that does not exist.
+    return {**counts, "Build": counts["Build"] - len(hidden) - 1}
 
 
 KEPT_IDS = {
@@ -206,11 +216,7 @@ class TestKeptIds:
             assert report.is_complete
             missing_commit = "its commit is not in the repository"
             assert {each.reason for each in first.left_behind} <= {missing_commit, *LEFT_BEHIND}, first.as_text()
-            expected, found = await count_rows(make.services.database), await count_rows(backend.database)
-            async with make.services.database.read_session() as session:
-                hidden = await session.scalar(select(func.count()).where(tables.Build.current_id.is_not(None)))
-            # v3 does not show earlier attempts, and one build is of a commit that does not exist.
-            assert found == {**expected, "Build": expected["Build"] - hidden - 1}
+            assert await count_rows(backend.database) == await count_importable_rows(make.services.database)
             assert await compare(make, instance, backend, is_known) > 300
 
             await self._compare_profiles(
