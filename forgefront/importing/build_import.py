@@ -145,7 +145,8 @@ class BuildImporter:
             is_complete = False
         is_complete &= await self._write_builds(work, path, batch, writer)
         if unfinished:
-            listed = ", ".join(map(str, unfinished[:MAX_LISTED_BUILDS])) + (" and others" if len(unfinished) > MAX_LISTED_BUILDS else "")
+            ids = ", ".join(map(str, unfinished[:MAX_LISTED_BUILDS])) + (" and others" if len(unfinished) > MAX_LISTED_BUILDS else "")
+            listed = f"{len(unfinished):,} (ids {ids})"
             if self.run.options.cancels_builds:
                 self.run.report.note(f"{work.path}: unfinished builds, canceled here: {listed}")
             else:

@@ -194,7 +194,7 @@ class ImportRehearsal(CollectionReader):
 
         await self._count_collection("builds", self.source.path("builds", project=project_id), map_build)
         if unfinished:
-            self.report.note(f"{project_path}: {unfinished:,} unfinished builds; runners here do not continue them")
+            self.report.note(f"{project_path}: unfinished builds: {unfinished:,}; runners here do not continue them")
 
 
 def _map_issue(project_id: str, issue: SourceEntity) -> Item:

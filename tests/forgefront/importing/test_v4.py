@@ -66,7 +66,7 @@ async def test_everything_of_the_documentation_is_imported(new_database: Any, tm
             build, waiting = (await session.scalars(select(tables.Build).order_by(tables.Build.id))).all()
             assert (waiting.id, waiting.status, waiting.queue) == (9, CheckStatus.PENDING, None)
             (unfinished,) = (note for note in report.notes if "unfinished" in note)
-            assert unfinished.startswith("diaspora/client: unfinished builds: 9; runners here do not continue them")
+            assert unfinished.startswith("diaspora/client: unfinished builds: 1 (ids 9); runners here do not continue them")
             assert (build.id, build.name, build.status, build.sha) == (7, "rspec", CheckStatus.SUCCESS, server.oid)
             assert ((await one(tables.CommitStatus)).id, (await one(tables.CommitComment)).note) == (91, "this code is really nice")
             assert ((await one(tables.Variable)).key, (await one(tables.ProtectedBranch)).developers_can_push) == ("NEW", True)
@@ -78,7 +78,7 @@ async def test_everything_of_the_documentation_is_imported(new_database: Any, tm
             assert guest.state is UserState.BLOCKED
             assert sorted((await session.scalars(select(tables.Namespace.path))).all())[:2] == ["diaspora", "diaspora-inner"]
         last = await import_from(address, TOKEN, backend, keeps_ids=True, cancels_builds=True)
-        assert "diaspora/client: unfinished builds, canceled here: 9" in last.notes
+        assert "diaspora/client: unfinished builds, canceled here: 1 (ids 9)" in last.notes
         async with backend.database.read_session() as session:
             canceled = (await session.scalars(select(tables.Build).where(tables.Build.id == 9))).one()
             assert (canceled.status, canceled.trace_size) == (CheckStatus.CANCELED, len(CANCELED_TRACE))
