@@ -115,13 +115,24 @@ class BuildImporter:
     accounts: AccountImporter
 
     async def import_builds(self, work: ProjectWork) -> None:
-        """The builds that are newer than the oldest unfinished one of the last run, oldest first, with their traces and artifacts."""
+        """The builds that are newer than the oldest unfinished one of the last run, oldest first, with their traces and artifacts.
+
+        A server that repeats a build under its id does not list it as a new one. Repeated builds are found on the page that is read anyway.
+        """
         path = self.run.source.path("builds", project=work.id)
-        mark, newest, oldest_unfinished, is_complete = int(self.run.target.marks.get(work.mark_name("builds"), 0)), 0, 0, True
+        marks = self.run.target.marks
+        mark, newest, oldest_unfinished, is_complete = int(marks.get(work.mark_name("builds"), 0)), 0, 0, True
+        last_end = newest_end = marks.get(work.mark_name("ends of builds"), "")
         writer, batch, unfinished = BatchWriter(self.run.target, "builds"), list[SourceEntity](), list[int]()
         is_known = (lambda fields: (SourceEntity(fields).id or MAX_ID) <= mark) if mark else None
+
+        def has_changed(fields: dict[str, Any]) -> bool:
+            build = SourceEntity(fields)
+            is_unfinished = _status_of(build) not in (None, *FINISHED_STATUSES)
+            return build.id is not None and (is_unfinished or (build.time("finished_at") or "") > last_end)
+
         try:
-            async for fields in self.run.source.client.entries_oldest_first(path, is_known):
+            async for fields in self.run.source.client.entries_oldest_first(path, is_known, has_changed):
                 self.run.report.count("builds").read += 1
                 build = SourceEntity(fields)
                 if build.id is None:
@@ -130,7 +141,8 @@ class BuildImporter:
                 newest = max(newest, build.id)
                 if (pipeline_id := build.entity("pipeline").id) is not None:
                     work.pipelines.add(pipeline_id)
-                status = content_mapping.BUILD_STATUSES.get(build.text("status") or "")
+                newest_end = max(newest_end, build.time("finished_at") or "")
+                status = _status_of(build)
                 if status not in FINISHED_STATUSES:
                     oldest_unfinished = oldest_unfinished or build.id
                     unfinished += [build.id] if status is not None else []
@@ -155,6 +167,7 @@ class BuildImporter:
         if is_complete and not writer.retry and newest:
             finished = oldest_unfinished - 1 if oldest_unfinished else newest
             await self.run.target.set_mark(work.mark_name("builds"), str(max(finished, mark)))
+            await self.run.target.set_mark(work.mark_name("ends of builds"), newest_end)
 
     async def _write_builds(self, work: ProjectWork, path: str, builds: list[SourceEntity], writer: BatchWriter) -> bool:
         """Writes builds, and then their files. Returns whether all files could be read."""
@@ -244,6 +257,11 @@ class BuildImporter:
             except InvalidEntity as error:
                 self.run.report.skip("commit comments", f"{path}#{position}", str(error))
         state.has_failed |= own.has_failed
+
+
+def _status_of(build: SourceEntity) -> str | None:
+    """None if there is no such status here."""
+    return content_mapping.BUILD_STATUSES.get(build.text("status") or "")
 
 
 async def _extend(stream: AsyncIterator[bytes], end: bytes) -> AsyncIterator[bytes]:

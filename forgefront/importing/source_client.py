@@ -180,12 +180,16 @@ class SourceClient:
         raise SourceMalformed(path, f"there are more than {MAX_PAGES:,} pages")
 
     async def entries_oldest_first(
-        self, path: str, is_known: Callable[[dict[str, Any]], bool] | None = None
+        self,
+        path: str,
+        is_known: Callable[[dict[str, Any]], bool] | None = None,
+        has_changed: Callable[[dict[str, Any]], bool] = lambda entry: False,
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The entries of a collection that is listed newest first, oldest first, but for the first known one and those that are older.
 
-        Where the instance reports the total, pages are read from the last to the first, so that not all entries are in memory. An entry
-        that is added meanwhile moves others to a later page, so that they occur twice. Raises SourceError.
+        Of the page with the first known one, entries that have changed are included. Where the instance reports the total, pages are read
+        from the last to the first, so that not all entries are in memory. An entry that is added meanwhile moves others to a later page,
+        so that they occur twice. Raises SourceError.
         """
         last, total, collected, is_read = 0, None, list[dict[str, Any]](), False
         async for page in self.pages(path):
@@ -193,6 +197,7 @@ class SourceClient:
             known = next((index for index, entry in enumerate(page.entries) if is_known(entry)), None) if is_known else None
             collected = [*(collected if total is None else []), *page.entries[:known]]
             if known is not None:
+                collected += filter(has_changed, page.entries[known:])
                 break
             if is_known is None and total is not None and total > PAGE_SIZE:
                 last, is_read = -(-total // PAGE_SIZE), False
