@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from forgefront import logs
 from forgefront.config import Config
+from forgefront.server.heap import fix_block_limit
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
 from forgefront.server.listeners import create_listener, raise_file_limit
 
@@ -29,6 +30,8 @@ MAX_ACCEPTS_PER_ROUND = 16
 """Connections accepted in one iteration of the event loop, by all processes together. The loop accepts one for each listening socket, and
 an iteration of a busy one takes as long as all requests that arrived meanwhile: the last of many concurrent clients would wait for many
 iterations."""
+COLLECTION_SECONDS = 3600.0
+"""Seconds between full garbage collections. Streams leave objects that are too old for the partial ones."""
 CLOSING_SECONDS = 4.0
 """Seconds that closing the app may take beyond `stop_timeout` before the process is killed."""
 
@@ -79,6 +82,7 @@ def serve(config: Config, listener: socket.socket, build: AppFactory, on_ready: 
     # What is imported by now lives to the end, so the collections of the start need not traverse it.
     gc.freeze()
     raise_file_limit()
+    fix_block_limit()
     times = ConnectionTimeouts(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
     app = build(config)
     settings = uvicorn.Config(
@@ -143,8 +147,12 @@ class ForgefrontServer(uvicorn.Server):
 
     async def _enforce_timeouts(self) -> None:
         loop = asyncio.get_running_loop()
+        collected_at = loop.time()
         while True:
             await asyncio.sleep(1.0)
+            if loop.time() - collected_at >= COLLECTION_SECONDS:
+                gc.collect()
+                collected_at = loop.time()
             for connection in list(self.server_state.connections):
                 # WebSockets are in this set too; they send pings.
                 if isinstance(connection, HttpConnection):
