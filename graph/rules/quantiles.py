@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from storage.tables.quantiles import MILLION
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QuantileSummary:
     """Summary of a set of values; every field except `count` is None when there are no values."""
 

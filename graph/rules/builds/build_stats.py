@@ -36,11 +36,12 @@ class BuildStatsQuery:
     by_finish: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BuildStatistics:
     """The statistics of one group of builds.
 
-    A dimension by which builds are not grouped is None; so is a measure that was not requested or has no values.
+    A dimension by which builds are not grouped is None; so is a measure that was not requested or has no values. The class and those of its
+    values are not frozen, which would take a fifth of the time of an answer with a thousand rows.
     """
 
     bucket_start: datetime | None

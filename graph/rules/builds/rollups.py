@@ -47,7 +47,7 @@ class CheckLike(Protocol):
 C = TypeVar("C", bound=CheckLike)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CheckCounts:
     """The number of checks by status; allowed failures count as failed."""
 
