@@ -68,14 +68,6 @@ class BufferedTransport:
         self.flush()
         self._close()
 
-    def detach(self) -> None:
-        """The connection is lost: `close` has nothing to do."""
-        self._close = _do_nothing
-
-
-def _do_nothing() -> None:
-    pass
-
 
 class RequestHeaderRejected(Exception):
     """Stops the parser in the middle of a header that is rejected."""
@@ -116,13 +108,20 @@ class HttpConnection(HttpToolsProtocol):
         self._buffered_transport = BufferedTransport(transport, self.loop, self._close_after_response)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Also drops what refers to this object in turn. The garbage collector rarely looks for objects that lived for a second, so each
-        connection would otherwise keep 30 KB."""
         super().connection_lost(exc)
-        self.cycle = None  # type: ignore[assignment]
-        self._buffered_transport.detach()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
+        self._drop_references()
+
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        self._drop_references()
+
+    def _drop_references(self) -> None:
+        """Drops what refers to this object in turn, when the connection has no use for it any more. The garbage collector rarely looks for
+        objects that lived for a second, so each connection would otherwise keep up to 30 KB."""
+        self.parser = self.cycle = None  # type: ignore[assignment]
+        del self._buffered_transport
 
     def data_received(self, data: bytes) -> None:
         self._received_at = self.loop.time()

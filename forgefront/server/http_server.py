@@ -126,7 +126,7 @@ class ForgefrontServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._sweeper = asyncio.create_task(self._enforce_timeouts())
+        self._sweeper = asyncio.create_task(self._maintain())
         # Objects created by now (the schema, the prepared operations, the routes) live to the end and need no collection.
         gc.collect()
         gc.freeze()
@@ -145,7 +145,8 @@ class ForgefrontServer(uvicorn.Server):
             self._sweeper.cancel()
         log.info("stopped", process=os.getpid())
 
-    async def _enforce_timeouts(self) -> None:
+    async def _maintain(self) -> None:
+        """Closes slow connections every second, and collects garbage every COLLECTION_SECONDS."""
         loop = asyncio.get_running_loop()
         collected_at = loop.time()
         while True:
