@@ -197,7 +197,7 @@ class AccountImporter:
             try:
                 await writer.add(path, entity_mapping.map_runner(SourceEntity(await self.run.source.client.get_object(path))))
             except (SourceSkipped, InvalidEntity) as error:
-                self.run.report.skip("runners", path, error.reason if isinstance(error, SourceSkipped) else str(error))
+                self.run.report.skip("runners", path, error.reason)
         await writer.flush()
 
 

@@ -128,7 +128,7 @@ class BuildImporter:
 
         def has_changed(fields: dict[str, Any]) -> bool:
             build = SourceEntity(fields)
-            is_unfinished = _status_of(build) not in (None, *FINISHED_STATUSES)
+            is_unfinished = content_mapping.find_status(build) not in (None, *FINISHED_STATUSES)
             return build.id is not None and (is_unfinished or (build.time("finished_at") or "") > last_end)
 
         try:
@@ -142,7 +142,7 @@ class BuildImporter:
                 if (pipeline_id := build.entity("pipeline").id) is not None:
                     work.pipelines.add(pipeline_id)
                 newest_end = max(newest_end, build.time("finished_at") or "")
-                status = _status_of(build)
+                status = content_mapping.find_status(build)
                 if status not in FINISHED_STATUSES:
                     oldest_unfinished = oldest_unfinished or build.id
                     unfinished += [build.id] if status is not None else []
@@ -257,11 +257,6 @@ class BuildImporter:
             except InvalidEntity as error:
                 self.run.report.skip("commit comments", f"{path}#{position}", str(error))
         state.has_failed |= own.has_failed
-
-
-def _status_of(build: SourceEntity) -> str | None:
-    """None if there is no such status here."""
-    return content_mapping.BUILD_STATUSES.get(build.text("status") or "")
 
 
 async def _extend(stream: AsyncIterator[bytes], end: bytes) -> AsyncIterator[bytes]:

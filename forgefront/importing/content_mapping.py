@@ -20,6 +20,11 @@ FINISHED_STATUSES = ("SUCCESS", "FAILED", "CANCELED")
 LINE_TYPES = {"new": "NEW", "old": "OLD"}
 
 
+def find_status(check: SourceEntity) -> str | None:
+    """The status of a build or commit status; None if there is no such status here."""
+    return BUILD_STATUSES.get(check.text("status") or "")
+
+
 def map_snippet(project_id: str, snippet: SourceEntity, content: str) -> Item:
     created_at = snippet.require_time("created_at")
     return {
@@ -164,7 +169,7 @@ def map_build(project_id: str, build: SourceEntity) -> Item:
 
 
 def _build_facts(entity: SourceEntity) -> Item:
-    status = BUILD_STATUSES.get(entity.text("status") or "")
+    status = find_status(entity)
     if status is None:
         raise InvalidEntity(f"the status {entity.text('status')} is unknown here")
     return drop_absent(

@@ -31,6 +31,11 @@ Item = dict[str, Any]
 class InvalidEntity(Exception):
     """What the source answered cannot be imported; the message says which field is wrong."""
 
+    @property
+    def reason(self) -> str:
+        """The message, by the name that it has in SourceError."""
+        return str(self)
+
 
 def format_time(time: datetime) -> str:
     """

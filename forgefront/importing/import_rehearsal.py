@@ -54,7 +54,7 @@ class ImportRehearsal(CollectionReader):
             await self._count_collection("hooks", self.source.path("system_hooks"), partial(entity_mapping.map_hook, None))
             await self._count_runners()
         self.progress.expect("projects: contents", len(projects))
-        await for_each(projects, self._count_project, parallel=self.source.client.parallel)
+        await for_each(projects, self._count_project, parallel=self.parallel)
         self.report.note(NOT_COUNTED)
         self.report.is_complete = True
 
@@ -93,12 +93,12 @@ class ImportRehearsal(CollectionReader):
                 for kind, route, map_entity in USER_COLLECTIONS:
                     await self._count_collection(kind, self.source.path(route, user=user.id), partial(map_entity, user))
 
-        await for_each(users, count_belongings, parallel=self.source.client.parallel)
+        await for_each(users, count_belongings, parallel=self.parallel)
 
     async def _count_all_groups(self) -> None:
         groups = [group async for group in self.read("groups", self.source.path("groups"), state=CollectionState())]
         self.report.count("groups").read -= len(groups)
-        await for_each(groups, self._count_group, parallel=self.source.client.parallel)
+        await for_each(groups, self._count_group, parallel=self.parallel)
 
     async def _count_group(self, group: SourceEntity) -> None:
         self.report.count("groups").read += 1
@@ -124,7 +124,7 @@ class ImportRehearsal(CollectionReader):
             try:
                 entity_mapping.map_runner(SourceEntity(await self.source.client.get_object(path)))
             except (SourceSkipped, InvalidEntity) as error:
-                self.report.skip("runners", path, error.reason if isinstance(error, SourceSkipped) else str(error))
+                self.report.skip("runners", path, error.reason)
 
     async def _read_projects(self) -> tuple[list[SourceEntity], set[int]]:
         """The projects that can be taken, by id and path, and the ids of their groups."""
@@ -136,7 +136,7 @@ class ImportRehearsal(CollectionReader):
                 project = SourceEntity(await self.source.client.get_object(path))
                 entity_mapping.map_project(project)
             except (SourceSkipped, InvalidEntity) as error:
-                self.report.skip("projects", path, error.reason if isinstance(error, SourceSkipped) else str(error))
+                self.report.skip("projects", path, error.reason)
                 return
             if reason := entity_mapping.describe_members_only_features(project):
                 self.report.leave("projects", path, reason)

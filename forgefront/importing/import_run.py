@@ -80,6 +80,10 @@ class CollectionReader:
     report: ImportReport
     progress: ImportProgress
 
+    @property
+    def parallel(self) -> int:
+        return self.source.client.parallel
+
     async def read_mapped(
         self,
         kind: str,
@@ -145,10 +149,6 @@ class ImportRun(CollectionReader):
     options: ImportOptions
     known_users: set[str] = field(default_factory=set)
     """Ids in the source of users that were written in this run, or skipped."""
-
-    @property
-    def parallel(self) -> int:
-        return self.source.client.parallel
 
     def mark_after(self, newest: str) -> str:
         """The mark of a list with this newest time: entries with this time or a later one are read again.

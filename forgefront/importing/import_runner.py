@@ -99,7 +99,7 @@ class ImportRunner:
             project = SourceEntity(await self.run.source.client.get_object(path))
             item = entity_mapping.map_project(project)
         except (SourceSkipped, InvalidEntity) as error:
-            self.run.report.skip("projects", path, error.reason if isinstance(error, SourceSkipped) else str(error))
+            self.run.report.skip("projects", path, error.reason)
             return
         if reason := entity_mapping.describe_members_only_features(project):
             self.run.report.leave("projects", path, reason)
