@@ -40,6 +40,7 @@ from graph.http.endpoint import make_graphql_app
 from graph.jobs import change_pruning, maintenance, pack_jobs, token_uses
 from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
+from graph.jobs.object_collections import collect_objects
 from graph.jobs.repack import repack_repositories
 from graph.operations.warm_up import warm_up
 from graph.rules.builds import stored_objects
@@ -176,6 +177,7 @@ class App(Backend):
                 **({"analytics": services.build_analytics.run_forever} if services.build_analytics is not None else {}),
                 "old changes": repeat_every(SWEEP_SECONDS, partial(change_pruning.prune, services, config.change_retention)),
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
+                "collection of objects": repeat_every(REPACK_SECONDS, partial(collect_objects, self.graph.services)),
             }
         )
 

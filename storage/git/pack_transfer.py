@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import structlog
 
-from storage.git import packs
+from storage.git import object_collection, packs
 from storage.git.repository import NotARepository
 from storage.objects.object_store import READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, new_key, read_chunks
 from storage.tables.git.packs import Pack
@@ -112,6 +112,8 @@ async def _download_once(store: ObjectStore, pack: Pack, repository: Path) -> st
             return problem
         folder = packs.folder_of(repository)
         content.install(folder / f"{pack.name}.pack")
+        if pack.is_reachable is False:
+            object_collection.mark_unreachable(repository, pack.name, pack.created_at.timestamp())
         # Last: git looks for indexes.
         index.install(folder / f"{pack.name}.idx")
         return None

@@ -14,6 +14,8 @@ from storage.disk_sync import replace_file
 from storage.git.subprocesses import git_command
 
 PACK_SECONDS = 600.0
+ID_BYTES = 20
+"""Of the binary form of an object id (SHA-1)."""
 SHALLOW = "shallow"
 """The file of a repository that was imported from a shallow one: the commits whose parents it does not have."""
 _PUBLISHED = "published"

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from storage.database.engine import DatabaseSession
-from storage.git import repack
+from storage.git import object_collection, repack
 from storage.git.cancellation import Cancellation
+from storage.git.object_collection import CollectedObjects, CollectionTips
 from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repository import RefTargets, Repository, move_into_place
 from storage.git.repository_import import ProgressCallback, import_repository
@@ -131,6 +133,13 @@ class Repositories:
     async def repack(self, project_id: int) -> bool:
         """Combines packs. Returns False if another process is doing it. Raises GitCommandError, OSError."""
         return await repack.repack(self.path_of(project_id))
+
+    async def collect(self, project_id: int, tips: CollectionTips, moment: datetime) -> CollectedObjects | None:
+        """Collects the project's objects (`object_collection`). Returns None if another process does it, or did it lately.
+
+        Raises GitCommandError, OSError.
+        """
+        return await object_collection.collect(self.path_of(project_id), tips, moment.timestamp())
 
     async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
         """Inserts the rows of uploaded packs in the transaction of the project."""

@@ -15,10 +15,11 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,11 +30,13 @@ from sqlmodel import col
 
 from storage.database.engine import Database, DatabaseSession, now
 from storage.disk_sync import replace_file
-from storage.git import pack_transfer, packs, projection, ref_projector, repack
+from storage.git import object_collection, pack_transfer, packs, projection, ref_projector, repack
+from storage.git.object_collection import CollectedObjects, CollectionTips
 from storage.git.pack_transfer import PacksUnavailable
 from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories, StagedRepository
 from storage.git.repository import NotARepository, RefTargets, Repository
+from storage.git.subprocesses import background_command
 from storage.objects.object_store import ObjectStore
 from storage.tables.git import packs as rows
 from storage.tables.projects.projects import Project
@@ -169,8 +172,21 @@ class RepositoryCache(Repositories):
 
     async def repack(self, project_id: int) -> bool:
         """Combines packs, uploads the new ones, and replaces the old ones in the database, whose objects stay for a grace period."""
+        return bool(await self._replace_packs(project_id, repack.repack))
+
+    async def collect(self, project_id: int, tips: CollectionTips, moment: datetime) -> CollectedObjects | None:
+        async with self._database.read_session() as session:
+            [(collected_at,)] = await session.read(rows.collected_at(project_id))
+        # Another host may have done it, whose bitmap this one does not have.
+        if collected_at is not None and collected_at > moment - timedelta(seconds=object_collection.COLLECTION_SECONDS):
+            return None
+        run = partial(object_collection.collect, tips=tips, moment=moment.timestamp())
+        return await self._replace_packs(project_id, run)
+
+    async def _replace_packs(self, project_id: int, run: Callable[[Path], Awaitable[T | None]]) -> T | None:
+        """Runs a repack or a collection on all current packs, and publishes the packs that it makes. None if it did nothing."""
         if not await self._acquire_lease(project_id):
-            return False
+            return None
         try:
             async with self.use(project_id) as path:
                 await self.publish(project_id)
@@ -178,32 +194,39 @@ class RepositoryCache(Repositories):
                     # Without those that another host has replaced.
                     await self.fetch_packs(project_id)
                 before = await asyncio.to_thread(packs.list_packs, path)
-                if not await repack.repack(path):
-                    return False
+                result = await run(path)
+                if not result:
+                    return None
                 async with projection.lock(packs.folder_of(path)):
                     after = await asyncio.to_thread(packs.list_packs, path)
                     uploaded = await _run_all([self._upload(path, name) for name in sorted(after - before)])
-                    await self._replace(project_id, before - after, uploaded)
+                    await self._replace(project_id, before - after, uploaded, result if isinstance(result, CollectedObjects) else None)
                     await self.mark_published(path, after - before)
+                return result
         finally:
             async with self._database.write_session() as session:
                 await session.execute(rows.release_lease(project_id))
                 await session.commit()
-        return True
 
     async def _acquire_lease(self, project_id: int) -> bool:
         moment = now()
-        expires_at = moment + timedelta(seconds=2 * repack.TIMEOUT_SECONDS)
+        expires_at = moment + timedelta(seconds=2 * background_command.TIMEOUT_SECONDS)
         async with self._database.write_session() as session:
             result = await session.execute(rows.acquire_lease(self._database.dialect, project_id, moment, expires_at))
             await session.commit()
         return bool(result.rowcount)
 
-    async def _replace(self, project_id: int, names: set[str], uploaded: Sequence[dict[str, Any]]) -> None:
+    async def _replace(
+        self, project_id: int, names: set[str], uploaded: Sequence[dict[str, Any]], collected: CollectedObjects | None
+    ) -> None:
         """Replaces current packs in one transaction. A pack that is not current any more changes nothing: its objects are in another."""
         async with self._database.write_session() as session:
             await self.insert_packs(session, project_id, uploaded)
             await session.execute(rows.remove(project_id, names, now()))
+            if collected is not None:
+                for name, is_reachable in ((collected.reachable, True), (collected.unreachable, False)):
+                    if name is not None:
+                        await session.execute(rows.mark_collected(project_id, name, is_reachable, now()))
             await session.commit()
 
     async def evict(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Delete, Select, Text, UniqueConstraint, Update, delete, select, update
+from sqlalchemy import BigInteger, Delete, Select, Text, UniqueConstraint, Update, delete, func, select, update
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
@@ -17,6 +17,8 @@ class Pack(Row, table=True):
 
     - `name`: `pack-` and git's checksum, without a suffix.
     - `shallow`: the commits without parents of a shallow repository that was imported with this pack, a line each.
+    - `is_reachable`: True for a pack with all objects that were reachable when it was made, False for one of objects that were not; null
+      for others. `created_at` is the time of the collection that made it (`storage/git/object_collection.py`).
     - `removed_at`: when another pack replaced it. Its object stays for a grace period, for hosts that are downloading it.
     """
 
@@ -31,6 +33,7 @@ class Pack(Row, table=True):
     objects: int = Field(sa_type=BigInteger)
     sha256: str = Field(max_length=64)
     shallow: str | None = Field(default=None, sa_type=Text)
+    is_reachable: bool | None = None
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     removed_at: datetime | None = Field(default=None, sa_type=Timestamp, index=True)
 
@@ -80,6 +83,19 @@ def remove(project_id: int, names: Collection[str], moment: datetime) -> Update:
     """The statement that marks current packs as replaced."""
     found = update(Pack).where(col(Pack.project_id) == project_id, col(Pack.name).in_(names), col(Pack.removed_at).is_(None))
     return found.values(removed_at=moment).execution_options(synchronize_session=False)
+
+
+def mark_collected(project_id: int, name: str, is_reachable: bool, moment: datetime) -> Update:
+    """The statement that records which objects a collection put into a current pack, and when."""
+    found = update(Pack).where(col(Pack.project_id) == project_id, col(Pack.name) == name, col(Pack.removed_at).is_(None))
+    return found.values(is_reachable=is_reachable, created_at=moment).execution_options(synchronize_session=False)
+
+
+def collected_at(project_id: int) -> Select[datetime | None]:
+    """When the project's objects were collected; null if they never were."""
+    return select(func.max(col(Pack.created_at))).where(
+        col(Pack.project_id) == project_id, col(Pack.removed_at).is_(None), col(Pack.is_reachable).is_(True)
+    )
 
 
 def delete_removed(cutoff: datetime) -> Delete:

@@ -10,7 +10,7 @@ import pytest
 
 from storage.git import merge_preview, repack
 from storage.git.repository import Repository
-from storage.git.subprocesses import git_command
+from storage.git.subprocesses import background_command, git_command
 from tests.support.git_history import commit_to_branch, git, make_history
 
 
@@ -116,7 +116,7 @@ async def test_is_cancelled_at_its_timeout_and_with_its_caller(path: Path, monke
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        monkeypatch.setattr(repack, "TIMEOUT_SECONDS", 0.0)
+        monkeypatch.setattr(background_command, "TIMEOUT_SECONDS", 0.0)
         with pytest.raises(git_command.GitCommandError, match="took more than"):
             await repack.repack(path)
 

@@ -17,6 +17,7 @@ from graph.jobs.pack_jobs import GRACE_SECONDS, sweep_packs
 from storage import tables
 from storage.database.engine import Database, now
 from storage.git import pack_transfer, packs, repack
+from storage.git.object_collection import CollectedObjects, CollectionTips
 from storage.git.pack_transfer import PacksUnavailable
 from storage.git.repository import NotARepository, Repository
 from storage.git.repository_cache import RepositoryCache
@@ -418,6 +419,40 @@ class TestRepack:
         assert (again.name, again.removed_at) == (row.name, None)
         assert again.key != row.key
         assert await first.has(oid)
+
+
+class TestCollection:
+    async def test_of_one_host_replaces_packs_on_all(self, hosts: tuple[Host, Host], database: Database) -> None:
+        first, second = hosts
+        oids = await TestRepack().commit_many(hosts)
+        stray = await second.write("stray", oids[0])
+        await second.cache.publish(second.project_id)
+        moment = now()
+
+        async def are_current() -> bool:
+            return True
+
+        async def collect(host: Host, days: float) -> CollectedObjects | None:
+            tips = CollectionTips([oids[0]], [], are_current)
+            return await host.cache.collect(host.project_id, tips, moment + timedelta(days=days))
+
+        collected = await collect(first, 0)
+        assert collected is not None
+        current = {row.name: row.is_reachable for row in await rows_of(database) if row.removed_at is None}
+        assert current == {collected.reachable: True, collected.unreachable: False}
+        assert await second.commit_ids() == oids
+        assert await second.has(stray)
+        assert await collect(second, 6) is None, "another host did it this week"
+
+        # The other host knows since when they are unreachable.
+        later = await collect(second, 15)
+        assert later is not None and later.reachable == collected.reachable
+        assert stray in later.deleted
+        assert [row.name for row in await rows_of(database) if row.removed_at is None] == [collected.reachable]
+        assert await first.commit_ids() == oids
+        await first.commit("last", oids[0])
+        await second.commit_ids()
+        assert not await second.has(stray)
 
 
 class TestSweep:

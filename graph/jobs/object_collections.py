@@ -1,0 +1,68 @@
+"""Collects the objects of repositories, one after the other, with low priority: a pack with a bitmap, and no unreachable objects of old."""
+
+import asyncio
+from time import monotonic
+
+import structlog
+from sqlalchemy import select
+from sqlmodel import col
+
+from graph.context import Services
+from graph.operations.transaction import write_transaction
+from storage.git import object_collection
+from storage.git.object_collection import CollectionTips
+from storage.git.subprocesses.git_command import GitCommandError
+from storage.tables import named_commits
+from storage.tables.git import commits, refs
+from storage.tables.projects.projects import Project
+
+ROWS_PER_STATEMENT = 500
+
+log = structlog.get_logger("objects")
+
+
+async def collect_objects(services: Services) -> None:
+    """Collects the repositories that need it. Several processes may run it: each repository is collected by one of them."""
+    for path in await asyncio.to_thread(object_collection.repositories_to_collect, services.repositories.root):
+        started = monotonic()
+        try:
+            collected = await collect_project(services, int(path.stem))
+        except (GitCommandError, OSError) as error:
+            # The repository may have been removed meanwhile.
+            if path.exists():
+                log.error("collection of objects failed", repository=path.name, error=str(error))
+            continue
+        if collected is not None:
+            log.info("objects collected", repository=path.name, deleted=collected, seconds=round(monotonic() - started, 1))
+
+
+async def collect_project(services: Services, project_id: int) -> int | None:
+    """Collects the objects of a project, and returns how many were deleted; None if it does not exist, or another process does it.
+
+    Raises GitCommandError, OSError.
+    """
+    version = await _read_version(services, project_id)
+    async with services.database.read_session() as session:
+        ref_rows = await session.read(refs.of_project(project_id))
+        named = [oid for (oid,) in await session.read(named_commits.of_project(project_id))]
+    # A project without refs may be one whose refs were not read into the database yet; a new one has no row yet.
+    if not ref_rows:
+        return None
+
+    async def are_current() -> bool:
+        return await _read_version(services, project_id) == version
+
+    tips = CollectionTips({oid for _, oid, _ in ref_rows}, named, are_current)
+    collected = await services.repositories.collect(project_id, tips, services.clock())
+    if collected is None:
+        return None
+    for start in range(0, len(collected.deleted), ROWS_PER_STATEMENT):
+        async with write_transaction(services.database) as writer:
+            await writer.execute(commits.delete_commits(project_id, collected.deleted[start : start + ROWS_PER_STATEMENT]))
+    return len(collected.deleted)
+
+
+async def _read_version(services: Services, project_id: int) -> int | None:
+    async with services.database.read_session() as session:
+        rows = await session.read(select(col(Project.refs_version)).where(col(Project.id) == project_id))
+    return rows[0][0] if rows else None

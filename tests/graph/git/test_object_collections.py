@@ -1,0 +1,103 @@
+"""The job that collects the objects of repositories: what the database names stays, what nothing names is deleted after two weeks."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from sqlmodel import col
+
+from graph.jobs import object_collections
+from storage import tables
+from storage.database.engine import metadata, now
+from storage.git import object_collection
+from storage.tables import named_commits
+from storage.tables.git import refs
+from tests.make import DataFactory
+from tests.support.git_history import commit_to_branch, git
+
+OTHER_COLUMNS = {
+    "branch_moves.oid": "the history of a branch shows a commit that was deleted without its details",
+    "commits.oid": "the index repeats objects, and its rows are deleted with them",
+    "health_checks_due.sha": "the check reads the newest commit of a branch",
+    "merge_request_commits.oid": "the head of the merge request reaches them",
+    "merge_request_imports.tip_oid": "a ref has it until the import has ended",
+    "pipelines.before_sha": "the commit before a push is passed to builds, who do not read it",
+    "refs.notified_oid": "subscribers were told of it",
+    "refs.oid": "they are the refs",
+    "refs.peeled_oid": "the object of the tag reaches it",
+    "viewed_files.blob_oid": "it is compared, never read",
+}
+"""Columns with object ids that `named_commits` leaves out, with reasons."""
+
+
+class TestCollectObjects:
+    async def test_keeps_what_refs_and_rows_name(self, make: DataFactory) -> None:
+        project = await make.indexed(await make.project(history={"commits": 8}))
+        path = make.services.repositories.path_of(project.id)
+        built, stray = (write_stray(path, name) for name in ("built", "stray"))
+        await make.build(project, built)
+        await make.save(index_row(project, stray), index_row(project, built))
+
+        assert await object_collections.collect_project(make.services, project.id) == 0
+        later = replace(make.services, clock=lambda: now() + timedelta(days=15))
+        # The commit, its tree and its blob.
+        assert await object_collections.collect_project(later, project.id) == 3
+
+        assert [git(path, "cat-file", "--batch-check", stdin=oid.encode()).split()[1] for oid in (built, stray)] == ["commit", "missing"]
+        assert await indexed(make, project, built, stray) == [built]
+        assert git(path, "fsck", "--full", "--no-dangling") == ""
+
+    async def test_waits_for_the_refs_of_the_database(self, make: DataFactory) -> None:
+        project = await make.project(history={"commits": 4})
+        async with make.services.database.write_session() as session:
+            for row in await session.scalars(select(tables.GitRef)):
+                await session.delete(row)
+            await session.commit()
+        assert await object_collections.collect_project(make.services, project.id) is None
+        assert await object_collections.collect_project(make.services, 4711) is None
+
+    async def test_goes_on_after_a_damaged_repository(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        damaged, sound = await make.project(history={"commits": 4}), await make.project(history={"commits": 5})
+        async with make.services.database.write_session() as session:
+            row = {"project_id": damaged.id, "name": "refs/heads/lost", "oid": "1" * 40, "peeled_oid": None}
+            await session.execute(refs.put(make.services.database.dialect), [row])
+            await session.commit()
+        monkeypatch.setattr(object_collection, "MIN_BITMAP_OBJECTS", 1)
+
+        await object_collections.collect_objects(make.services)
+
+        bitmaps = [list(make.services.repositories.path_of(each.id).rglob("*.bitmap")) for each in (damaged, sound)]
+        assert [len(found) for found in bitmaps] == [0, 1]
+        assert object_collection.repositories_to_collect(make.services.repositories.root) == []
+
+
+class TestNamedCommits:
+    def test_are_those_of_all_columns_with_commits(self) -> None:
+        found = {
+            f"{table.name}.{column.name}"
+            for table in metadata.tables.values()
+            for column in table.columns
+            if column.name.endswith(("sha", "oid"))
+        }
+        named = {f"{column.class_.__tablename__}.{column.key}" for _, column in named_commits.COLUMNS}
+        assert found - OTHER_COLUMNS.keys() == named, "name the column in storage/tables/named_commits.py, or give the reason here"
+
+
+def write_stray(path: Path, name: str) -> str:
+    """A commit that no ref reaches."""
+    oid = commit_to_branch(path, name, {name: name.encode()}, start="master")
+    git(path, "update-ref", "-d", f"refs/heads/{name}")
+    return oid
+
+
+def index_row(project: tables.Project, oid: str) -> tables.Commit:
+    people = dict.fromkeys(("author_name", "author_email", "committer_name", "committer_email", "title"), "")
+    return tables.Commit(project_id=project.id, oid=oid, authored_at=now(), committed_at=now(), **people)
+
+
+async def indexed(make: DataFactory, project: tables.Project, *oids: str) -> list[str]:
+    async with make.services.database.read_session() as session:
+        statement = select(col(tables.Commit.oid)).where(col(tables.Commit.project_id) == project.id, col(tables.Commit.oid).in_(oids))
+        return [oid for (oid,) in await session.read(statement)]

@@ -1,0 +1,222 @@
+"""Collections of objects: one pack with a bitmap, unreachable objects deleted after two weeks, and nothing lost beside pushes."""
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from storage.git import object_collection, packs, repack
+from storage.git.object_collection import COLLECTION_SECONDS, DROPPED_SECONDS, UNREACHABLE_SECONDS, CollectedObjects, CollectionTips
+from storage.git.repository import Repository
+from storage.git.subprocesses.git_command import GitCommandError
+from tests.support.git_history import commit_to_branch, git, make_history
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return make_history(tmp_path / "1.git", commits=8).path
+
+
+def refs_of(path: Path) -> list[str]:
+    return git(path, "for-each-ref", "--format=%(objectname)").split()
+
+
+def make_unreachable(path: Path, name: str) -> str:
+    """A commit that no ref reaches, in a pack."""
+    oid = commit_to_branch(path, name, {name: name.encode()}, start="master")
+    git(path, "repack", "-d", "-q")
+    git(path, "update-ref", "-d", f"refs/heads/{name}")
+    return oid
+
+
+def has(path: Path, oid: str) -> bool:
+    return git(path, "cat-file", "--batch-check", stdin=f"{oid}\n".encode()).split()[-1] != "missing"
+
+
+def tips_of(refs: Collection[str], named: Collection[str] = (), *, are_current: bool = True) -> CollectionTips:
+    async def check() -> bool:
+        return are_current
+
+    return CollectionTips(refs, named, check)
+
+
+async def collect(path: Path, moment: float = NOW, named: Collection[str] = ()) -> CollectedObjects:
+    collected = await object_collection.collect(path, tips_of(refs_of(path), named), moment)
+    assert collected is not None
+    assert git(path, "fsck", "--full", "--no-dangling") == ""
+    return collected
+
+
+class TestReachableObjects:
+    async def test_are_in_one_pack_with_a_bitmap_and_a_commit_graph(self, path: Path) -> None:
+        commit_to_branch(path, "master", {"new": b"x"})
+        before = git(path, "rev-list", "--objects", "--all")
+
+        collected = await collect(path)
+
+        assert packs.list_packs(path) == {collected.reachable}
+        assert packs.list_loose_objects(path) == []
+        assert (packs.folder_of(path) / f"{collected.reachable}.bitmap").exists()
+        assert git(path, "rev-list", "--objects", "--all") == before
+        git(path, "commit-graph", "verify")
+        assert git(path, "rev-list", "--use-bitmap-index", "--count", "--all") == git(path, "rev-list", "--count", "--all")
+        assert await collect(path) == CollectedObjects(collected.reachable, None, [])
+
+    async def test_are_also_those_that_rows_name(self, path: Path) -> None:
+        named, other = make_unreachable(path, "named"), make_unreachable(path, "other")
+        collected = await collect(path, named=[named, "0" * 40])
+        assert collected.unreachable is not None
+        await collect(path, NOW + UNREACHABLE_SECONDS, named=[named, "0" * 40])
+        assert has(path, named)
+        assert not has(path, other)
+
+    async def test_of_a_shallow_repository_have_no_bitmap(self, path: Path, tmp_path: Path) -> None:
+        shallow = tmp_path / "2.git"
+        git(tmp_path, "clone", "--quiet", "--bare", "--depth=2", f"file://{path}", str(shallow))
+        collected = await collect(shallow)
+        assert packs.list_packs(shallow) == {collected.reachable}
+        assert not list((shallow / "objects").rglob("*.bitmap"))
+        assert Repository.open(shallow).resolve("master")
+
+
+class TestUnreachableObjects:
+    async def test_are_deleted_two_weeks_after_they_were_noticed(self, path: Path) -> None:
+        first = make_unreachable(path, "first")
+        collected = await collect(path)
+        assert collected.unreachable is not None and not collected.deleted
+        second = make_unreachable(path, "second")
+        await collect(path, NOW + UNREACHABLE_SECONDS - 1)
+        assert has(path, first) and has(path, second)
+
+        collected = await collect(path, NOW + UNREACHABLE_SECONDS)
+
+        assert not has(path, first) and has(path, second)
+        assert first in collected.deleted and second not in collected.deleted
+        assert (path / "dropped").exists()
+        await collect(path, NOW + UNREACHABLE_SECONDS + DROPPED_SECONDS)
+        assert not (path / "dropped").exists()
+
+    async def test_stay_if_a_ref_reaches_them_again(self, path: Path) -> None:
+        oid = make_unreachable(path, "back")
+        await collect(path)
+        git(path, "branch", "back", oid)
+        collected = await collect(path, NOW + UNREACHABLE_SECONDS)
+        assert has(path, oid)
+        assert oid not in collected.deleted
+
+    async def test_come_back_for_a_ref_that_was_set_while_they_were_dropped(self, path: Path) -> None:
+        oid = make_unreachable(path, "late")
+        await collect(path)
+        before = refs_of(path)
+        assert await object_collection.collect(path, tips_of(before), NOW + UNREACHABLE_SECONDS)
+        assert not has(path, oid)
+
+        assert await object_collection.collect(path, tips_of([*before, oid]), NOW + UNREACHABLE_SECONDS + COLLECTION_SECONDS)
+
+        assert has(path, oid)
+        git(path, "branch", "late", oid)
+        assert git(path, "fsck", "--full", "--no-dangling") == ""
+
+    async def test_stay_if_they_were_written_again(self, path: Path) -> None:
+        first, second = make_unreachable(path, "first"), make_unreachable(path, "second")
+        unreachable = (await collect(path)).unreachable
+        moment = NOW + UNREACHABLE_SECONDS
+        # A push whose pack has one of them.
+        git(path, "pack-objects", "-q", str(packs.folder_of(path) / "pack"), stdin=f"{first}\n".encode())
+        await collect(path, moment)
+        assert has(path, first) and not has(path, second)
+        for file in (path / "dropped").iterdir():
+            file.rename(packs.folder_of(path) / file.name)
+        # Git found it, and wrote nothing but the time of its pack.
+        os.utime(packs.folder_of(path) / f"{unreachable}.pack", (moment, moment))
+        await collect(path, moment + 1)
+        assert has(path, second)
+
+    async def test_stay_for_now_if_a_ref_has_moved_meanwhile(self, path: Path) -> None:
+        oid = make_unreachable(path, "stray")
+        await collect(path)
+        collected = await object_collection.collect(path, tips_of(refs_of(path), are_current=False), NOW + UNREACHABLE_SECONDS)
+        assert collected is not None and not collected.deleted
+        assert has(path, oid)
+
+    async def test_are_not_mixed_with_others_by_a_repack(self, path: Path) -> None:
+        make_unreachable(path, "stray")
+        collected = await collect(path)
+        for number in range(3):
+            commit_to_branch(path, "master", {"file": b"%d" % number})
+            git(path, "repack", "-d", "-q")
+        assert await repack.repack(path)
+        assert collected.unreachable in packs.list_packs(path)
+
+
+class TestCollection:
+    async def test_of_a_repository_that_lacks_an_object_of_a_ref_deletes_nothing(self, path: Path) -> None:
+        oid = make_unreachable(path, "stray")
+        before = packs.list_packs(path)
+        with pytest.raises(GitCommandError, match="1 objects of refs are missing, as 1111"):
+            await object_collection.collect(path, tips_of([*refs_of(path), "1" * 40]), NOW)
+        assert before <= packs.list_packs(path)
+        assert has(path, oid)
+
+    async def test_leaves_packs_of_running_pushes(self, path: Path) -> None:
+        make_unreachable(path, "pushed")
+        (name, *_) = sorted(packs.list_packs(path))
+        (packs.folder_of(path) / f"{name}.keep").write_text("receive-pack 4711 on host")
+        await collect(path)
+        assert name in packs.list_packs(path)
+
+    async def test_runs_beside_pushes_and_readers(self, path: Path) -> None:
+        made: list[str] = []
+        done = asyncio.Event()
+
+        def push() -> None:
+            made.append(commit_to_branch(path, "busy", {"file": b"%d\n" % len(made)}, start=None if made else "master"))
+            Repository.open(path).commit(made[0])
+
+        async def push_on() -> None:
+            while not done.is_set() or len(made) < 2:
+                await asyncio.to_thread(push)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(push_on())
+            for turn in range(4):
+                assert await object_collection.collect(path, tips_of(refs_of(path)), NOW + turn * UNREACHABLE_SECONDS)
+            done.set()
+
+        assert git(path, "fsck", "--full", "--no-dangling") == ""
+        assert all(has(path, oid) for oid in made)
+
+    async def test_is_one_at_a_time(self, path: Path) -> None:
+        with (path / "packing").open("a") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            assert await object_collection.collect(path, tips_of(refs_of(path)), NOW) is None
+
+    async def test_is_due_without_a_bitmap_and_once_a_week_after_changes(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = path.parent
+
+        def set_age(seconds: float) -> None:
+            moment = time.time() - seconds
+            os.utime(path / "collected", (moment, moment))
+
+        git(path, "repack", "-d", "-q")
+        await collect(path)
+        assert object_collection.repositories_to_collect(root) == []
+        set_age(COLLECTION_SECONDS + 1)
+        assert object_collection.repositories_to_collect(root) == [], "nothing has changed"
+        commit_to_branch(path, "master", {"new": b"x"})
+        git(path, "repack", "-d", "-q")
+        assert object_collection.repositories_to_collect(root) == [path]
+        set_age(COLLECTION_SECONDS - 60)
+        assert object_collection.repositories_to_collect(root) == []
+        monkeypatch.setattr(object_collection, "MIN_BITMAP_OBJECTS", 10)
+        assert object_collection.repositories_to_collect(root) == []
+        for bitmap in packs.folder_of(path).glob("*.bitmap"):
+            bitmap.unlink()
+        assert object_collection.repositories_to_collect(root) == [path]
+        assert object_collection.repositories_to_collect(root / "nowhere") == []
