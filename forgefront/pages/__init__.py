@@ -34,11 +34,11 @@ except by the policy `markdown` of `static/markdown.js`."""
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
     rf"/|/-/(?:sign_in|new_project|issues|merge_requests)|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests))?"
-    rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|issues)(?:/\d+)?"
+    rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|issues|milestones)(?:/\d+)?"
     r"|/merge_requests(?:/\d+(?:/(?:commits|builds|changes))?)?|/(?:issues|merge_requests)/(?:new|\d+/edit)"
-    r"|/(?:dashboard|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
+    r"|/(?:dashboard|labels|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
     r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"
-    r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/(?:milestones|snippets)/\d+)?/?"
+    r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/snippets/\d+)?/?"
 )
 BELOW_PROJECT_PATTERN = re.compile(rf"/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)/[^\0]*")
 """Addresses below a project. Browsers get a page also for those that are not one, with the status 404."""

@@ -225,6 +225,7 @@ updateLabel          401  not_found forbidden ok        ok        ok        ok  
 deleteLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 createMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 updateMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
+deleteMilestone      401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createNote           401  not_found ok        ok        ok        ok        ok        ok 401  ok
 updateNote           401  not_found forbidden forbidden forbidden ok        ok        ok 401  forbidden
 createSnippet        401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden

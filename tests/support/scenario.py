@@ -423,8 +423,9 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {**of_label, "color": "#FF0000"} if name == "updateLabel" else of_label
         case "createMilestone":
             return {"projectPath": path, "title": f"T{number}"}
-        case "updateMilestone":
-            return {"projectPath": path, "databaseId": (await world.create_target("milestone", role, name)).id, "stateEvent": "CLOSE"}
+        case "updateMilestone" | "deleteMilestone":
+            of_milestone = {"projectPath": path, "databaseId": (await world.create_target("milestone", role, name)).id}
+            return {**of_milestone, "stateEvent": "CLOSE"} if name == "updateMilestone" else of_milestone
         case "createNote":
             return {"projectPath": path, "issueDatabaseId": await world.create_target("issue", role, name), "body": "B"}
         case "updateNote":

@@ -1,6 +1,7 @@
 // Forms: labelled fields, and refusals of the service shown at the field that they concern.
 
 import { h } from "./dom.js";
+import { draft, draftNotice, keepTyped, restore } from "./repository/drafts.js";
 
 /**
  * A labelled control. `kind` is `input`, `textarea` or `select`; `options` of a select are `[[value, word], …]`. Other properties are
@@ -22,11 +23,12 @@ export const check = (name, word, checked) => h("label.check", null, h("input", 
 /**
  * A form with a button `word`. One with a `name` is a landmark. `act(values)` gets the values by name, as booleans for checkboxes, and
  * throws what the service refuses. What was typed stays until it succeeds. `fieldOf` maps names of the schema, and codes of errors
- * without a field, to names of fields.
+ * without a field, to names of fields. `keep` is the page of a form with a name that stores in this tab what was typed until it is sent.
  */
-export function form(name, fields, { word, act, fieldOf = {}, also = null }) {
+export function form(name, fields, { word, act, fieldOf = {}, also = null, keep = null }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const element = h("form.stack", { "aria-label": name, onsubmit: submit }, fields, wrong, h("div.actions.start", null, h("button.primary", null, word), also));
+  const forget = keep ? keepDraft(keep, name, element) : () => {};
 
   async function submit(event) {
     event.preventDefault();
@@ -36,6 +38,7 @@ export function form(name, fields, { word, act, fieldOf = {}, also = null }) {
     clear();
     try {
       await act(valuesOf(element));
+      forget();
     } catch (error) {
       if (error.name !== "AbortError") show(error);
     } finally {
@@ -69,6 +72,22 @@ export function form(name, fields, { word, act, fieldOf = {}, also = null }) {
   }
 
   return element;
+}
+
+/** Shows in a form what was typed before and not sent, and stores what is typed. Returns a function for when it was sent. */
+function keepDraft(page, name, element) {
+  const stored = draft(page, name);
+  const typed = stored.read();
+  const notice = typed ? draftNotice(stored) : null;
+  if (typed) {
+    restore(element, typed.values);
+    element.prepend(notice);
+  }
+  const forget = keepTyped(page, element, stored);
+  return () => {
+    forget();
+    notice?.remove();
+  };
 }
 
 const valuesOf = (element) =>

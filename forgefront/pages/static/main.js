@@ -58,6 +58,8 @@ const VIEWS = [
   [`${PROJECT}/merge_requests/(?<number>\\d+)(?:/(?<tab>commits|builds|changes))?`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
   [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "repository/commit"],
+  [`${PROJECT}/labels`, "work/labels"],
+  [`${PROJECT}/milestones`, "work/milestones"],
   [`${PROJECT}/milestones/(?<number>\\d+)`, "milestone"],
   [`${PROJECT}/snippets/(?<number>\\d+)`, "snippet"],
   [`${PROJECT}/fork`, "new_project"],

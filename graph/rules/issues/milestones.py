@@ -59,6 +59,12 @@ async def update_milestone(context: Context, milestone: tables.Milestone, values
     return milestone
 
 
+async def delete_milestone(context: Context, milestone: tables.Milestone) -> tables.Milestone:
+    """Delete the milestone. The database takes it away from its issues and merge requests."""
+    await context.delete(milestone)
+    return milestone
+
+
 def change_state(milestone: tables.Milestone, event: MilestoneTransition) -> None:
     """Apply the transition if the state allows it; otherwise nothing changes."""
     milestone.state = MILESTONE_TRANSITIONS.get((milestone.state, event), milestone.state)

@@ -36,7 +36,7 @@ MilestoneStateEvent = strawberry.enum(
 
 @strawberry.type(description="Actions the viewer is allowed to perform on a milestone.")
 class MilestoneAbilities:
-    update: bool = strawberry.field(description="Update, close and activate it.")
+    update: bool = strawberry.field(description="Update, close, activate and delete it.")
 
 
 STATES_ARGUMENT: Any = Annotated[
@@ -174,6 +174,11 @@ class UpdateMilestoneInput(NumberedResourceInput):
     state_event: MilestoneStateEvent | None = optional("Closes or activates the milestone.")  # type: ignore[valid-type]
 
 
+@strawberry.input(description="Identifies a milestone.")
+class DeleteMilestoneInput(NumberedResourceInput):
+    pass
+
+
 @mutation(
     entity="milestone",
     returns=Milestone,
@@ -198,7 +203,20 @@ async def update_milestone(info: Info, input: UpdateMilestoneInput) -> tables.Mi
     return await milestones.update_milestone(info.context, milestone, sent_values(input))
 
 
+@mutation(
+    entity="milestone",
+    returns=Milestone,
+    deletes=True,
+    entity_description="The deleted milestone.",
+    description="Deletes a milestone. Its issues and merge requests stay, without a milestone.",
+)
+async def delete_milestone(info: Info, input: DeleteMilestoneInput) -> tables.Milestone:
+    _, milestone = await find_in_project(info.context, tables.Milestone, input, action=Action.ADMIN_MILESTONE)
+    return await milestones.delete_milestone(info.context, milestone)
+
+
 @strawberry.type
 class MilestoneMutations:
     create_milestone = create_milestone
     update_milestone = update_milestone
+    delete_milestone = delete_milestone

@@ -377,3 +377,87 @@ async def test_all_fit_a_telephone(site: SettingsSite) -> None:
         if path != "stars":
             box = "document.querySelector('.tabs [aria-current]').getBoundingClientRect()"
             assert await site.page.evaluate(f"{box}.left >= 0 && {box}.right <= 360"), f"the tab of {path} is seen"
+
+
+async def test_labels_and_milestones_are_created_changed_and_deleted_by_keyboard(site: SettingsSite) -> None:
+    page = site.page
+    text = """query ($path: String!) { project(path: $path) { labels { nodes { name color description openIssuesCount } }
+        milestones { nodes { title dueDate state description } } } }"""
+
+    async def stored() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        project = (await site.ask(text, path=PATH))["project"]
+        return project["labels"]["nodes"], project["milestones"]["nodes"]
+
+    await site.visit(f"/{PATH}/issues")
+    await site.tab_to("Labels")
+    await page.press("Enter")
+    await page.wait_for_text("No label yet.")
+    await site.tab_to("Name")
+    await page.type("a,b")
+    # What was typed is there again after the page was left.
+    await site.tab_to("Description")
+    await page.type("Typed before")
+    await page.open(f"{site.forge.address}/{PATH}/milestones")
+    await page.wait_for_text("No active milestone.")
+    await page.open(f"{site.forge.address}/{PATH}/labels")
+    await page.wait_for("document.querySelector('.draft-note') && document.querySelector('#name-new').value === 'a,b'")
+    await site.tab_to("Name")
+    await page.press("Enter")
+    await site.wait_for_refusal("name", "is invalid")
+    await page.evaluate("document.activeElement.select()")
+    await page.type(HOSTILE.replace("&", "").replace("?", "").replace(",", ""))
+    await page.press("Enter")
+    await page.wait_for("document.querySelector('.entry .label') && !document.querySelector('.draft-note')")
+    ((label,), _) = await stored()
+    assert (label["color"], label["description"]) == ("#428bca", "Typed before")
+    await page.wait_for_text("1 label")
+    await page.press("Escape", "j", "Enter")
+    await page.wait_for("document.activeElement.closest('details').open")
+    await site.tab_to("Name")
+    await page.evaluate("document.activeElement.select()")
+    await page.type("bug")
+    await page.press("Enter")
+    await page.wait_for("document.querySelector('.entry .label')?.innerText === 'bug'")
+    issue = await site.ask(
+        "mutation ($path: String!) { updateIssue(input: {projectPath: $path, iid: 1, labels: [\"bug\"]}) { issue { iid } } }", path=PATH
+    )
+    assert issue["updateIssue"]["issue"] == {"iid": 1}
+
+    await site.tab_to("Milestones")
+    await page.press("Enter")
+    await site.tab_to("New milestone")
+    await page.press("Enter")
+    await site.tab_to("Title")
+    await page.type(HOSTILE)
+    await page.evaluate("document.querySelector('[name=dueDate]').value = '2016-02-29'")
+    await page.evaluate("document.querySelector('textarea').focus()")
+    await page.type("By **then**.")
+    await site.submit("New milestone")
+    await page.wait_for("location.pathname.endsWith('/milestones/1') && document.querySelector('h1')?.innerText.startsWith('<')")
+    await page.wait_for("document.querySelector('.badge[data-state=FAILED]')?.innerText === 'overdue'")
+    assert await page.evaluate("document.querySelector('.markdown strong').innerText") == "then"
+    await site.tab_to("Edit")
+    await page.press("Enter")
+    await site.tab_to("Title")
+    await page.evaluate("document.activeElement.select()")
+    await page.type("v1")
+    await page.press("Enter")
+    await page.wait_for("document.querySelector('h1')?.innerText === 'v1'")
+    assert (await stored())[1] == [{"title": "v1", "dueDate": "2016-02-29", "state": "ACTIVE", "description": "By **then**."}]
+    await page.click("[aria-label='Close v1']")
+    await page.wait_for("document.querySelector('.badge[data-state=CLOSED]')")
+    await page.open(f"{site.forge.address}/{PATH}/milestones?state=closed")
+    await page.wait_for("document.querySelector('.entry')?.innerText.includes('0 of 0 issues are closed')")
+    await site.confirm("Delete v1", "Delete")
+    await page.wait_for_text("No closed milestone.")
+
+    await page.open(f"{site.forge.address}/{PATH}/labels")
+    await page.wait_for("document.querySelector('.entry .row-meta')?.innerText.includes('1 open')")
+    await site.confirm("Delete the label bug", "Delete")
+    await page.wait_for_text("No label yet.")
+    assert await stored() == ([], [])
+
+    # Developers change labels, masters milestones.
+    await site.visit(f"/{PATH}/milestones", "priya")
+    await page.wait_for_text("No active milestone.")
+    assert await page.evaluate("document.querySelectorAll('main form').length") == 0

@@ -27,6 +27,7 @@ ISSUES = """query ($path: String!, $filter: IssueFilter, $orderBy: IssueOrder, $
 NODE = "query ($id: ID!) { node(id: $id) { ... on Milestone { title } } }"
 FIELDS = "milestone { databaseId iid title description dueDate state percentComplete } userErrors { field message code }"
 CREATE = f"mutation ($input: CreateMilestoneInput!) {{ createMilestone(input: $input) {{ {FIELDS} }} }}"
+DELETE = "mutation ($input: DeleteMilestoneInput!) { deleteMilestone(input: $input) { deletedId userErrors { code } } }"
 UPDATE = f"mutation ($input: UpdateMilestoneInput!) {{ updateMilestone(input: $input) {{ {FIELDS} }} }}"
 
 
@@ -230,6 +231,26 @@ class TestUpdateMilestone:
         stored = await make.fetch(tables.Milestone, milestone.id)
         assert stored is not None
         assert (stored.title, stored.state) == ("v1", MilestoneState.ACTIVE)
+
+
+class TestDeleteMilestone:
+    async def test_takes_it_away_from_its_issues_and_merge_requests(self, ask: Ask, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        doomed, kept = await make.milestone(project, title="v1"), await make.milestone(project, title="v2")
+        issue, other = await make.issue(project, milestone_id=doomed.id), await make.issue(project, milestone_id=kept.id)
+        request = await make.merge_request(project, milestone_id=doomed.id)
+
+        data = await ask.data(DELETE, owner, input={"projectPath": str(project.id), "iid": 1})
+
+        assert data["deleteMilestone"] == {"deletedId": global_id("Milestone", doomed.id), "userErrors": []}
+        stored = [
+            await make.fetch(tables.Issue, issue.id),
+            await make.fetch(tables.Issue, other.id),
+            await make.fetch(tables.MergeRequest, request.id),
+        ]
+        assert [row.milestone_id for row in stored if row is not None] == [None, kept.id, None]
+        assert await ask.codes(DELETE, owner, input={"projectPath": str(project.id), "iid": 1}) == ["NOT_FOUND"]
+        assert (await run_mutation(ask, CREATE, owner, projectPath=str(project.id), title="v1"))["iid"] == 3
 
 
 class TestMilestonePermissions:

@@ -8,12 +8,12 @@ const NOTHING = { nodes: [], pageInfo: { hasNextPage: false } };
 /** The connection of a project that has none of it: without a repository there are no branches. */
 
 /**
- * The list of a connection of the project. `operation` takes `path` and `after`. Returns the `project`, the `element` with a button for
+ * The list of a connection of the project. `operation` takes `path`, `after` and `variables`. Returns the `project`, the `element` with a button for
  * further pages, and `renew()`, which shows the first page as it is now and returns its connection. `item(node, project)` makes an entry.
  */
-export async function listOf(page, { operation, connection, name, none, item }) {
+export async function listOf(page, { operation, connection, name, none, item, variables = {} }) {
   const read = async (after = null) => {
-    const { project } = await page.ask(operation, { path: page.where.path, after });
+    const { project } = await page.ask(operation, { path: page.where.path, after, ...variables });
     if (!project) throw page.missing("project");
     return project;
   };

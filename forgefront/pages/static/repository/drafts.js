@@ -5,9 +5,12 @@ import { DRAFT_PREFIX } from "../session.js";
 
 const PAUSE = 300;
 
-/** The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. */
-export function draft(page) {
-  const key = `${DRAFT_PREFIX}${page.viewer.username} ${location.pathname}${location.search}`;
+/**
+ * The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. `name` tells
+ * the forms of a page apart.
+ */
+export function draft(page, name = "") {
+  const key = `${DRAFT_PREFIX}${page.viewer.username} ${location.pathname}${location.search}${name && ` ${name}`}`;
   return {
     read() {
       try {
@@ -29,13 +32,13 @@ export function draft(page) {
 
 /**
  * Stores what is typed into a form in `stored`, a draft: `{values, base}`, with the values by name. Returns a function that forgets it,
- * for when it was sent.
+ * for when it was sent. Passwords are not stored.
  */
 export function keepTyped(page, element, stored, base = null) {
   let waiting = null;
   const store = () => {
     waiting = null;
-    const values = Object.fromEntries([...element.elements].filter((each) => each.name).map((each) => [each.name, each.type === "checkbox" ? each.checked : each.value]));
+    const values = Object.fromEntries([...element.elements].filter((each) => each.name && each.type !== "password").map((each) => [each.name, each.type === "checkbox" ? each.checked : each.value]));
     stored.write({ values, base });
   };
   element.addEventListener("input", () => (waiting ??= setTimeout(store, PAUSE)));

@@ -1,31 +1,50 @@
-// A milestone: its progress, and its open issues and merge requests.
+// A milestone: its progress, its issues and merge requests, and the form that changes it.
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
+import { form } from "../forms.js";
 import { markdown } from "../markdown.js";
 import { avatar, badge, section, symbol, wordOf } from "../parts.js";
 import { rows } from "../rows.js";
+import { changing, dueWords, fieldsOf, overdue, progress, valuesOf } from "../work/milestone_parts.js";
+import { styles } from "../work/styles.js";
 
 export async function open(page) {
   const { path } = page.where;
-  const { project } = await page.ask("Milestone", { path, iid: Number(page.where.number) });
+  const [{ project }] = await Promise.all([page.ask("Milestone", { path, iid: Number(page.where.number) }), styles()]);
   const milestone = project?.milestone;
   if (!milestone) throw page.missing("milestone");
-  const due = milestone.dueDate ? new Date(`${milestone.dueDate}T00:00`).toLocaleDateString(undefined, { dateStyle: "long" }) : null;
-  // Due on a day means until its end, where the reader is.
-  const isOverdue = due && milestone.state !== "CLOSED" && new Date(`${milestone.dueDate}T23:59:59`) < new Date();
-  const filled = h("span", { "data-state": "SUCCESS" });
-  filled.style.width = `${milestone.percentComplete ?? 0}%`;
+  const all = address(path, "milestones");
+  const due = dueWords(milestone);
+  const isClosed = milestone.state === "CLOSED";
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
 
-  page.title(milestone.title, [[path, address(path)]]);
+  page.title(milestone.title, [[path, address(path)], ["milestones", all]]);
   page.show(
     h("article.reading.stack", null,
-      h("div.head-line", null, h("h1", null, milestone.title), badge(milestone.state === "CLOSED" ? "CLOSED" : "OPENED", milestone.state === "CLOSED" ? "closed" : "active"), isOverdue ? h("span.badge", { "data-state": "FAILED" }, "overdue") : null),
-      h("p.quiet", null, due ? `Due ${due}. ` : null, milestone.percentComplete === null ? null : `${milestone.closedIssuesCount} of ${milestone.closedIssuesCount + milestone.openIssuesCount} issues are closed.`),
-      h("span.bar", null, filled),
+      h("div.head-line", null, h("h1", null, milestone.title), badge(isClosed ? "CLOSED" : "OPENED", isClosed ? "closed" : "active"), overdue(milestone),
+        milestone.viewerCan.update ? h("div.actions", null, changing(page, milestone, wrong, (isDeleted) => (isDeleted ? page.go(all) : page.reload()))) : null),
+      wrong,
+      due ? h("p.quiet", null, `Due ${due}.`) : null,
+      h("div.stack", null, progress(milestone)),
       milestone.descriptionHtml ? markdown(milestone.descriptionHtml) : null,
+      milestone.viewerCan.update ? editing(page, milestone) : null,
       section("Issues", null, rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, wordOf(each.state), each.assignee]), "None yet.")),
       section("Merge requests", null, rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup.state ?? "NONE", wordOf(each.state), each.author]), "None yet."))));
+}
+
+/** The form. Only what is changed is sent: a value of somebody else's change stays. */
+function editing(page, milestone) {
+  const before = valuesOf(milestone);
+  return h("details.menu.triage", null, h("summary", null, "Edit"), h("div.card.settings", null, form("Edit the milestone", fieldsOf(page, milestone), {
+    word: "Save", keep: page,
+    async act(values) {
+      const changed = Object.entries(valuesOf(values)).filter(([name, value]) => value !== before[name]);
+      await page.change("UpdateMilestone", { input: { id: milestone.id, ...Object.fromEntries(changed) } });
+      page.say("Saved.");
+      page.go(location.pathname, { replace: true });
+    },
+  })));
 }
 
 const item = (path, kind, mark, of) => (each) => {

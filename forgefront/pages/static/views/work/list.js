@@ -122,7 +122,9 @@ function ofProject(page, path, kind) {
       return answerOf(project, kind, { canCreate: isIssues ? can.createIssue : can.createMergeRequest, createAddress: address(path, kind.section, "new") });
     },
     show: ({ holder }, content) => showProject(page, holder, kind.section, content),
-    actions: ({ canCreate, createAddress }) => (canCreate ? h("a.button.primary", { href: createAddress }, `New ${kind.noun}`) : null),
+    actions: ({ canCreate, createAddress }) => h("div.actions", null,
+      h("a.button", { href: address(path, "labels") }, "Labels"), h("a.button", { href: address(path, "milestones") }, "Milestones"),
+      canCreate ? h("a.button.primary", { href: createAddress }, `New ${kind.noun}`) : null),
     row: (isIssues ? issueRow : mergeRequestRow)(path),
     follow: (soon) => (isIssues ? null : Promise.all(["Changed", "Builds"].map((operation) => page.follow(operation, { path }, { event: soon, gap: soon })))),
     async offer(name, text) {
