@@ -104,6 +104,7 @@ class App(Backend):
                 **{f"{name} bucket": create_store_check(store) for name, store in self.stores.items() if store.is_remote},
             }
         )
+        self.graph.services.health_checks.register(readiness.find_problems)
         old_ids = read_old_ids(config)
         rest = rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile, old_ids=old_ids)
         runner_api = ci_v1.create_app(self.graph, artifact_access, external_url=config.base_url)
@@ -178,7 +179,8 @@ class App(Backend):
                 "old changes": repeat_every(SWEEP_SECONDS, partial(change_pruning.prune, services, config.change_retention)),
                 "packing": repeat_every(REPACK_SECONDS, partial(repack_repositories, self.graph.services)),
                 "collection of objects": repeat_every(REPACK_SECONDS, partial(collect_objects, self.graph.services)),
-            }
+            },
+            services.job_monitor,
         )
 
     async def start(self) -> None:

@@ -15,6 +15,8 @@ from sqlalchemy import Select, select
 from graph.errors import Unauthenticated
 from graph.events.outbox import Outbox
 from graph.jobs.build_analytics import BuildAnalytics
+from graph.jobs.health_checks import HealthChecks
+from graph.jobs.job_monitor import JobMonitor
 from graph.jobs.lease_grace import LeaseGrace
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
@@ -121,6 +123,8 @@ class Services:
     import_wakeup: Wakeup = field(default_factory=Wakeup)
     project_import_wakeup: Wakeup = field(default_factory=Wakeup)
     runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
+    job_monitor: JobMonitor = field(default_factory=JobMonitor)
+    health_checks: HealthChecks = field(default_factory=HealthChecks)
     lease_grace: LeaseGrace = field(default_factory=LeaseGrace)
     broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
     trace_feeds: TraceFeeds = field(default_factory=TraceFeeds)

@@ -11,6 +11,7 @@ from graph.types.accounts.emails import EmailMutations, EmailQueries
 from graph.types.accounts.groups import GroupMutations, GroupQueries
 from graph.types.accounts.members import MemberMutations
 from graph.types.accounts.openid_sign_ins import OpenIdMutations, OpenIdQueries
+from graph.types.accounts.profile_mutations import ProfileMutations
 from graph.types.accounts.sign_in_links import SignInLinkMutations
 from graph.types.accounts.ssh_keys import SshKeyMutations, SshKeyQueries
 from graph.types.accounts.user_mutations import UserMutations
@@ -50,6 +51,7 @@ from graph.types.imports.runners import ImportRunnerMutations
 from graph.types.imports.settings import ImportSettingsMutations
 from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
+from graph.types.instance_status import InstanceStatusQueries
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
 from graph.types.issues.milestones import MilestoneMutations
@@ -91,6 +93,7 @@ class Query(
     RunnerQueries,
     JobQueries,
     ServerQueries,
+    InstanceStatusQueries,
     InstanceImportQueries,
 ):
     pass
@@ -99,6 +102,7 @@ class Query(
 @strawberry.type(description="Mutations. An operation has one mutation field and runs in one transaction.")
 class Mutation(
     UserMutations,
+    ProfileMutations,
     SignInLinkMutations,
     OpenIdMutations,
     AccessTokenMutations,

@@ -67,6 +67,10 @@ class ReadinessEndpoint:
         # A disconnecting client must not cancel the check for the others.
         return await asyncio.shield(self._running)
 
+    async def find_problems(self) -> Mapping[str, str | None]:
+        """The problem of each check; None if it passed."""
+        return {name: check.get("problem") for name, check in (await self.result())["checks"].items()}
+
     def _store_result(self, task: asyncio.Task[dict[str, Any]]) -> None:
         self._running = None
         if not task.cancelled() and task.exception() is None:

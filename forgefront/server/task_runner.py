@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import NoReturn
 
 import structlog
 
+from graph.jobs.job_monitor import JobMonitor
 from storage.database.engine import describe_error, is_unavailable
 
 MIN_RESTART_SECONDS = 1.0
@@ -15,10 +19,13 @@ BackgroundTask = Callable[[], Awaitable[object]]
 
 
 class TaskRunner:
-    """Keeps tasks running. A task that raises is started again; one that returns is finished."""
+    """Keeps tasks running. A task that raises is started again; one that returns is finished. `monitor` records the runs."""
 
-    def __init__(self, tasks: Mapping[str, BackgroundTask], *, min_restart_seconds: float = MIN_RESTART_SECONDS) -> None:
+    def __init__(
+        self, tasks: Mapping[str, BackgroundTask], monitor: JobMonitor | None = None, *, min_restart_seconds: float = MIN_RESTART_SECONDS
+    ) -> None:
         self._tasks = tasks
+        self._monitor = monitor or JobMonitor()
         self._min_restart_seconds = min_restart_seconds
         self._running: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger("worker")
@@ -39,7 +46,10 @@ class TaskRunner:
         while True:
             started = loop.time()
             try:
-                await task()
+                if isinstance(task, PeriodicTask):
+                    await task.repeat(lambda: self._monitor.record_run(name, task.seconds))
+                with self._monitor.record_run(name):
+                    await task()
                 return
             except Exception as error:
                 if is_unavailable(error):
@@ -53,12 +63,23 @@ class TaskRunner:
             restart_seconds = min(2 * restart_seconds, MAX_RESTART_SECONDS)
 
 
-def repeat_every(seconds: float, task: BackgroundTask) -> BackgroundTask:
+@dataclass(frozen=True, slots=True)
+class PeriodicTask:
     """A task that does the work now, and again each time after the given seconds."""
 
-    async def repeat() -> None:
-        while True:
-            await task()
-            await asyncio.sleep(seconds)
+    seconds: float
+    work: BackgroundTask
 
-    return repeat
+    async def __call__(self) -> None:
+        await self.repeat(nullcontext)
+
+    async def repeat(self, record_run: Callable[[], AbstractContextManager[None]]) -> NoReturn:
+        """Repeats the work, each time in a new context."""
+        while True:
+            with record_run():
+                await self.work()
+            await asyncio.sleep(self.seconds)
+
+
+def repeat_every(seconds: float, task: BackgroundTask) -> PeriodicTask:
+    return PeriodicTask(seconds, task)

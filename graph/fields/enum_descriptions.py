@@ -53,6 +53,12 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "ON_FAILURE": "Upload files when the build failed.",
         "ALWAYS": "Upload files regardless of the result of the build.",
     },
+    "BackgroundJobState": {
+        "RUNNING": "It runs.",
+        "WAITING": "The last run succeeded, and the next is not due yet.",
+        "FAILED": "The last run failed, and the next is not due yet.",
+        "FINISHED": "It has done its work, and does not run again.",
+    },
     "BranchProtection": {
         "NONE": "Developers can push, force-push and delete.",
         "PARTIAL": "Developers can push, but cannot force-push or delete.",

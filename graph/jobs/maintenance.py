@@ -44,7 +44,8 @@ async def run_once(services: Services) -> None:
     """Runs each job once. A failed job is logged and does not prevent the others. Raises if the database is unavailable."""
     for job in JOBS:
         try:
-            await job(services)
+            with services.job_monitor.record_run(job.__name__.replace("_", " "), POLL_SECONDS):
+                await job(services)
         except Exception as error:
             if is_unavailable(error):
                 raise

@@ -76,6 +76,7 @@ class Action(StrEnum):
     ADMIN_USERS = "instance:admin_users"
     ADMIN_HOOKS = "instance:admin_hooks"
     ADMIN_SETTINGS = "instance:admin_settings"
+    READ_STATUS = "instance:read_status"
     READ_ACCOUNT = "account:read"
     ADMIN_RUNNERS = "instance:admin_runners"
     TRANSFER_PROJECT = "instance:transfer_project"
@@ -176,6 +177,7 @@ INSTANCE_RULES: dict[Action, str] = {
     Action.ADMIN_USERS: "admin",
     Action.ADMIN_HOOKS: "admin",
     Action.ADMIN_SETTINGS: "admin",
+    Action.READ_STATUS: "admin",
     Action.ADMIN_RUNNERS: "admin",
     Action.TRANSFER_PROJECT: "admin",
     Action.LIST_ALL_PROJECTS: "admin",

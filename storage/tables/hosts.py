@@ -47,6 +47,11 @@ def others(identity: str, cutoff: datetime) -> Select[Host]:
     return select(Host).where(col(Host.identity) != identity, col(Host.heartbeat_at) > cutoff).order_by(col(Host.id))
 
 
+def all_hosts() -> Select[Host]:
+    """All hosts that were not forgotten, the oldest row first."""
+    return select(Host).order_by(col(Host.id))
+
+
 def remove(identity: str) -> Delete:
     return delete(Host).where(col(Host.identity) == identity)
 

@@ -191,6 +191,8 @@ deleteUser           401  forbidden forbidden forbidden forbidden forbidden forb
 blockUser            401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 unblockUser          401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 resetPrivateToken    401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+updateProfile        401  ok        ok        ok        ok        ok        ok        ok 401  ok
+changePassword       401  ok        ok        ok        ok        ok        ok        ok 401  ok
 createAccessToken    401  ok        ok        ok        ok        ok        ok        ok 401  ok
 revokeAccessToken    401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 addSshKey            401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

@@ -7,6 +7,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+from sqlalchemy import update
+from sqlmodel import col
 
 from graph.context import Context
 from graph.rules.builds import runner_registration
@@ -59,6 +61,15 @@ class Scenario:
         await self.make.services.repositories.read(
             project.id, lambda repository: commit_text_files(repository, name, {f"{name}.txt": name})
         )
+
+    async def set_password(self, role: str, password: str) -> None:
+        """Gives a password to the user of a role, if there is one."""
+        user, services = self.users.get(role), self.make.services
+        if user is not None:
+            hashed = await services.passwords.hash(password)
+            async with services.database.write_session() as session:
+                await session.execute(update(tables.User).where(col(tables.User.id) == user.id).values(password_hash=hashed))
+                await session.commit()
 
     async def create_ci_file(self, project: tables.Project) -> None:
         """The branch `ci`, whose file has a job."""
@@ -337,6 +348,11 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"databaseId": fresh, "name": "New"}
         case "deleteUser" | "blockUser" | "unblockUser" | "resetPrivateToken":
             return {"databaseId": fresh}
+        case "updateProfile":
+            return {"bio": f"B{number}"}
+        case "changePassword":
+            await world.set_password(role, "12345678")
+            return {"currentPassword": "12345678", "password": "87654321"}
         case "createAccessToken":
             return {"name": f"x{number}", "scopes": ["READ"]}
         case "revokeAccessToken":

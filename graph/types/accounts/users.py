@@ -70,6 +70,13 @@ class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields):
         "blocked_by_directory", description="Whether an external directory has blocked the user; only the directory can unblock the user."
     )
 
+    @strawberry.field(
+        description="Whether the user can sign in with a password of the instance. Null except for the user and administrators."
+    )
+    def has_password(self, info: Info) -> bool | None:
+        user: Any = self
+        return user.password_hash is not None if can_read_account(info.context, user.id) else None
+
     @computed(
         tables.User.email,
         tables.User.id,
@@ -145,6 +152,8 @@ class UserFilter:
     )
     username: str | None = strawberry.field(description="Username equals this, ignoring case.", default=None)
     active: bool | None = strawberry.field(description="If true, exclude blocked users; false has no effect.", default=None)
+    state: list[UserState] | None = strawberry.field(description="State is one of these.", default=None)  # type: ignore[valid-type]
+    is_admin: bool | None = strawberry.field(description="Whether the user is an administrator equals this.", default=None)
 
     def conditions(self, *, everything: bool) -> list[Any]:
         found: list[Any] = []
@@ -154,6 +163,10 @@ class UserFilter:
             found.append(users.has_username(self.username))
         if self.active:
             found.append(col(tables.User.state) == tables.UserState.ACTIVE)
+        if self.state is not None:
+            found.append(col(tables.User.state).in_(self.state))
+        if self.is_admin is not None:
+            found.append(col(tables.User.admin).is_(self.is_admin))
         return found
 
 

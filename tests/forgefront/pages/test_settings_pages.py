@@ -419,7 +419,7 @@ async def test_labels_and_milestones_are_created_changed_and_deleted_by_keyboard
     await page.press("Enter")
     await page.wait_for("document.querySelector('.entry .label')?.innerText === 'bug'")
     issue = await site.ask(
-        "mutation ($path: String!) { updateIssue(input: {projectPath: $path, iid: 1, labels: [\"bug\"]}) { issue { iid } } }", path=PATH
+        'mutation ($path: String!) { updateIssue(input: {projectPath: $path, iid: 1, labels: ["bug"]}) { issue { iid } } }', path=PATH
     )
     assert issue["updateIssue"]["issue"] == {"iid": 1}
 
