@@ -49,6 +49,14 @@ const VIEWS = [
   ["/u/(?<name>[^/]+)", "user"],
   ["/-/sign_in", "sign_in"],
   ["/-/new_project", "new_project"],
+  ["/-/profile", "account/profile"],
+  ["/-/admin", "admin/status"],
+  ["/-/admin/users", "admin/users"],
+  ["/-/admin/users/(?<name>[^/]+)", "admin/user"],
+  ["/-/admin/runners", "admin/runners"],
+  ["/-/admin/hooks", "admin/hooks"],
+  ["/-/admin/hooks/(?<number>\\d+)", "admin/hook"],
+  ["/-/admin/settings", "admin/settings"],
   [PROJECT, "project"],
   [`${PROJECT}/dashboard`, "dashboard"],
   [`${PROJECT}/(?<section>commits|builds|activity|stars)`, "project"],
@@ -244,8 +252,9 @@ function showAccount() {
     replace(element);
     return;
   }
-  const mine = (section, name, words) => h("a.quiet-button.button.mine", { href: address("-", section), title: words, "aria-label": words }, name === "merge" ? icon(name) : symbol(name, "").firstChild);
+  const mine = (section, name, words) => h("a.quiet-button.button.mine", { href: address("-", section), title: words, "aria-label": words }, name === "OPENED" ? symbol(name, "").firstChild : icon(name));
   replace(element,
+    viewer.isAdmin ? mine("admin", "sliders", "Administration") : null,
     mine("issues", "OPENED", "Your issues"), mine("merge_requests", "merge", "Your merge requests"),
     h("a.who", { href: address("u", viewer.username), title: `${viewer.name} (${viewer.username})` }, avatar(viewer), h("span.who-name", null, viewer.name)),
     h("button.quiet-button", { type: "button", id: "sign-out", onclick: signOut }, "Sign out"));

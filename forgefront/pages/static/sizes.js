@@ -1,6 +1,6 @@
 // Sizes of files.
 
-const UNITS = ["bytes", "kB", "MB", "GB"];
+const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 
 /** "12 bytes", "3.4 kB" */
 export function size(bytes) {

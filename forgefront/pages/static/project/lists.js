@@ -8,31 +8,42 @@ const NOTHING = { nodes: [], pageInfo: { hasNextPage: false } };
 /** The connection of a project that has none of it: without a repository there are no branches. */
 
 /**
- * The list of a connection of the project. `operation` takes `path`, `after` and `variables`. Returns the `project`, the `element` with a button for
- * further pages, and `renew()`, which shows the first page as it is now and returns its connection. `item(node, project)` makes an entry.
+ * The list of a connection of the project. `operation` takes `path`, `after` and `variables`. Returns the `project`, and what
+ * `connectionList` returns. `item(node, project)` makes an entry.
  */
-export async function listOf(page, { operation, connection, name, none, item, variables = {} }) {
-  const read = async (after = null) => {
-    const { project } = await page.ask(operation, { path: page.where.path, after, ...variables });
-    if (!project) throw page.missing("project");
-    return project;
-  };
-  const project = await read();
-  const list = entries(name, (project[connection] ?? NOTHING).nodes, (node) => item(node, project), none);
+export async function listOf(page, { operation, variables = {}, ...more }) {
+  const { holder: project, ...list } = await connectionList({
+    ...more,
+    async read(after) {
+      const { project } = await page.ask(operation, { path: page.where.path, after, ...variables });
+      if (!project) throw page.missing("project");
+      return project;
+    },
+  });
+  return { project, ...list };
+}
+
+/**
+ * The list of a connection, a field of what `read(after)` returns. Returns this `holder`, the `element` with a button for further pages,
+ * and `renew()`, which shows the first page as it is now and returns its connection. `item(node, holder)` makes an entry.
+ */
+export async function connectionList({ read, connection, name, none, item }) {
+  const holder = await read(null);
+  const list = entries(name, (holder[connection] ?? NOTHING).nodes, (node) => item(node, holder), none);
   const paging = ({ pageInfo }) => more(pageInfo, async (after) => {
     const next = (await read(after))[connection];
     list.add(next.nodes);
     return next.pageInfo;
   });
-  let further = paging(project[connection] ?? NOTHING);
+  let further = paging(holder[connection] ?? NOTHING);
   const element = h("div", null, list.element, further);
   const renew = async () => {
-    const next = (await read())[connection] ?? NOTHING;
+    const next = (await read(null))[connection] ?? NOTHING;
     list.renew(next.nodes);
     further.replaceWith((further = paging(next)));
     return next;
   };
-  return { project, element, renew };
+  return { holder, element, renew };
 }
 
 /** A list with keyboard navigation, whose `renew(nodes)` shows other items and keeps the focus. */

@@ -12,13 +12,16 @@ export const EVENTS = [
   ["buildEvents", "Builds"],
 ];
 
-/** `hook` is null for a new one. `act(variables)` gets the variables of the mutation; what is not to change is not among them. */
-export function hookForm(name, hook, { word, act }) {
+/**
+ * `hook` is null for a new one. `act(variables)` gets the variables of the mutation; what is not to change is not
+ * among them. Without `takesToken` there is no token: system hooks have none.
+ */
+export function hookForm(name, hook, { word, act, takesToken = true }) {
   const known = (has) => (has ? "One is stored. Leave this empty to keep it." : null);
   const removal = (has, noun) => (has ? check(`no${noun}`, `Remove the stored ${noun.toLowerCase()}`, false) : null);
   return form(name, [
     field("url", "URL", { type: "text", inputmode: "url", required: true, value: hook?.url ?? "", hint: hook?.hasCredentials ? "A user name and a password are stored. They stay if the URL does." : "http or https, with a public host." }),
-    field("token", "Token", { type: "password", autocomplete: "new-password", hint: known(hook?.hasToken) ?? "Sent as X-Gitlab-Token; nobody can read it afterwards." }),
+    takesToken ? field("token", "Token", { type: "password", autocomplete: "new-password", hint: known(hook?.hasToken) ?? "Sent as X-Gitlab-Token; nobody can read it afterwards." }) : null,
     removal(hook?.hasToken, "Token"),
     field("secret", "Signing key", { type: "password", autocomplete: "new-password", hint: known(hook?.hasSecret) ?? "whsec_ and 24 to 64 bytes in base64 (Standard Webhooks)." }),
     removal(hook?.hasSecret, "Secret"),

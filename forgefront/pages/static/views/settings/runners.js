@@ -7,9 +7,7 @@ import { field, form } from "../../forms.js";
 import { ago, section, symbol } from "../../parts.js";
 import { entry, listOf } from "../../project/lists.js";
 import { showSection } from "../../settings/page.js";
-
-const ONLINE = 5 * 60_000;
-/** Milliseconds after its last call during which a runner counts as online, as for the graph. */
+import { registration, stateOf } from "../../settings/runner_parts.js";
 
 export async function open(page) {
   const { path } = page.where;
@@ -29,20 +27,17 @@ export async function open(page) {
       project.sharedRunnersEnabled ? null : h("p.hint", null, "Shared runners are switched off for this project."), element),
     section("Assign a runner", null, assigning),
     section("Register a runner", null,
-      h("p.hint", null, "A program that knows this token can register itself as a runner of this project."), registration(page, path)),
+      h("p.hint", null, "A program that knows this token can register itself as a runner of this project."), registration(page, {
+        read: async () => (await page.ask("RegistrationToken", { path })).project?.runnersToken,
+        replaced: async () => (await page.change("ReplaceToken", { path })).runnersToken.value,
+      })),
   ]);
-}
-
-function state({ active, contactedAt }) {
-  if (!active) return ["CANCELED", "paused"];
-  if (!contactedAt) return ["NONE", "never seen"];
-  return Date.now() - new Date(contactedAt) < ONLINE ? ["SUCCESS", "online"] : ["NONE", "offline"];
 }
 
 function runnerEntry(page, { databaseId: id, description, active, shared, tags, runUntagged, contactedAt, viewerCan }, renew) {
   const { path } = page.where;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const [sign, word] = state({ active, contactedAt });
+  const [sign, word] = stateOf({ active, contactedAt });
   const turn = active ? "Pause" : "Resume";
   const toggle = doing("button", turn, wrong, async () => {
     await page.change("SetActive", { id, active: !active });
@@ -100,29 +95,4 @@ function assignment(page, runners, renew) {
       page.say(`${runner.description} serves this project now.`);
     },
   });
-}
-
-/** The token is loaded when somebody asks to see it. */
-function registration(page, path) {
-  const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const token = h("code.token", { tabindex: 0, hidden: true });
-  const display = (value) => {
-    replace(token, value ?? "You may not see the token.");
-    token.hidden = false;
-    token.focus();
-  };
-  const show = doing("button", "Show the token", wrong, async () => {
-    display((await page.ask("RegistrationToken", { path })).project?.runnersToken);
-    show.hidden = true;
-  });
-  return [
-    h("div.actions.start", null, token, show, removal(page, {
-      word: "Replace the token", label: "Replace the token", title: "Replace the token?", text: "The present token no longer registers runners. Registered runners go on.",
-      async act() {
-        const { runnersToken } = await page.change("ReplaceToken", { path });
-        show.hidden = true;
-        display(runnersToken.value);
-        page.say("The token is replaced.");
-      },
-    })), wrong];
 }
