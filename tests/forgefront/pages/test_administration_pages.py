@@ -235,7 +235,7 @@ async def test_a_user_changes_profile_password_keys_and_addresses(site: Settings
     await page.wait_for(f"document.querySelector('.entry summary')?.innerText === {HOSTILE!r}")
     await site.tab_to("Add an email address")
     await page.press("Enter", "Tab")
-    await page.type("ada@example.com")
+    await page.type("ada@example.org")
     await page.press("Enter")
     await site.wait_for_refusal("address", "taken")
     await page.evaluate("document.activeElement.select()")
