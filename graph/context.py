@@ -33,6 +33,7 @@ from storage.database.bulk_inserts import BulkRows
 from storage.database.engine import Database, DatabaseSession, now
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
+from storage.git.content_cache import ContentCache
 from storage.git.protocol.transport import FairLimiter
 from storage.git.ref_cache import RefCache
 from storage.git.repositories import Repositories
@@ -132,6 +133,7 @@ class Services:
     rate_limiter: RateLimiter = field(default_factory=RateLimiter)
     token_cache: TokenCache = field(default_factory=TokenCache)
     ref_cache: RefCache = field(default_factory=RefCache)
+    content_cache: ContentCache = field(default_factory=ContentCache)
     archive_limiter: FairLimiter = field(
         default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
     )

@@ -16,6 +16,7 @@ from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import run_in_repository
 from storage import tables
 from storage.git import history_queries, trees
+from storage.git.content_cache import content_key
 from storage.git.ref_names import FULL_ID
 from storage.git.repository import RefTargets, Repository
 from storage.git.trees import BlobContent, ListingPage, ListingTimeout, TreeListing, TreeListingEntry
@@ -53,7 +54,11 @@ async def tree_page(
     def count(repository: Repository) -> int:
         return _open_listing(repository, name, path, recursive).count()
 
-    found = await _run_within_limits(context, project.id, work, known)
+    contents, key = context.services.content_cache, content_key(project.id, name, known, path, recursive, span)
+    found = contents.get(key)
+    if found is None:
+        found = await _run_within_limits(context, project.id, work, known)
+        contents.put(key, found)
     has_more = len(found) > window.size
     shown = found[: window.size]
     if window.backward:
@@ -143,7 +148,15 @@ async def read_base64(context: Context, blob: ProjectBlob) -> str:
 
 async def find_last_change(context: Context, blob: ProjectBlob) -> str | None:
     """The id of the newest commit, up to that of the blob, that changed the file. Raises Unavailable."""
-    return await run_git(context, blob.project_id, lambda repository: history_queries.last_change(repository, blob.commit_oid, blob.path))
+    contents, key = context.services.content_cache, content_key(blob.project_id, blob.commit_oid, {}, "last change", blob.path)
+    found: str | None = contents.get(key)
+    if found is None:
+        found = await run_git(
+            context, blob.project_id, lambda repository: history_queries.last_change(repository, blob.commit_oid, blob.path)
+        )
+        if found is not None:
+            contents.put(key, found)
+    return found
 
 
 @dataclass
@@ -177,9 +190,13 @@ class _BlobReader:
             return ProjectBlob.of(trees.read_blob(repository, *found, path), project_id, commit, name or "") if found else None
 
         known = await refs.of_revisions(self.context, project_id, name)
-        blob = await run_in_repository(self.context, project_id, work, refs=known, cancellable=True)
+        contents, cache_key = self.context.services.content_cache, content_key(project_id, name, known, path)
+        blob: ProjectBlob | None = contents.get(cache_key)
         if blob is None:
-            raise NotFound("Blob")
+            blob = await run_in_repository(self.context, project_id, work, refs=known, cancellable=True)
+            if blob is None:
+                raise NotFound("Blob")
+            contents.put(cache_key, blob)
         self.context.count_text(blob.text)
         self.remaining -= len(blob.text or "") + 1
         self.held += len(blob.data or b"")
