@@ -33,8 +33,8 @@ except by the policy `markdown` of `static/markdown.js`."""
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
-    rf"/|/-/(?:sign_in|new_project|issues|merge_requests|profile)|/-/admin(?:/(?:users(?:/{_NAME_PATTERN})?|runners|hooks(?:/\d+)?|settings))?"
-    rf"|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests))?"
+    rf"/|/-/(?:sign_in|new_project|new_group|issues|merge_requests|profile)|/-/admin(?:/(?:users(?:/{_NAME_PATTERN})?|runners|hooks(?:/\d+)?|settings))?"
+    rf"|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests|members|settings))?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|issues|milestones)(?:/\d+)?"
     r"|/merge_requests(?:/\d+(?:/(?:commits|builds|changes))?)?|/(?:issues|merge_requests)/(?:new|\d+/edit)"
     r"|/(?:dashboard|labels|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"

@@ -251,3 +251,105 @@ async def test_a_user_changes_profile_password_keys_and_addresses(site: Settings
     await page.wait_for_text("No SSH key yet.")
     await site.confirm("Remove mei@elsewhere.example", "Remove")
     await page.wait_for_text("No further address.")
+
+
+async def test_an_owner_creates_changes_and_deletes_a_group_with_a_project(site: SettingsSite) -> None:
+    page = site.page
+    members = "query ($path: String!) { group(path: $path) { members { nodes { accessLevel user { username } } } } }"
+
+    async def levels() -> dict[str, str]:
+        nodes = (await site.ask(members, path="acme"))["group"]["members"]["nodes"]
+        return {each["user"]["username"]: each["accessLevel"] for each in nodes}
+
+    await site.visit("/")
+    await site.tab_to("New group")
+    await page.press("Enter")
+    await site.tab_to("Name")
+    await page.type("Acme Works")
+    await page.press("Tab")
+    await page.type("web")
+    await page.press("Enter")
+    await site.wait_for_refusal("path", "taken")
+    await page.evaluate("document.activeElement.select()")
+    await page.type("acme-1")
+    await page.press("Enter")
+    await page.wait_for("location.pathname === '/groups/acme-1' && document.querySelector('h1')?.innerText === 'Acme Works'")
+    await site.tab_to("Settings")
+    await page.press("Enter")
+    await site.tab_to("Path")
+    await page.evaluate("document.activeElement.select()")
+    await page.type("acme")
+    await page.press("Enter")
+    await page.wait_for("location.pathname === '/groups/acme/settings' && document.querySelector('[name=newPath]')?.value === 'acme'")
+
+    await site.tab_to("Members")
+    await page.press("Enter")
+    await site.tab_to("User name")
+    await page.type("priya")
+    await page.press("Enter")
+    await page.wait_for(f"{SAID} === 'Priya Nair is a member now.'")
+    assert await levels() == {"ada": "OWNER", "priya": "DEVELOPER"}
+    await page.evaluate(
+        "(select => { select.value = 'OWNER'; select.dispatchEvent(new Event('change')); })(document.querySelector('#level-priya'))"
+    )
+    await page.click("[aria-label='Change the access level of Priya Nair']:not([hidden])")
+    await page.wait_for(f"{SAID} === 'Priya Nair: Owner.'")
+    await site.confirm("Remove Priya Nair", "Remove")
+    await page.wait_for_text("1 member")
+    assert await levels() == {"ada": "OWNER"}
+
+    # A project of the group: another address, another group, and its end.
+    create = "mutation ($input: CreateProjectInput!) { createProject(input: $input) { project { fullPath } userErrors { message } } }"
+    await site.ask(create, input={"name": "one", "groupPath": "acme"})
+    await page.open(f"{site.forge.address}/acme/one/settings/general")
+    await site.fill(newPath="two")
+    await site.submit("Address")
+    await page.wait_for("document.querySelector('[name=newPath]')?.defaultValue === 'two'")
+    await site.fill(group="nowhere")
+    await site.submit("Transfer")
+    await site.wait_for_refusal("group", "not found")
+    await site.fill(group="web")
+    await site.submit("Transfer")
+    await page.wait_for("document.querySelector('.tabs a')?.pathname.startsWith('/web/two/') && document.querySelector('.danger')")
+    await page.click("[aria-label='Delete the project']")
+    await page.wait_for("document.activeElement.id === 'confirm-name'")
+    await page.type("web/two")
+    await page.press("Enter")
+    await page.wait_for(f"location.pathname === '/' && {SAID} === 'The project is deleted.'")
+    await page.open(f"{site.forge.address}/groups/acme/settings")
+    await page.wait_for("document.querySelector('.danger')")
+    await page.click("[aria-label='Delete the group']")
+    await page.wait_for("document.activeElement.id === 'confirm-name'")
+    await page.type("acme")
+    await page.press("Enter")
+    await page.wait_for(f"location.pathname === '/' && {SAID} === 'The group is deleted.'")
+
+    # Others are not offered what they may not do.
+    await site.visit("/groups/web/members", "guest")
+    assert await page.evaluate("document.querySelectorAll('main form, .tabs a[href$=settings]').length") == 0
+
+
+async def test_a_merge_request_is_offered_after_a_push(site: SettingsSite) -> None:
+    page = site.page
+    await site.visit(f"/{PATH}")
+    assert not await page.evaluate("document.querySelector('.push-offer')")
+    branch = 'mutation ($path: String!) { createBranch(input: {projectPath: $path, name: "a/<b>", ref: "main"}) { branch { name } } }'
+    await site.ask(branch, path=PATH)
+    commit = (
+        """mutation ($input: CreateCommitInput!) { createCommit(input: $input) { fileCommit { branchName } userErrors { message } } }"""
+    )
+    actions = [{"action": "CREATE", "path": "new.txt", "content": "1"}]
+    await site.ask(commit, input={"projectPath": PATH, "branch": "a/<b>", "message": HOSTILE, "actions": actions})
+
+    await page.open(f"{site.forge.address}/{PATH}")
+    await page.wait_for("document.querySelector('.push-offer .ref')?.innerText === 'a/<b>'")
+    await page.click(".push-offer a")
+    await page.wait_for("document.querySelector('[name=sourceBranch]')?.value === 'a/<b>'")
+    assert await page.evaluate("document.querySelector('[name=title]').value") == HOSTILE
+    await site.submit("New merge request")
+    await page.wait_for("/merge_requests\\/\\d+$/.test(location.pathname)")
+    # It is offered once, and to nobody else.
+    for path, username in ((f"/{PATH}/merge_requests", "ada"), (f"/{PATH}", "mei")):
+        await site.visit(path, username)
+        await page.wait_for("document.querySelector('.row')")
+        assert not await page.evaluate("document.querySelector('.push-offer')")

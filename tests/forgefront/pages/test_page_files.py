@@ -49,7 +49,8 @@ PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/too
 /demo/tools/dashboard /groups/demo/dashboard /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in
 /demo/tools/issues/new /demo/tools/merge_requests/new /demo/tools/issues/3/edit /demo/tools/merge_requests/3/edit
 /groups/demo/issues /groups/demo/merge_requests /-/issues /-/merge_requests
-/-/profile /-/admin /-/admin/users /-/admin/users/a.b-c /-/admin/runners /-/admin/hooks /-/admin/hooks/3 /-/admin/settings"""
+/-/profile /-/new_group /groups/demo/members /groups/demo/settings
+/-/admin /-/admin/users /-/admin/users/a.b-c /-/admin/runners /-/admin/hooks /-/admin/hooks/3 /-/admin/settings"""
 NO_PAGES = """/demo /demo/tools/info/refs /demo/tools.git /demo/tools.git/info/refs /api/v3/nope /api/v3 /demo/tools/files/%00
 /demo/tools.git/files/a /graphql/x /-/nope /ci/api /users/x /-/pages/../files.py /-/pages/%2e%2e/files.py /%00 /demo/to%0als
 /-/admin/nope /-/admin/users/a/b"""

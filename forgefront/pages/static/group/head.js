@@ -3,9 +3,9 @@
 import { address } from "../address.js";
 import { h } from "../dom.js";
 
-const PARTS = [[undefined, "Projects"], ["dashboard", "Dashboard"], ["merge_requests", "Merge requests"], ["issues", "Issues"]];
+const PARTS = [[undefined, "Projects"], ["dashboard", "Dashboard"], ["merge_requests", "Merge requests"], ["issues", "Issues"], ["members", "Members"], ["settings", "Settings"]];
 
-/** Shows a part of a group. `group` has its name, path and description; `aside` stands beside the name. */
+/** Shows a part of a group. `group` has its name, path, description and `viewerCan.update`; `aside` stands beside the name. */
 export function showGroup(page, group, part, content, aside = null) {
   const [, word] = PARTS.find(([name]) => name === part);
   page.title(part ? `${word} · ${group.name}` : group.name, [[group.name, address("groups", group.path)]]);
@@ -13,6 +13,6 @@ export function showGroup(page, group, part, content, aside = null) {
 }
 
 /** The parts of the group; `current` is undefined for its projects. */
-export const groupTabs = ({ path }, current) =>
+export const groupTabs = ({ path, viewerCan }, current) =>
   h("nav.tabs", { "aria-label": "Parts of the group" },
-    PARTS.map(([name, word]) => h("a", { href: address("groups", path, ...(name ? [name] : [])), "aria-current": name === current ? "page" : null }, word)));
+    PARTS.filter(([name]) => name !== "settings" || viewerCan.update).map(([name, word]) => h("a", { href: address("groups", path, ...(name ? [name] : [])), "aria-current": name === current ? "page" : null }, word)));

@@ -44,7 +44,7 @@ const creating = (page, namespaces) =>
     field("visibility", "Visibility", { kind: "select", options: VISIBILITIES, value: "PRIVATE" }),
     field("importUrl", "Import from", { inputmode: "url", hint: "http or https, of a git repository; with a user name and a password, if it needs them. Empty for an empty project." }),
   ], {
-    word: "Create the project",
+    word: "Create the project", keep: page,
     fieldOf: { groupPath: "namespacePath" },
     async act({ path, description, importUrl, ...values }) {
       const { project } = await page.change("CreateProject", { ...values, path: path.trim() || undefined, description: description || undefined, importUrl: importUrl.trim() || undefined });

@@ -37,7 +37,8 @@ export async function open(page) {
   const progress = state === "FINISHED" ? null : await (await import("../project/import_progress.js")).importProgress(page, path);
   const readme = h("div.readme");
   // Outside of what events renew, so that what is being typed stays.
-  showProject(page, project, name, progress, list?.fields?.(page), body, readme);
+  const offer = name ? null : (await import("../project/push_offer.js")).pushOffer(page, path);
+  showProject(page, project, name, progress, offer, list?.fields?.(page), body, readme);
   if (!name && project.viewerCan.readCode && project.branch) showReadme(page, path, readme);
 
   async function renew() {

@@ -1,5 +1,6 @@
 // The general settings of a project: what it is called, who sees it, what it has, and whether it is archived.
 
+import { address } from "../../address.js";
 import { removal } from "../../dialogs.js";
 import { doing } from "../../discussion.js";
 import { h } from "../../dom.js";
@@ -16,6 +17,9 @@ const FEATURES = [
   ["sharedRunnersEnabled", "Shared runners run its builds"],
 ];
 
+const MAX_GROUPS = 500;
+/** Groups that are suggested; others can be typed. */
+
 export async function open(page) {
   const { path } = page.where;
   const { project } = await page.ask("General", { path });
@@ -24,7 +28,10 @@ export async function open(page) {
   if (!can.update) throw page.forbidden("You may not change the settings of this project.");
   showSection(page, project, "general", [
     section("General", null, settings(page, project, can)),
+    can.update ? section("Address", null, moving(page, project)) : null,
     can.archive ? section(project.archived ? "Archived" : "Archive the project", null, archiving(page, path, project)) : null,
+    can.transfer ? section("Transfer", null, await transferring(page, path)) : null,
+    can.delete ? section("Delete the project", null, deleting(page, path, project)) : null,
   ]);
 }
 
@@ -37,7 +44,7 @@ const settings = (page, project, can) =>
     project.defaultBranch ? field("defaultBranch", "Default branch", { required: true, value: project.defaultBranch }) : null,
     h("fieldset", null, h("legend", null, "Features"), FEATURES.map(([name, word]) => check(name, word, project[name]))),
   ], {
-    word: "Save the settings",
+    word: "Save the settings", keep: page,
     async act(values) {
       // Only what is changed is sent: a value of somebody else's change stays.
       const changed = Object.entries(values).filter(([name, value]) => value !== (project[name] ?? ""));
@@ -46,6 +53,50 @@ const settings = (page, project, can) =>
       page.go(location.pathname, { replace: true });
     },
   });
+
+const moving = (page, { fullPath, path }) =>
+  form("Address", field("newPath", "Path", { required: true, value: path, id: "field-path", hint: "The last part of the address. The old address of pages and clones stops working." }), {
+    word: "Change the path", fieldOf: { path: "newPath" },
+    async act({ newPath }) {
+      if (newPath.trim() === path) return;
+      const { project } = await page.change("ChangeProject", { path: fullPath, newPath: newPath.trim() });
+      page.say("The address is changed.");
+      page.go(address(project.fullPath, "settings", "general"), { replace: true });
+    },
+  });
+
+/** For administrators: the groups to which the project can go. */
+async function transferring(page, path) {
+  const groups = [];
+  let after = null;
+  do {
+    const { nodes, pageInfo } = (await page.ask("Groups", { after })).groups;
+    groups.push(...nodes);
+    after = pageInfo.hasNextPage && groups.length < MAX_GROUPS ? pageInfo.endCursor : null;
+  } while (after);
+  return form("Transfer", [
+    field("group", "Group", { required: true, list: "groups", autocomplete: "off", hint: "Its members get their rights in this project. The old address stops working." }),
+    h("datalist", { id: "groups" }, groups.map(({ path: value, name }) => h("option", { value }, name))),
+  ], {
+    word: "Transfer the project", fieldOf: { groupPath: "group", NOT_FOUND: "group" },
+    async act({ group }) {
+      const { project } = await page.change("Transfer", { path, group: group.trim() });
+      page.say(`The project is now ${project.fullPath}.`);
+      page.go(address(project.fullPath, "settings", "general"), { replace: true });
+    },
+  });
+}
+
+const deleting = (page, path, { name, fullPath }) => [
+  h("p.hint", null, "Its repository, issues, merge requests, builds and artifacts are deleted. They cannot be restored."),
+  h("div.actions.start", null, removal(page, {
+    word: "Delete", label: "Delete the project", title: `Delete ${name}?`, text: "Everything in it is deleted, and cannot be restored.", typed: fullPath,
+    async act() {
+      await page.change("DeleteProject", { path });
+      page.say("The project is deleted.");
+      page.go(address(""));
+    },
+  }))];
 
 function archiving(page, path, { archived, name }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });

@@ -5,6 +5,7 @@ import { h, replace } from "../../dom.js";
 import { showGroup } from "../../group/head.js";
 import { empty } from "../../parts.js";
 import { showProject } from "../../project/head.js";
+import { pushOffer } from "../../project/push_offer.js";
 import { keepFocus, renewal } from "../../renewing.js";
 import { issueRow, mergeRequestRow, rows } from "../../rows.js";
 import * as filters from "../../work/filters.js";
@@ -121,7 +122,7 @@ function ofProject(page, path, kind) {
       const can = project.viewerCan;
       return answerOf(project, kind, { canCreate: isIssues ? can.createIssue : can.createMergeRequest, createAddress: address(path, kind.section, "new") });
     },
-    show: ({ holder }, content) => showProject(page, holder, kind.section, content),
+    show: ({ holder }, content) => showProject(page, holder, kind.section, isIssues ? null : pushOffer(page, path), content),
     actions: ({ canCreate, createAddress }) => h("div.actions", null,
       h("a.button", { href: address(path, "labels") }, "Labels"), h("a.button", { href: address(path, "milestones") }, "Milestones"),
       canCreate ? h("a.button.primary", { href: createAddress }, `New ${kind.noun}`) : null),
