@@ -4,6 +4,7 @@ import { address } from "../address.js";
 import { h } from "../dom.js";
 import { ago, avatar, person, symbol, wordOf } from "../parts.js";
 import { card, reading } from "./card.js";
+import { toQuery } from "./filters.js";
 import * as svg from "./svg.js";
 
 const DAY = 86_400_000;
@@ -17,14 +18,15 @@ const count = (value) => new Intl.NumberFormat("en").format(value);
 export function pictures(page, own, offer) {
   const isGroup = own.kind === "group";
   const builds = (word, state) => ({ zone, chosen }) => (isGroup ? [] : [[word, buildList(own.path, chosen, zone, state)]]);
-  const requests = (word, state) => ({ chosen }) => (isGroup ? [] : [[word, `${address(own.path, "merge_requests")}?${new URLSearchParams({ state, ...(chosen.author && { author: chosen.author }) })}`]]);
+  const place = isGroup ? ["groups", own.path] : [own.path];
+  const requests = (word, state) => ({ chosen }) => [[word, `${address(...place, "merge_requests")}?${new URLSearchParams({ state, ...(chosen.author && { author: chosen.author }) })}`]];
   const shared = buildsOverTime(page, own);
   return [
     isGroup ? timelines(page, own) : timeline(page, own),
     shared("Duration of builds", duration, builds("Builds")),
     shared("Success rate", success, builds("Failed builds", "failed")),
     shared("Waiting time", waiting, builds("Builds")),
-    isGroup ? groupLeadTime(page, own) : leadTime(page, own, requests("Merged", "merged")),
+    isGroup ? groupLeadTime(page, requests("Merged", "merged")) : leadTime(page, own, requests("Merged", "merged")),
     throughput(page, own, requests("Merge requests", "all")),
     openByAge(page, own, requests("Open merge requests", "opened")),
     flaky(page, own),
@@ -147,7 +149,7 @@ function changes(path, segments, when) {
 function timelines(page) {
   return {
     ...card(page, { title: "Branches over time", wide: true, view: "group_timelines", operation: "GroupBranchTimelines",
-      show({ group }, { span, zone }) {
+      show({ group }, { span, zone, chosen }) {
         const when = moment(zone);
         const shown = group.projects.nodes.filter(({ branch }) => branch?.timeline.length).map((project) => ({ ...project, segments: segmentsOf(project.branch.timeline, span[1]) }));
         const say = reading("The default branch of each project");
@@ -156,7 +158,7 @@ function timelines(page) {
           picture: svg.bands({ label: "States of the default branches; the table has them", span, zone, rows: shown, read: (segment) => say.say(segment && described(segment, when)) }),
           below: say.element,
           columns: ["Project", "Now", "Since", "Passing", "Failing"],
-          rows: shown.map(({ name, fullPath, segments }) => [h("a", { href: `${address(fullPath)}/dashboard` }, name), wordOf(segments.at(-1).state), when(segments.at(-1).from), svg.took(share(segments, "SUCCESS")), svg.took(share(segments, "FAILED"))]),
+          rows: shown.map(({ name, fullPath, segments }) => [h("a", { href: `${address(fullPath)}/dashboard${toQuery(chosen)}` }, name), wordOf(segments.at(-1).state), when(segments.at(-1).from), svg.took(share(segments, "SUCCESS")), svg.took(share(segments, "FAILED"))]),
         };
       } }),
     sent: sentRange(false),
@@ -194,15 +196,15 @@ function leadTime(page, _own, links) {
   };
 }
 
-function groupLeadTime(page) {
+function groupLeadTime(page, links) {
   return {
-    ...card(page, { title: "Lead time by project, first commit to merge", view: "group_merges", operation: "GroupMergeRequestsOverTime",
-      show({ group }) {
+    ...card(page, { title: "Lead time by project, first commit to merge", view: "group_merges", operation: "GroupMergeRequestsOverTime", links,
+      show({ group }, { chosen }) {
         const rows = group.projects.nodes.filter(({ whole }) => whole[0]?.leadTime.count);
         return {
           picture: null,
           columns: ["Project", "Merged", "p50", "p90"],
-          rows: rows.map(({ name, fullPath, whole: [{ merged, leadTime }] }) => [h("a", { href: `${address(fullPath)}/dashboard` }, name), count(merged), svg.took(leadTime.p50), svg.took(leadTime.p90)]),
+          rows: rows.map(({ name, fullPath, whole: [{ merged, leadTime }] }) => [h("a", { href: `${address(fullPath)}/dashboard${toQuery(chosen)}` }, name), count(merged), svg.took(leadTime.p50), svg.took(leadTime.p90)]),
         };
       } }),
     sent: sentMerges,
@@ -300,7 +302,7 @@ function compared(page, { kind, path }, offer) {
   if (kind === "group") {
     return {
       ...card(page, { title: "Projects", wide: true, view: "group_projects", operation: "GroupProjectsCompared",
-        show: ({ group: { buildStats: { rows } } }) => ranked(rows.sort(byTotal).map((row) => [row.project, row]), "Project", (row) => `${address(row.project)}/dashboard`) }),
+        show: ({ group: { buildStats: { rows } } }, { chosen }) => ranked(rows.sort(byTotal).map((row) => [row.project, row]), "Project", (row) => `${address(row.project)}/dashboard${toQuery(chosen)}`) }),
       sent: ({ path, builds }) => ({ path, builds }),
     };
   }
