@@ -5,6 +5,9 @@ from typing import Any
 
 from storage.integrity import StoredProject
 
+COUNTERS = "counters"
+"""The subject of findings about counters that are wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
@@ -28,6 +31,11 @@ class CheckReport:
 
     def add(self, area: str, subject: object, problem: str, remedy: str) -> None:
         self.problems.append(CheckFinding(area, str(subject), problem, remedy))
+
+    @property
+    def is_repairable(self) -> bool:
+        """Whether `--repair` can repair some of the problems."""
+        return bool(self.unindexed_projects) or any(finding.subject == COUNTERS for finding in self.problems)
 
     def as_json(self) -> dict[str, Any]:
         return {

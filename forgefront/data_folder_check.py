@@ -1,6 +1,6 @@
 """Checks the integrity of a data folder: files, database, repositories. Reports problems and how to repair them.
 
-It changes nothing, except `repair_indexes`, which makes the index equal to the repositories where they differ.
+It changes nothing, except `repair`, which makes counters and the index equal to what they are made from.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from forgefront import bucket_check
 from forgefront.backend import Backend, open_repositories
-from forgefront.check_report import CheckReport
+from forgefront.check_report import COUNTERS, CheckReport
 from forgefront.config import Config
 from forgefront.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
 from forgefront.file_permissions import find_exposed
@@ -74,8 +74,12 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
     return report
 
 
-async def repair_indexes(engine: Backend, report: CheckReport) -> None:
-    """Repairs the indexes that differ, and moves their problems to `repaired`."""
+async def repair(engine: Backend, report: CheckReport) -> None:
+    """Corrects counters, repairs the indexes that differ, and moves their problems to `repaired`."""
+    if wrong_counts := [finding for finding in report.problems if finding.subject == COUNTERS]:
+        await integrity.correct_counts(engine.database)
+        report.problems = [finding for finding in report.problems if finding not in wrong_counts]
+        report.repaired += wrong_counts
     for project in report.unindexed_projects:
         findings = [finding for finding in report.problems if finding.area == "index" and finding.subject == project.full_path]
         try:
@@ -180,6 +184,8 @@ async def _check_database(database: Database, cipher: TokenCipher | None, report
         report.add("database", "integrity", line, "stop the service and restore the database from a backup")
     for line in await integrity.find_broken_references(database):
         report.add("database", "references", line, "restore the database from a backup, or delete those rows")
+    for line in await integrity.find_wrong_counts(database):
+        report.add("database", COUNTERS, line, "`forgefront check --repair` corrects it")
     sealed = await integrity.any_sealed_token(database)
     if cipher is not None and sealed is not None:
         try:

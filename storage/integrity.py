@@ -7,6 +7,7 @@ from sqlmodel import col
 
 from storage import tables
 from storage.database.engine import Database, metadata
+from storage.tables import row_counts
 from storage.tables.accounts import users
 
 
@@ -48,6 +49,23 @@ async def find_broken_references(database: Database) -> list[str]:
                 if count:
                     found.append(f"{table.name}.{name}: {count} rows name no row of {target}")
     return found
+
+
+async def find_wrong_counts(database: Database) -> list[str]:
+    """Returns the counters that differ from the rows that they count: `project 7: 2 more issues that are opened than counted`."""
+    async with database.read_session() as session:
+        found = (await session.execute(row_counts.find_differences())).all()
+    return [
+        f"project {project_id}: {abs(number)} {'more' if number > 0 else 'fewer'} {kind} in the state {state} than counted"
+        for project_id, kind, state, number in found
+    ]
+
+
+async def correct_counts(database: Database) -> None:
+    """Makes all counters those of the rows that they count."""
+    async with database.write_session() as session:
+        await session.execute(row_counts.repair())
+        await session.commit()
 
 
 async def list_projects(database: Database) -> list[StoredProject]:

@@ -8,13 +8,16 @@ import typer
 from forgefront import logs
 from forgefront.commands.command_context import EXIT_FAILED, DataOption, JsonOption, load_config, run_with_backend
 from forgefront.commands.output import print_result
-from forgefront.data_folder_check import check_data_folder, repair_indexes
+from forgefront.data_folder_check import check_data_folder
+from forgefront.data_folder_check import repair as repair_findings
 
 
 def check(
     data: DataOption = None,
     full: Annotated[bool, typer.Option("--full", help="Also check every object of every repository with git fsck; slow.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Also rebuild the index of commits where it differs from a repository.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Also correct counters, and rebuild the index of commits where it differs.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check the data folder, the database and the repositories, and report how to repair what is wrong.
@@ -24,8 +27,8 @@ def check(
     logs.configure("text", "error")
     config = load_config(data)
     report = asyncio.run(check_data_folder(config, full=full))
-    if repair and report.unindexed_projects:
-        run_with_backend(config, lambda engine: repair_indexes(engine, report))
+    if repair and report.is_repairable:
+        run_with_backend(config, lambda engine: repair_findings(engine, report))
     if as_json:
         print_result(report.as_json(), True)
     else:

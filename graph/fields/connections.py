@@ -19,6 +19,8 @@ from graph.errors import BadRequest, LimitExceeded
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.cost import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from graph.rules.validation import is_storable
+from storage.tables import row_counts
+from storage.tables.row_counts import RowCount
 
 T = TypeVar("T")
 
@@ -159,16 +161,32 @@ class ConnectionPage:
 class KeysetListing:
     """A list of one table's rows: conditions and ordering.
 
-    `parent` is the foreign key of a list per parent, or a pair of columns if the key has two; None for a single list.
+    `parent` is the foreign key of a list per parent, or a pair of columns if the key has two; None for a single list. `counters` are the
+    conditions of the counters of the list, whose parents are projects (`RowCount`); None: its rows are counted.
     """
 
     table: Any
     order: Order
     conditions: tuple[ColumnElement[bool], ...] = ()
     parent: Any = None
+    counters: tuple[Any, ...] | None = None
 
-    def where(self, *conditions: Any) -> "KeysetListing":
-        return replace(self, conditions=(*self.conditions, *conditions))
+    def where(self, *conditions: Any, counters: Sequence[Any] | None = None) -> "KeysetListing":
+        """Returns the rows of the list that meet the conditions. `counters` are the same conditions on its counters, if they have any."""
+        narrowed = None if self.counters is None or counters is None else (*self.counters, *counters)
+        return replace(self, conditions=(*self.conditions, *conditions), counters=narrowed)
+
+    @property
+    def _parent_columns(self) -> list[Any]:
+        if self.parent is None:
+            return []
+        return [col(each) for each in (self.parent if isinstance(self.parent, tuple) else (self.parent,))]
+
+    def count_select(self) -> tuple[Select[Any], list[Any]]:
+        """Returns the statement that selects the number of rows, of all parents, and its columns that are the parent's."""
+        if self.counters is None:
+            return select(func.count()).select_from(self.table).where(*self.conditions), self._parent_columns
+        return select(row_counts.total()).select_from(RowCount).where(*self.counters), [col(RowCount.project_id)]
 
     def cursor(self, row: Any) -> str:
         return self.cursor_of([getattr(row, column.key) for column in self.order.columns(self.table)])
@@ -229,6 +247,9 @@ class KeysetListing:
 
     async def page(self, context: Context, window: Window) -> ConnectionPage:
         """Reads a page of the whole list by one statement, and one more if it is counted."""
+        return await self._page(context, window, self.count_select()[0])
+
+    async def _page(self, context: Context, window: Window, count_statement: Select[Any]) -> ConnectionPage:
         statement = self._select(window, self.table).order_by(*self.order_by(window)).limit(window.size + 1)
         if window.offset:
             statement = statement.offset(window.offset)
@@ -236,21 +257,19 @@ class KeysetListing:
 
         async def count() -> int:
             known = _count_from_page(window, rows)
-            return (
-                known
-                if known is not None
-                else await context.value(select(func.count()).select_from(self.table).where(*self.conditions)) or 0
-            )
+            return known if known is not None else await context.value(count_statement) or 0
 
         return make_page(rows, window, self.cursor, count)
 
     async def pages(self, context: Context, window: Window, parents: Iterable[Any]) -> dict[Any, ConnectionPage]:
         """Reads a page for each parent by one statement for all, and one more if they are counted."""
-        columns: list[Any] = [col(each) for each in (self.parent if isinstance(self.parent, tuple) else (self.parent,))]
+        columns = self._parent_columns
         keys = list(parents)
         parent_condition = _parent_condition(columns, keys)
+        count_statement, counted_parents = self.count_select()
         if len(keys) == 1:
-            return {keys[0]: await self.where(parent_condition).page(context, window)}
+            count_one = count_statement.where(_parent_condition(counted_parents, keys))
+            return {keys[0]: await self.where(parent_condition)._page(context, window, count_one)}
         row_number = over(func.row_number(), partition_by=columns, order_by=self.order_by(window)).label("row_number")
         inner = self._select(window, col(self.table.id).label("id")).add_columns(row_number).where(parent_condition).subquery()
         page_statement = (
@@ -264,8 +283,8 @@ class KeysetListing:
             rows[_key([getattr(row, column.key) for column in columns])].append(row)
 
         async def fetch(missing_keys: list[Any]) -> dict[Any, int]:
-            statement = select(*columns, func.count()).where(*self.conditions, _parent_condition(columns, missing_keys)).group_by(*columns)
-            return {_key(values): count for *values, count in await context.tuples(statement)}
+            statement = count_statement.add_columns(*counted_parents).where(_parent_condition(counted_parents, missing_keys))
+            return {_key(values): count for count, *values in await context.tuples(statement.group_by(*counted_parents))}
 
         counts = context.loader(object(), fetch)
 

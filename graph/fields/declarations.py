@@ -21,6 +21,7 @@ from graph.fields.row_sources import FromJoins, FromRelated, FromSql
 from graph.rules import lookup
 from graph.rules.policy import Action, require, require_all
 from graph.rules.sql_policy import SQL_VIEWER, SqlViewer
+from storage.tables.row_counts import CountedKind, conditions_of
 
 C = TypeVar("C", bound=type)
 
@@ -208,6 +209,7 @@ def to_many(
     default_filter: Callable[[], Any] | None = None,
     key_attribute: str = "id",
     extra_arguments: dict[str, tuple[Any, Callable[[Any], list[Any]]]] | None = None,
+    counted: CountedKind | None = None,
 ) -> Any:
     """Declares a keyset connection of the rows whose foreign key refers to this row.
 
@@ -217,11 +219,15 @@ def to_many(
     contain. `default_filter`: makes the filter if the argument is missing. `extra_arguments`: further arguments by name, each with its type
     and a function that returns the SQL conditions of a value; null is no condition. `action`: required of the viewer on each parent.
     `filter_visible`: returns the rows of all pages of a level that the viewer is allowed to see; the others are left out.
+    `counted`: the counters of the list, if this row is a project; the filter's `counters()` returns its conditions on them, or None if they
+    do not tell the number of matching rows.
     """
     table = (key[0] if isinstance(key, tuple) else key).class_
     conditions = {name: conditions_of for name, (_, conditions_of) in (extra_arguments or {}).items()}
     declared = ToMany(
-        KeysetListing(table=table, order=order_by, conditions=where, parent=key),
+        KeysetListing(
+            table=table, order=order_by, conditions=where, parent=key, counters=conditions_of(counted) if counted is not None else None
+        ),
         action,
         filter_visible,
         default_filter,
@@ -344,11 +350,18 @@ def set_signature(function: Any, leading: dict[str, Any], arguments: dict[str, t
 def filter_listing(listing: KeysetListing, arguments: dict[str, Any]) -> KeysetListing:
     """Returns the listing with the arguments `filter` and `order_by` applied."""
     if (filter_input := arguments.get("filter")) is not None:
-        listing = listing.where(*filter_input.conditions())
+        counters = filter_input.counters() if listing.counters is not None else None
+        listing = listing.where(*filter_input.conditions(), counters=counters)
     if (ordering := arguments.get("order_by")) is not None:
-        conditions = ordering.conditions() if hasattr(ordering, "conditions") else []
-        listing = KeysetListing(listing.table, ordering.order(), (*listing.conditions, *conditions), listing.parent)
+        listing = dataclasses.replace(listing, order=ordering.order())
+        if conditions := ordering.conditions() if hasattr(ordering, "conditions") else ():
+            listing = listing.where(*conditions)
     return listing
+
+
+def sets_only(filter_input: Any, names: Sequence[str]) -> bool:
+    """Whether all other fields of a filter have their defaults."""
+    return all(getattr(filter_input, each.name) == each.default for each in dataclasses.fields(filter_input) if each.name not in names)
 
 
 def make_window(arguments: dict[str, Any], max_size: int = MAX_FIRST) -> Window:

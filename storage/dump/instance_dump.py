@@ -38,8 +38,10 @@ COMPRESSION_LEVEL = 3
 TABLES = "tables"
 SECRETS = "secrets"
 PROJECTS = "projects"
-LOCATION_TABLES = frozenset(("build_changes", "hosts", "instance_identity", "job_leases", "packs", "repack_leases", "schema_compatibility"))
-"""Tables that say where an instance is stored, not what it contains; the restored instance has its own."""
+LOCATION_TABLES = frozenset(
+    ("build_changes", "hosts", "instance_identity", "job_leases", "packs", "repack_leases", "row_counts", "schema_compatibility")
+)
+"""Tables that say where an instance is stored, or that triggers fill, not what it contains; the restored instance has its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from storage.tables.projects.projects import Project, Visibility
 from storage.tables.projects.snippets import Snippet
 from storage.tables.projects.stars import ProjectStar
 from storage.tables.projects.uploads import Upload
+from storage.tables.row_counts import CountedKind, RowCount
 from storage.tables.schema_compatibility import SchemaCompatibility
 from storage.tables.settings import BranchProtection, Settings
 
@@ -74,6 +75,7 @@ __all__ = [
     "Commit",
     "CommitComment",
     "CommitStatus",
+    "CountedKind",
     "Counter",
     "CounterKind",
     "Delivery",
@@ -124,6 +126,7 @@ __all__ = [
     "RegistrationToken",
     "Release",
     "RepackLease",
+    "RowCount",
     "RunWhen",
     "Runner",
     "RunnerProject",

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Integer, func, select
+from sqlalchemy import Integer, select
 
 from graph.fields.connections import KeysetListing, Window
-from graph.planner.sql.parent_join import ParentJoin, ProjectSubquery
+from graph.planner.sql.parent_join import ListCount, ParentJoin, ProjectSubquery
 from graph.planner.sql.select_builder import VIEWER_PARAMETERS, SelectBuilder
 from storage.database.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table
 
@@ -94,7 +94,7 @@ def compile_page(
     page = page.order_by(*listing.order_by(window)).limit(literal_number(window.size + needs.next_row))
     if window.offset:
         page = page.offset(named_parameter("offset", Integer))
-    count = select(func.count()).select_from(listing.table).where(*listing.conditions)
+    count = ListCount(*listing.count_select())
     if subquery is not None:
         frame = parent_join.for_project_subquery(subquery, page, count, root.table, with_total=needs.total)
     else:
@@ -117,7 +117,7 @@ def compile_page(
     processors = [root.processor(name) for name in names]
     is_descending = listing.order.descending is not window.backward if sorts_in_python else None
     # Its conditions hold the values of the filter once more.
-    listing = replace(listing, conditions=())
+    listing = replace(listing, conditions=(), counters=None)
     return PageStatement(
         listing,
         CompiledStatement(statement, sql_dialect.dialect, parameters),

@@ -71,6 +71,13 @@ class PageFrame:
     page: Any = None
 
 
+class ListCount(NamedTuple):
+    """The statement that counts the rows of a list, and its columns that are the parent's."""
+
+    statement: Any
+    parents: list[Any]
+
+
 class ParentJoin:
     """The condition that joins rows to their parents: by one column, or by a pair. Without one, all rows have the one parent None."""
 
@@ -94,8 +101,9 @@ class ParentJoin:
     # `page` selects the needed columns of a page, or on SQLite its ids, and `count` counts a list, both without a condition on parents;
     # `table` is the alias that the rest of the statement uses.
 
-    def for_one_parent(self, page: Any, count: Any, table: Any) -> PageFrame:
-        found, counted = page.where(*self._parent_conditions()), count.where(*self._parent_conditions())
+    def for_one_parent(self, page: Any, count: ListCount, table: Any) -> PageFrame:
+        found = page.where(*self._parent_conditions(self._columns))
+        counted = count.statement.where(*self._parent_conditions(count.parents))
         total, count_statement = counted.scalar_subquery(), counted.add_columns(literal_number(0))
         if self._sql_dialect.is_sqlite:
             ids = found.subquery("page")
@@ -103,29 +111,36 @@ class ParentJoin:
         rows = found.subquery(table.name)
         return PageFrame(rows, total, count_statement, rows)
 
-    def for_many_parents(self, page: Any, count: Any, table: Any) -> PageFrame:
+    def for_many_parents(self, page: Any, count: ListCount, table: Any) -> PageFrame:
         parents = self._sql_dialect.key_table(self._list_names, [column.type for column in self._columns])
-        on = and_(*(column == parents.c[name] for column, name in zip(self._columns, self._list_names, strict=True)))
+        on, counted_on = (
+            and_(*(column == parents.c[name] for column, name in zip(columns, self._list_names, strict=True)))
+            for columns in (self._columns, count.parents)
+        )
         position = parents.c.position
-        counted = count.add_columns(position).join(parents, on).group_by(position)
+        counted = count.statement.add_columns(position).join(parents, counted_on).group_by(position)
         if self._sql_dialect.is_sqlite:
             rows = parents.join(table, table.c.id.in_(page.where(on).correlate(parents)))
             return PageFrame(rows, position, counted)
         found = page.where(on).lateral(table.name)
         return PageFrame(parents.join(found, true()), position, counted, found)
 
-    def for_project_subquery(self, subquery: ProjectSubquery, page: Any, count: Any, table: Any, *, with_total: bool) -> PageFrame:
+    def for_project_subquery(self, subquery: ProjectSubquery, page: Any, count: ListCount, table: Any, *, with_total: bool) -> PageFrame:
         """On PostgreSQL."""
         (column,) = self._columns
         rows, total = subquery.rows, None
         if with_total:
             # Once as well.
-            totals = count.join(subquery.rows, column == subquery.id).cte("counted").prefix_with("MATERIALIZED")
+            (counted,) = count.parents
+            totals = count.statement.join(subquery.rows, counted == subquery.id).cte("counted").prefix_with("MATERIALIZED")
             rows, (total,) = rows.join(totals, true()), totals.c
         found = page.where(column == subquery.id).lateral(table.name)
         return PageFrame(
-            rows.outerjoin(found, true()), total, count.where(*self._parent_conditions()).add_columns(literal_number(0)), found
+            rows.outerjoin(found, true()),
+            total,
+            count.statement.where(*self._parent_conditions(count.parents)).add_columns(literal_number(0)),
+            found,
         )
 
-    def _parent_conditions(self) -> list[Any]:
-        return [column == named_parameter(name, column.type) for column, name in zip(self._columns, self._single_names, strict=True)]
+    def _parent_conditions(self, columns: list[Any]) -> list[Any]:
+        return [column == named_parameter(name, column.type) for column, name in zip(columns, self._single_names, strict=True)]

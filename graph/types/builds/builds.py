@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window, to_many, to_one
+from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window, sets_only, to_many, to_one
 from graph.fields.scalars import GitOid
 from graph.rules.builds import artifacts, builds
 from graph.rules.policy import Action, can, require
@@ -23,6 +23,7 @@ from graph.types.inputs import DateTimeRange
 from graph.types.web_urls import web_url
 from storage import tables
 from storage.analytics.build_statistics import BuildSelection
+from storage.tables import row_counts
 from storage.tables.builds import builds as statements
 from storage.tables.issues import issues as issue_statements
 
@@ -69,6 +70,13 @@ class BuildFilter:
         if not self.unplayed:
             found.append(statements.is_check())
         return [*found, statements.is_current()] if self.latest_attempt_only else found
+
+    def counters(self) -> list[Any] | None:
+        """The same conditions on the counters of builds; None if they do not tell the number of matching builds."""
+        if not sets_only(self, ["status", "unplayed"]):
+            return None
+        checks = [] if self.unplayed else [col(tables.RowCount.state) != tables.CheckStatus.MANUAL]
+        return [*row_counts.has_state(self.status), *checks]
 
     def selection(self) -> BuildSelection:
         """The same for the columnar copy of builds, which never has builds with the status `MANUAL`."""
@@ -211,6 +219,7 @@ class ProjectBuildFields:
         filter=BuildFilter,
         default_filter=BuildFilter,
         action=Action.READ_BUILD,
+        counted=tables.CountedKind.BUILDS,
         description="Builds of the project, latest attempt of each, newest first.",
     )
 

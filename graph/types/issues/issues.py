@@ -20,6 +20,7 @@ from graph.fields.declarations import (
     make_order,
     make_window,
     names_of,
+    sets_only,
     to_many,
     to_one,
 )
@@ -38,6 +39,7 @@ from graph.types.notes import IssueNoteFields
 from graph.types.web_urls import web_url
 from graph.types.work_scope import SCOPE_ARGUMENT, is_in_scope
 from storage import tables
+from storage.tables import row_counts
 from storage.tables.accounts import members
 from storage.tables.issues import issues as issue_statements
 from storage.tables.issues import labels as label_statements
@@ -93,6 +95,10 @@ class IssueFilter:
         if self.search is not None:
             found.append(col(issue.title).icontains(validate_search(self.search), autoescape=True))
         return found
+
+    def counters(self) -> list[Any] | None:
+        """The same conditions on the counters of issues; None if they do not tell the number of matching issues."""
+        return row_counts.has_state(self.state) if sets_only(self, ["state"]) else None
 
 
 @strawberry.type(description="Actions the viewer is allowed to perform on an issue.")
@@ -155,6 +161,7 @@ class ProjectIssueFields:
         filter=IssueFilter,
         ordering=IssueOrder,
         action=Action.READ_ISSUE,
+        counted=tables.CountedKind.ISSUES,
         description="Issues of the project, newest first.",
     )
 

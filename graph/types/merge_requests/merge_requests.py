@@ -23,6 +23,7 @@ from graph.fields.declarations import (
     make_order,
     make_window,
     names_of,
+    sets_only,
     to_many,
     to_one,
 )
@@ -46,6 +47,7 @@ from graph.types.notes import MergeRequestNoteFields
 from graph.types.web_urls import web_url
 from graph.types.work_scope import SCOPE_ARGUMENT, is_in_scope
 from storage import tables
+from storage.tables import row_counts
 from storage.tables.accounts import members
 from storage.tables.issues import issues as issue_statements
 from storage.tables.issues import labels as label_statements
@@ -140,6 +142,10 @@ class MergeRequestFilter:
             if span is not None:
                 found += span.conditions(moment)
         return found
+
+    def counters(self) -> list[Any] | None:
+        """The same conditions on the counters of merge requests; None if they do not tell the number of matching ones."""
+        return row_counts.has_state(self.state) if sets_only(self, ["state"]) else None
 
     def bind_viewer(self, context: Context) -> "MergeRequestFilter":
         """Bind the filter to this viewer: `head_state` depends on whose checks the viewer may see."""
@@ -316,6 +322,7 @@ class ProjectMergeRequestFields:
         filter=MergeRequestFilter,
         ordering=MergeRequestOrder,
         action=Action.READ_MERGE_REQUEST,
+        counted=tables.CountedKind.MERGE_REQUESTS,
         description="Merge requests into the project, newest first.",
     )
 

@@ -9,10 +9,12 @@ from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, enum_type
 from storage.database.statement_cache import mark_constant
+from storage.tables import row_counts
 from storage.tables.accounts.users import User
-from storage.tables.base import TimestampedRow, foreign_key, long_text, rows_of
+from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.issues.labels import IssueLabel, Label
 from storage.tables.issues.milestones import Milestone
+from storage.tables.row_counts import CountedKind, RowCount
 
 
 class IssueState(StrEnum):
@@ -26,7 +28,6 @@ class Issue(TimestampedRow, table=True):
     __tablename__ = "issues"
     __table_args__: Any = (
         UniqueConstraint("project_id", "iid"),
-        # Counts of open issues read nothing else.
         Index("ix_issues_project_id_state", "project_id", "state"),
         Index("ix_issues_project_id_created_at", "project_id", "created_at", "id"),
         Index("ix_issues_project_id_updated_at", "project_id", "updated_at", "id"),
@@ -70,17 +71,20 @@ def with_milestone(titles: list[str]) -> ColumnElement[bool]:
 
 
 OPEN_COUNTS = mark_constant(
-    select(col(Issue.project_id), func.count())
-    .where(col(Issue.project_id).in_(bindparam("project_ids", expanding=True)), col(Issue.state) == IssueState.OPENED)
-    .group_by(col(Issue.project_id))
+    select(col(RowCount.project_id), row_counts.total())
+    .where(
+        col(RowCount.project_id).in_(bindparam("project_ids", expanding=True)),
+        *row_counts.conditions_of(CountedKind.ISSUES),
+        *row_counts.has_state([IssueState.OPENED]),
+    )
+    .group_by(col(RowCount.project_id))
 )
 """(project id, number of open issues) for those of the projects of `project_ids` that have any."""
 
 
 def open_count(project: Any) -> Any:
     """The number of open issues of the project with the columns `project`."""
-    found: Any = select(func.count()).where(col(Issue.project_id) == project.id, col(Issue.state) == IssueState.OPENED)
-    return found.correlate(rows_of(project)).scalar_subquery()
+    return row_counts.count_in(project, CountedKind.ISSUES, [IssueState.OPENED])
 
 
 def counts_by_label_and_state(label_ids: list[int]) -> Select[int, IssueState, int]:

@@ -326,6 +326,16 @@ class TestIndex:
         assert "fixed  index: team/tools: 1 commit is in the index only\n" in output
         assert output.endswith("no problems\n")
 
+    def test_counters_are_corrected(self, healthy: CommandRunner) -> None:
+        with rows(healthy.data) as connection:
+            connection.execute("INSERT INTO row_counts (project_id, kind, state, number) VALUES (1, 'issues', 'opened', 2)")
+        found = only_problem(healthy)
+        assert (found["area"], found["subject"]) == ("database", "counters")
+        assert found["problem"] == "project 1: 2 fewer issues in the state opened than counted"
+        report = healthy.json("check", "--repair")
+        assert (report["ok"], len(report["repaired"])) == (True, 1)
+        assert healthy.json("check")["ok"]
+
     def test_repair_does_not_change_a_healthy_index(self, healthy: CommandRunner) -> None:
         assert healthy.json("check", "--repair")["repaired"] == []
 

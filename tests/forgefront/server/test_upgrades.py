@@ -144,7 +144,7 @@ def test_every_row_is_preserved(old_forge: OldForge) -> None:
     assert {before[table] for table in REMOVED_TABLES} == {0}
     renamed = {RENAMED_TABLES.get(table, table): count for table, count in before.items() if table not in REMOVED_TABLES}
     assert {table: after[table] for table in renamed} == renamed
-    assert {table for table in after.keys() - renamed.keys() if after[table]} == {"identities", "schema_compatibility"}
+    assert {table for table in after.keys() - renamed.keys() if after[table]} == {"identities", "row_counts", "schema_compatibility"}
 
 
 def test_ids_are_not_used_again(old_forge: OldForge) -> None:
