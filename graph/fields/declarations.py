@@ -80,7 +80,8 @@ class IndexedBy:
 class ToMany:
     """A field that is a connection of the rows whose foreign key refers to this row, or of all rows. See `to_many`.
 
-    `viewer_conditions(filter, viewer)` are conditions that depend on the viewer.
+    `viewer_conditions(arguments, viewer)` are conditions that depend on the viewer, and on the filter and `viewer_arguments`.
+    `is_filter_restricted`: whether the actions that a filter requires are required of the parents; otherwise these conditions contain them.
     """
 
     listing: KeysetListing
@@ -89,7 +90,9 @@ class ToMany:
     default_filter: Callable[[], Any] | None = None
     key_attribute: str = "id"
     extra_conditions: Mapping[str, Callable[[Any], list[Any]]] = dataclasses.field(default_factory=dict, hash=False)
-    viewer_conditions: Callable[[Any, SqlViewer], list[Any]] | None = None
+    viewer_conditions: Callable[[dict[str, Any], SqlViewer], list[Any]] | None = None
+    viewer_arguments: tuple[str, ...] = ()
+    is_filter_restricted: bool = True
 
     def filtered_listing(self, arguments: dict[str, Any], viewer: SqlViewer) -> KeysetListing:
         """Returns the listing with the conditions and the order of the arguments."""
@@ -97,7 +100,7 @@ class ToMany:
             arguments = {**arguments, "filter": self.default_filter()}
         listing = filter_listing(self.listing, arguments)
         if self.viewer_conditions is not None:
-            listing = listing.where(*self.viewer_conditions(arguments.get("filter"), viewer))
+            listing = listing.where(*self.viewer_conditions(arguments, viewer))
         for name, conditions in self.extra_conditions.items():
             if arguments[name] is not None:
                 listing = listing.where(*conditions(arguments[name]))
@@ -105,14 +108,16 @@ class ToMany:
 
     def filter_key(self, arguments: dict[str, Any]) -> tuple[str, ...]:
         """Returns a key of the arguments that filter the listing."""
-        return cached_repr(arguments.get("filter")), *(cached_repr(arguments[name]) for name in self.extra_conditions)
+        names = (*self.extra_conditions, *self.viewer_arguments)
+        return cached_repr(arguments.get("filter")), *(cached_repr(arguments[name]) for name in names)
 
     async def require(self, context: Context, arguments: dict[str, Any], parents: Sequence[Any]) -> None:
         """Raises Forbidden unless the viewer is allowed to request this of the parents."""
         if self.action is not None:
             await require_all(context, self.action, parents)
-        for required_action in getattr(arguments.get("filter"), "required_actions", ()):
-            await require_all(context, required_action, parents)
+        if self.is_filter_restricted:
+            for required_action in getattr(arguments.get("filter"), "required_actions", ()):
+                await require_all(context, required_action, parents)
 
 
 def bind_filter_to_viewer(context: Context, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -360,12 +360,19 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
 
     The action must be open to non-members, without a visibility switch, and allowed in archived projects.
     """
+    return conditions_of_viewer(action, context.viewer.id, is_admin=context.viewer.admin)
+
+
+def conditions_of_viewer(action: Action, viewer_id: Any, *, is_admin: bool) -> list[Any]:
+    """As `allowed_project_conditions`, for a viewer whose id may be a parameter of the statement."""
     rule = RULES[action]
     assert _is_open_to_non_members(rule), action  # noqa: S101
     feature_conditions = _required_features(rule, tables.Project)
-    if rule.min_level <= AccessLevel.GUEST or context.viewer.admin:
-        return [*visible_project_conditions(context), *feature_conditions]
-    return [members.shared_or_at_level(context.viewer.id, rule.min_level), *feature_conditions]
+    if is_admin:
+        return feature_conditions
+    if rule.min_level <= AccessLevel.GUEST:
+        return [members.visible_projects(viewer_id), *feature_conditions]
+    return [members.shared_or_at_level(viewer_id, rule.min_level), *feature_conditions]
 
 
 def open_action_features(action: Action, project: Any) -> list[ColumnElement[bool]]:

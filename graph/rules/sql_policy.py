@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Integer, and_, or_
 
-from graph.rules.policy import Action, open_action_features
+from graph.rules.policy import Action, conditions_of_viewer, open_action_features
 from storage import tables
 from storage.database.compiled_statements import named_parameter
 from storage.tables.accounts import members
@@ -33,6 +33,11 @@ def viewer_values(viewer: tables.User) -> dict[str, Any]:
 def visible_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     """SQL conditions on `Project` under which the viewer, whose `is_admin` is a constant, may see it."""
     return [] if viewer.is_admin else [members.visible_projects(viewer.id)]
+
+
+def allowed_conditions(action: Action, viewer: SqlViewer) -> list[ColumnElement[bool]]:
+    """As `policy.allowed_project_conditions`, for a viewer whose `is_admin` is a constant."""
+    return conditions_of_viewer(action, viewer.id, is_admin=viewer.is_admin)
 
 
 def can_see_in_sql(project: Any, viewer: SqlViewer) -> ColumnElement[bool]:

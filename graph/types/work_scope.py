@@ -6,7 +6,12 @@ from typing import Annotated, Any
 import strawberry
 from sqlmodel import col
 
-from graph.context import Context
+from graph.context import Info
+from graph.fields.connections import KeysetListing, Order
+from graph.fields.declarations import ToMany, bind_filter_to_viewer, connection_field, make_window
+from graph.rules.policy import Action
+from graph.rules.sql_policy import SqlViewer, allowed_conditions
+from storage.tables.accounts import members
 
 
 @strawberry.enum(description="How issues and merge requests are related to the viewer.")
@@ -21,7 +26,30 @@ SCOPE_ARGUMENT = {
 """The argument `scope` of a connection."""
 
 
-def is_in_scope(context: Context, table: Any, scope: WorkScope) -> Any:
-    """The condition that rows of issues or of merge requests are in this scope for the viewer."""
-    column = table.author_id if scope is WorkScope.CREATED else table.assignee_id
-    return col(column) == context.viewer.id
+def list_in_scope(table: Any, order: Order, action: Action) -> ToMany:
+    """The viewer's issues or merge requests: `table`, in all projects in which the viewer may perform the action."""
+
+    def conditions(arguments: dict[str, Any], viewer: SqlViewer) -> list[Any]:
+        actions = (action, *getattr(arguments["filter"], "required_actions", ()))
+        column = table.author_id if arguments["scope"] is WorkScope.CREATED else table.assignee_id
+        return [col(column) == viewer.id, *(members.in_projects(table.project_id, *allowed_conditions(each, viewer)) for each in actions)]
+
+    return ToMany(
+        KeysetListing(table, order),
+        action=None,
+        viewer_conditions=conditions,
+        viewer_arguments=("scope",),
+        is_filter_restricted=False,
+    )
+
+
+def scope_connection(declared: ToMany, *, description: str, **inputs: Any) -> Any:
+    """Declares the field of such a list; `inputs` are the types of its filter and its order."""
+
+    async def resolve(root: Any, info: Info, **arguments: Any) -> Any:
+        context = info.context
+        arguments = bind_filter_to_viewer(context, arguments)
+        listing = declared.filtered_listing(arguments, SqlViewer(context.viewer.id, context.viewer.admin))
+        return await listing.page(context, make_window(arguments))
+
+    return connection_field(resolve, declared=declared, extra_arguments=SCOPE_ARGUMENT, description=description, **inputs)

@@ -27,7 +27,7 @@ from graph.fields.declarations import (
 from graph.fields.mutations import mutation
 from graph.rules.accounts import groups
 from graph.rules.issues import issues
-from graph.rules.policy import Action, allowed_project_conditions, can, require
+from graph.rules.policy import Action, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
 from graph.types.accounts.users import User
@@ -37,10 +37,9 @@ from graph.types.issues.labels import Label
 from graph.types.markdown import markdown_html
 from graph.types.notes import IssueNoteFields
 from graph.types.web_urls import web_url
-from graph.types.work_scope import SCOPE_ARGUMENT, is_in_scope
+from graph.types.work_scope import list_in_scope, scope_connection
 from storage import tables
 from storage.tables import row_counts
-from storage.tables.accounts import members
 from storage.tables.issues import issues as issue_statements
 from storage.tables.issues import labels as label_statements
 
@@ -186,20 +185,12 @@ class GroupIssueFields:
     )
 
 
-async def _resolve_viewer_issues(root: Any, info: Info, *, scope: Any, **arguments: Any) -> Any:
-    context = info.context
-    listing = KeysetListing(tables.Issue, NEWEST_FIRST).where(is_in_scope(context, tables.Issue, scope))
-    listing = listing.where(members.in_projects(tables.Issue.project_id, *allowed_project_conditions(context, Action.READ_ISSUE)))
-    return await filter_listing(listing, arguments).page(context, make_window(arguments))
-
-
 @strawberry.type
 class IssueQueries:
-    issues: Connection[Issue] = connection_field(
-        _resolve_viewer_issues,
+    issues: Connection[Issue] = scope_connection(
+        list_in_scope(tables.Issue, NEWEST_FIRST, Action.READ_ISSUE),
         filter=IssueFilter,
         ordering=IssueOrder,
-        extra_arguments=SCOPE_ARGUMENT,
         description="Issues that the viewer created, or is assigned to, in all projects visible to the viewer, newest first.",
     )
 

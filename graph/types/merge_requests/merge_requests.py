@@ -45,10 +45,9 @@ from graph.types.markdown import markdown_html
 from graph.types.merge_requests.lead_times import MergeRequestLeadTimeFields
 from graph.types.notes import MergeRequestNoteFields
 from graph.types.web_urls import web_url
-from graph.types.work_scope import SCOPE_ARGUMENT, is_in_scope
+from graph.types.work_scope import list_in_scope, scope_connection
 from storage import tables
 from storage.tables import row_counts
-from storage.tables.accounts import members
 from storage.tables.issues import issues as issue_statements
 from storage.tables.issues import labels as label_statements
 from storage.tables.merge_requests import merge_requests as statements
@@ -353,21 +352,12 @@ class GroupMergeRequestFields:
     )
 
 
-async def _resolve_viewer_merge_requests(root: Any, info: Info, *, scope: Any, **arguments: Any) -> ConnectionPage:
-    context = info.context
-    actions = (Action.READ_MERGE_REQUEST, *(arguments["filter"].required_actions if arguments["filter"] is not None else ()))
-    visible = [members.in_projects(tables.MergeRequest.project_id, *allowed_project_conditions(context, action)) for action in actions]
-    listing = KeysetListing(tables.MergeRequest, NEWEST_FIRST).where(is_in_scope(context, tables.MergeRequest, scope), *visible)
-    return await filter_listing(listing, bind_filter_to_viewer(context, arguments)).page(context, make_window(arguments))
-
-
 @strawberry.type
 class MergeRequestQueries:
-    merge_requests: Connection[MergeRequest] = connection_field(
-        _resolve_viewer_merge_requests,
+    merge_requests: Connection[MergeRequest] = scope_connection(
+        list_in_scope(tables.MergeRequest, NEWEST_FIRST, Action.READ_MERGE_REQUEST),
         filter=MergeRequestFilter,
         ordering=MergeRequestOrder,
-        extra_arguments=SCOPE_ARGUMENT,
         description="Merge requests that the viewer created, or is assigned to, into all projects visible to the viewer, newest first.",
     )
 

@@ -348,8 +348,9 @@ class ProjectFilter:
 NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 
 
-def _viewer_conditions(project_filter: ProjectFilter, viewer: SqlViewer) -> list[Any]:
+def _viewer_conditions(arguments: dict[str, Any], viewer: SqlViewer) -> list[Any]:
     """That the viewer may see the projects, and those of the filter."""
+    project_filter = arguments["filter"]
     # Members see their projects anyway.
     is_visible = project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
     visible = [] if is_visible else visible_conditions(viewer)

@@ -57,6 +57,31 @@ class TestOwnWork:
         }
         assert found["assigned"]["totalCount"] == found["assignedRequests"]["totalCount"] == 1
 
+        # The plan, which all viewers share but administrators, answers the same.
+        assert await ask.data(OWN, viewer) == found
+        admin = await make.admin()
+        await make.issue(hidden, author=admin, title="Hidden from others")
+        for _ in range(2):
+            of_other, of_admin = [await ask.data(OWN, each) for each in (other, admin)]
+            assert titles(of_other["created"]) == ["Hidden: assigned", "Shown: assigned"]
+            assert titles(of_admin["created"]) == ["Hidden from others"]
+            assert (await ask.data(OWN, viewer))["created"] == found["created"]
+
+    async def test_is_read_by_one_statement(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+        viewer = await make.user()
+        project = await make.project(owner=viewer)
+        for _ in range(3):
+            await make.issue(project, author=viewer)
+            await make.merge_request(project, author=viewer)
+        for name in ("issues", "mergeRequests"):
+            query = (
+                f"{{ {name}(first: 2) {{ totalCount nodes {{ title author {{ username }} milestone {{ title }} project {{ name }} }} }} }}"
+            )
+            first, _ = [await ask.data(query, viewer) for _ in range(2)]
+            with statements.record() as recorded:
+                assert await ask.data(query, viewer) == first
+            assert len(recorded) == 1, recorded
+
     async def test_is_filtered_by_the_state_of_builds_only_where_the_viewer_may_see_them(self, ask: Ask, make: DataFactory) -> None:
         viewer, other = await make.user(), await make.user()
         for visibility in (Visibility.PUBLIC, Visibility.PRIVATE):
