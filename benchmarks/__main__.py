@@ -18,11 +18,13 @@ from benchmarks.suites import (
     statistics,
     table,
     transfers,
+    writes,
 )
 
 COMMANDS = {
     "table": (partial(table.main, "table"), "the service against handwritten SQL and its peers, on both databases"),
     "join": (partial(table.main, "join"), "the join of the table on PostgreSQL"),
+    "writes": (writes.main, "creating and changing issues, lists of the caller, and a mixed load against handwritten SQL"),
     "git": (transfers.main, "clone, fetch and push against git http-backend"),
     "repository": (repository_reads.main, "commits, folders, files, diffs and comparisons against pygit2 alone"),
     "runners": (claims.main, "runners that wait for builds and claim them"),

@@ -36,6 +36,8 @@ from benchmarks.suites import (
     statistics,
     transfers,
     trigger_cost,
+    write_questions,
+    writes,
 )
 from storage.database.engine import Database, driver_url
 from tests.support.databases import PostgresServer
@@ -95,6 +97,22 @@ class TestTable:
                         mine = known_questions["forgefront"][key]
                         content = mine.content(await send_request(ours, mine.request))
                         questions.compare_contents(key, name, content, question.content(await send_request(theirs, question.request)))
+
+    async def test_the_floor_writes_the_same(self, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path) -> None:
+        (folder, rows), changed = seeded, tmp_path / "forgefront.db"
+        shutil.copyfile(folder / "forgefront.db", changed)
+        asked = (write_questions.graph_questions(rows), write_questions.v3_questions(rows), write_questions.floor_questions(rows))
+        for url in (f"sqlite:///{changed}", on_postgresql):
+            floor = floor_app.create_app(url)
+            async with in_process.service(folder, url) as ours, floor.router.lifespan_context(floor):
+                for key in write_questions.TITLES:
+                    contents = [
+                        side[key].content(await send_request(app, side[key].requests[0]))
+                        for side, app in zip(asked, (ours, ours, floor), strict=True)
+                        if key in side
+                    ]
+                    assert all(content == contents[-1] for content in contents), (key, contents)
+                    assert len(contents[-1]) > 3
 
     @pytest.mark.parametrize("name", ["mercurius", "postgraphile"])
     async def test_peers_on_node_answer_the_same(
@@ -222,6 +240,15 @@ class TestReports:
 
         assert [(row["times_cpu"], row.get("met")) for row in rows] == [(1.5, False), (1.5, None)]
         assert "no (at most 1.3)" in pages.render_report({**found, "run": {**found["run"], "issues": 12_000}, "results": rows})
+
+    def test_writes_are_compared_with_the_floor(self, found: dict[str, Any]) -> None:
+        case = found["results"][0]["cases"]["list"]
+        slow = {**case, "cpu_ms": case["cpu_ms"] * 2.5, "per_second": case["per_second"] / 2}
+        assert writes.evaluate_case("create", slow, case)["met"] is False
+        assert writes.evaluate_case("create", case, slow)["met"] is True
+        assert writes.evaluate_case("mixed", slow, case)["met"] is False
+        rows = [{"database": "sqlite", "side": side, "cases": {"create": case}} for side in writes.SIDES]
+        assert "create an issue; REST v3, SQLite" in writes.render_report({**found, "results": rows})
 
     def test_processes_gain_against_the_first_row(self, found: dict[str, Any]) -> None:
         rows = [{"processes": count, "memory_mib": 150.0 * count, "cases": {"list": self._case(1000.0 * count)}} for count in (1, 2)]

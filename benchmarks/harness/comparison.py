@@ -120,11 +120,16 @@ class Comparison:
 
 
 def measure_round(
-    server: MeasuredServer, request: load.LoadRequest, seconds: float, folder: Path, postgres: PostgresServer | None
+    server: MeasuredServer,
+    request: load.LoadRequest | Sequence[load.LoadRequest],
+    seconds: float,
+    folder: Path,
+    postgres: PostgresServer | None,
+    connections: int = load.CONNECTIONS,
 ) -> MeasuredRound:
     """One round."""
     began = postgres.cpu_seconds() if postgres is not None else 0.0
-    found = load.run_load(server, request, seconds, folder)
+    found = load.run_load(server, request, seconds, folder, connections)
     used = (postgres.cpu_seconds() - began) * 1000 / found.requests if postgres is not None else None
     return MeasuredRound(found, used)
 

@@ -60,14 +60,16 @@ def is_wrk_installed() -> bool:
     return shutil.which("wrk") is not None
 
 
-def run_load(server: MeasuredServer, requests: LoadRequest | Sequence[LoadRequest], seconds: float, folder: Path) -> LoadResult:
+def run_load(
+    server: MeasuredServer, requests: LoadRequest | Sequence[LoadRequest], seconds: float, folder: Path, connections: int = CONNECTIONS
+) -> LoadResult:
     """Of several questions one request each is sent in turn. Raises BadAnswersError."""
     all_requests = [requests] if isinstance(requests, LoadRequest) else requests
     what = " + ".join(f"{ask.method} {ask.paths[0]}" for ask in all_requests)
     script = folder / "ask.lua"
     script.write_text(_render_lua(all_requests))
     before = server.cpu_seconds()
-    command = ["wrk", "--threads", "1", "--connections", str(CONNECTIONS), "--duration", f"{seconds:.0f}s", "--timeout", "10s", "--latency"]
+    command = ["wrk", "--threads", "1", "--connections", str(connections), "--duration", f"{seconds:.0f}s", "--timeout", "10s", "--latency"]
     done = subprocess.run(
         [*command, "--script", str(script), f"http://127.0.0.1:{server.port}"], capture_output=True, text=True, check=True
     )
@@ -82,7 +84,7 @@ def run_load(server: MeasuredServer, requests: LoadRequest | Sequence[LoadReques
     if counted is None or speed is None:
         raise BadAnswersError(f"{server.name}, {what}: wrk said {done.stdout!r}")
     # At the end each connection waited for one answer more, which the server worked on too.
-    began = int(counted[1]) + CONNECTIONS
+    began = int(counted[1]) + connections
     return LoadResult(float(speed[1]), used * 1000 / began, began, _parse_latency(done.stdout, 50), _parse_latency(done.stdout, 99))
 
 

@@ -36,6 +36,18 @@ class FloorDatabase(Protocol):
     async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, datetime | str, tuple[Any, ...]] | None:
         """The new note's id and instant, and its author."""
 
+    async def create(self, project: int, author: int, title: str, description: str | None) -> tuple[Any, tuple[Any, ...]]:
+        """The new issue's id, iid and timestamp, and its author."""
+
+    async def update(self, project: int, issue: int, description: str | None) -> tuple[Any, ...] | None:
+        """The changed issue's id, iid, title, description, state and creation, and its author."""
+
+    async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
+        """As `issues`, of all projects."""
+
+    async def projects(self, member: int) -> list[Any]:
+        """The newest twenty of which the user is a member, with the number of open issues and the owner."""
+
 
 def _user(row: Any) -> dict[str, Any]:
     return {"databaseId": row[0], "username": row[1], "name": row[2], "state": row[3]}
@@ -113,6 +125,37 @@ async def _post(request: Request) -> Response:
     return _json({"databaseId": made[0], "body": body, "createdAt": made[1], "author": _user(made[2])}, 201)
 
 
+async def _create(request: Request) -> Response:
+    values = orjson.loads(await request.body())
+    title, description = values["title"], values.get("description")
+    made, author = await request.app.state.store.create(int(request.path_params["project"]), 1, title, description)
+    answer = {"databaseId": made[0], "iid": made[1], "title": title, "description": description, "state": "opened", "createdAt": made[2]}
+    return _json({**answer, "author": _user(author)}, 201)
+
+
+async def _update(request: Request) -> Response:
+    description = orjson.loads(await request.body())["description"]
+    project, issue = int(request.path_params["project"]), int(request.path_params["issue"])
+    row = await request.app.state.store.update(project, issue, description)
+    if row is None:
+        return _json({"message": "404 Not Found"}, 404)
+    answer = dict(zip(("databaseId", "iid", "title", "description", "state", "createdAt"), row, strict=False))
+    return _json({**answer, "author": _user(row[6:])})
+
+
+async def _own_issues(request: Request) -> Response:
+    rows, labels = await request.app.state.store.own_issues(1)
+    return _json([_issue(row, labels.get(row[0], [])) for row in rows])
+
+
+_PROJECT = ("databaseId", "name", "path", "fullPath", "description", "visibilityLevel", "createdAt", "openIssuesCount")
+
+
+async def _projects(request: Request) -> Response:
+    rows = await request.app.state.store.projects(1)
+    return _json([{**dict(zip(_PROJECT, row, strict=False)), "owner": _user(row[8:])} for row in rows])
+
+
 def create_app(database_url: str | None = None) -> Starlette:
     """The application; without a URL it takes the one of PEER_DATABASE_URL."""
     url = database_url or os.environ[DATABASE_URL_VARIABLE]
@@ -125,7 +168,11 @@ def create_app(database_url: str | None = None) -> Starlette:
         await store.close()
 
     routes = [
-        Route("/projects/{project}/issues", _issues),
+        Route("/issues", _own_issues),
+        Route("/projects", _projects),
+        Route("/projects/{project}/issues", _issues, methods=["GET"]),
+        Route("/projects/{project}/issues", _create, methods=["POST"]),
+        Route("/projects/{project}/issues/{issue}", _update, methods=["PUT"]),
         Route("/projects/{project}/issues/{issue}", _one_issue),
         Route("/projects/{project}/issues/{issue}/notes", _post, methods=["POST"]),
         Route("/projects/{project}/merge_requests", _merge_requests),

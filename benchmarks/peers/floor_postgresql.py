@@ -37,6 +37,32 @@ activity AS (
   SELECT $1, $3, 'commented', 'issue_note', note.id, $5 FROM note)
 SELECT note.id, u.id, u.username, u.name, u.state FROM note JOIN users u ON u.id = note.author_id
 """
+CREATE = """
+WITH counter AS (
+  INSERT INTO counters (project_id, kind, value) VALUES ($1, 'issue', 1)
+  ON CONFLICT (project_id, kind) DO UPDATE SET value = counters.value + 1 RETURNING value),
+issue AS (
+  INSERT INTO issues (project_id, iid, author_id, title, description, state, created_at, updated_at)
+  SELECT $1, counter.value, $2, $3, $4, 'opened', $5, $5 FROM counter RETURNING id, iid, author_id),
+activity AS (
+  INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at)
+  SELECT $1, $2, 'opened', 'issue', issue.id, $5 FROM issue)
+SELECT issue.id, issue.iid, u.id, u.username, u.name, u.state FROM issue JOIN users u ON u.id = issue.author_id
+"""
+UPDATE = """
+UPDATE issues i SET description = $3, updated_at = $4 FROM users u WHERE i.project_id = $1 AND i.id = $2 AND u.id = i.author_id
+RETURNING i.id, i.iid, i.title, i.description, i.state, i.created_at, u.id, u.username, u.name, u.state
+"""
+OWN_ISSUES = f"{ISSUE} WHERE i.author_id = $1 ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
+PROJECTS = """
+SELECT p.id, p.name, p.path, n.path || '/' || p.path, p.description, p.visibility_level, p.created_at,
+       (SELECT coalesce(sum(c.number), 0) FROM row_counts c WHERE c.project_id = p.id AND c.kind = 'issues' AND c.state = 'opened'),
+       o.id, o.username, o.name, o.state
+  FROM projects p JOIN namespaces n ON n.id = p.namespace_id LEFT JOIN users o ON o.id = n.owner_id
+ WHERE n.owner_id = $1 OR EXISTS (SELECT FROM project_members m WHERE m.project_id = p.id AND m.user_id = $1)
+    OR EXISTS (SELECT FROM group_members g WHERE g.group_id = n.id AND g.user_id = $1)
+ ORDER BY p.created_at DESC, p.id DESC LIMIT 20
+"""
 
 
 class Postgresql:
@@ -51,8 +77,14 @@ class Postgresql:
         await self._pool.close()
 
     async def issues(self, project: int) -> tuple[list[Any], dict[int, list[str]]]:
+        return await self._issues(ISSUES, project)
+
+    async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
+        return await self._issues(OWN_ISSUES, author)
+
+    async def _issues(self, sql: str, key: int) -> tuple[list[Any], dict[int, list[str]]]:
         async with self._pool.acquire() as connection:
-            rows = await connection.fetch(ISSUES, project)
+            rows = await connection.fetch(sql, key)
             labels: dict[int, list[str]] = {}
             for issue, title in await connection.fetch(LABELS, [row[0] for row in rows]):
                 labels.setdefault(issue, []).append(title)
@@ -77,3 +109,18 @@ class Postgresql:
         async with self._pool.acquire() as connection:
             row = await connection.fetchrow(POST, project, issue, author, body, created_at)
         return None if row is None else (row[0], created_at, tuple(row[1:]))
+
+    async def create(self, project: int, author: int, title: str, description: str | None) -> tuple[Any, tuple[Any, ...]]:
+        created_at = datetime.now(UTC)
+        async with self._pool.acquire() as connection:
+            row = await connection.fetchrow(CREATE, project, author, title, description, created_at)
+        return (row[0], row[1], created_at), tuple(row[2:])
+
+    async def update(self, project: int, issue: int, description: str | None) -> tuple[Any, ...] | None:
+        async with self._pool.acquire() as connection:
+            row = await connection.fetchrow(UPDATE, project, issue, description, datetime.now(UTC))
+        return None if row is None else tuple(row)
+
+    async def projects(self, member: int) -> list[Any]:
+        async with self._pool.acquire() as connection:
+            return await connection.fetch(PROJECTS, member)  # type: ignore[no-any-return]

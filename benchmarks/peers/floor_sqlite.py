@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from benchmarks.peers import floor_postgresql
 from benchmarks.peers.floor_postgresql import ISSUE
 
 T = TypeVar("T")
@@ -35,6 +36,22 @@ ACTIVITY = """
 INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at) VALUES (?, ?, 'commented', 'issue_note', ?, ?)
 """
 AUTHOR = "SELECT id, username, name, state FROM users WHERE id = ?"
+COUNTER = """
+INSERT INTO counters (project_id, kind, value) VALUES (?, 'issue', 1)
+ON CONFLICT (project_id, kind) DO UPDATE SET value = value + 1 RETURNING value
+"""
+CREATE = """
+INSERT INTO issues (project_id, iid, author_id, title, description, state, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, 'opened', ?6, ?6)
+"""
+OPENED = "INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at) VALUES (?, ?, 'opened', 'issue', ?, ?)"
+UPDATE = "UPDATE issues SET description = ?3, updated_at = ?4 WHERE project_id = ?1 AND id = ?2"
+CHANGED = """
+SELECT i.id, i.iid, i.title, i.description, i.state, i.created_at, u.id, u.username, u.name, u.state
+  FROM issues i JOIN users u ON u.id = i.author_id WHERE i.id = ?
+"""
+OWN_ISSUES = f"{ISSUE} WHERE i.author_id = ? ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
+PROJECTS = floor_postgresql.PROJECTS.replace("$1", "?1").replace("SELECT FROM", "SELECT 1 FROM")
 
 
 class Sqlite:
@@ -59,8 +76,14 @@ class Sqlite:
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(self._own.connection))
 
     async def issues(self, project: int) -> tuple[list[Any], dict[int, list[str]]]:
+        return await self._issues(ISSUES, project)
+
+    async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
+        return await self._issues(OWN_ISSUES, author)
+
+    async def _issues(self, sql: str, key: int) -> tuple[list[Any], dict[int, list[str]]]:
         def work(connection: sqlite3.Connection) -> tuple[list[Any], dict[int, list[str]]]:
-            rows = connection.execute(ISSUES, (project,)).fetchall()
+            rows = connection.execute(sql, (key,)).fetchall()
             return rows, {row[0]: [title for (title,) in connection.execute(LABELS, (row[0],))] for row in rows}
 
         return await self._run(work)
@@ -80,8 +103,7 @@ class Sqlite:
         return await self._run(work)
 
     async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, str, tuple[Any, ...]] | None:
-        # As the service's rows have it.
-        created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+        created_at = _now()
 
         def work(connection: sqlite3.Connection) -> tuple[int, str, tuple[Any, ...]] | None:
             connection.execute("BEGIN IMMEDIATE")
@@ -93,3 +115,33 @@ class Sqlite:
             return None if note is None else (note, created_at, connection.execute(AUTHOR, (author,)).fetchone())
 
         return await self._run(work)
+
+    async def create(self, project: int, author: int, title: str, description: str | None) -> tuple[Any, tuple[Any, ...]]:
+        created_at = _now()
+
+        def work(connection: sqlite3.Connection) -> tuple[Any, tuple[Any, ...]]:
+            connection.execute("BEGIN IMMEDIATE")
+            ((iid,),) = connection.execute(COUNTER, (project,)).fetchall()
+            issue = connection.execute(CREATE, (project, iid, author, title, description, created_at)).lastrowid
+            connection.execute(OPENED, (project, author, issue, created_at))
+            connection.execute("COMMIT")
+            return (issue, iid, created_at), connection.execute(AUTHOR, (author,)).fetchone()
+
+        return await self._run(work)
+
+    async def update(self, project: int, issue: int, description: str | None) -> tuple[Any, ...] | None:
+        def work(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+            connection.execute("BEGIN IMMEDIATE")
+            changed = connection.execute(UPDATE, (project, issue, description, _now())).rowcount
+            connection.execute("COMMIT")
+            return connection.execute(CHANGED, (issue,)).fetchone() if changed else None
+
+        return await self._run(work)
+
+    async def projects(self, member: int) -> list[Any]:
+        return await self._run(lambda connection: connection.execute(PROJECTS, (member,)).fetchall())
+
+
+def _now() -> str:
+    """As the service's rows have it."""
+    return datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")

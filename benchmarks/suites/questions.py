@@ -121,7 +121,7 @@ class Question:
     def content(self, answer: Any) -> Any:
         """Raises UnfairError for an answer of another shape."""
         try:
-            return _normalize(self.read(answer))
+            return normalize(self.read(answer))
         except (KeyError, TypeError, IndexError) as error:
             raise UnfairError(f"no content in {json.dumps(answer)[:1000]}") from error
 
@@ -205,18 +205,19 @@ def _v3(row: Any, *names: str) -> Any:
     return None if row is None else {name: row[_V3_NAMES.get(name, name)] for name in names}
 
 
-def _v3_user(row: Any) -> Any:
+def v3_user(row: Any) -> Any:
+    """A user of v3 under the names of the graph."""
     return _v3(row, "databaseId", "username", "name", "state")
 
 
 def _v3_issue(row: Any) -> Any:
     own = _v3(row, "databaseId", "iid", "title", "description", "state", "createdAt", "updatedAt", "labels")
     milestone = _v3(row["milestone"], "databaseId", "iid", "title", "state", "dueDate")
-    return {**own, "milestone": milestone, "author": _v3_user(row["author"]), "assignee": _v3_user(row["assignee"])}
+    return {**own, "milestone": milestone, "author": v3_user(row["author"]), "assignee": v3_user(row["assignee"])}
 
 
 def _v3_note(row: Any) -> Any:
-    return {**_v3(row, "databaseId", "body", "createdAt"), "author": _v3_user(row["author"])}
+    return {**_v3(row, "databaseId", "body", "createdAt"), "author": v3_user(row["author"])}
 
 
 _V3_PROJECT_NAMES = {
@@ -236,7 +237,7 @@ def _v3_project(row: Any) -> Any:
     return {
         **_v3(row, "databaseId", "name", "path", "description", "archived", "createdAt"),
         **{name: row[key] for name, key in _V3_PROJECT_NAMES.items()},
-        "owner": _v3_user(row["owner"]),
+        "owner": v3_user(row["owner"]),
         "namespace": _v3(row["namespace"], "databaseId", "name", "path"),
         "viewerMembership": {"projectLevelValue": level("project_access"), "groupLevelValue": level("group_access")},
     }
@@ -266,11 +267,12 @@ def _generated_issues(data: Any) -> Any:
     return issues
 
 
-def _normalize(value: Any, key: str = "") -> Any:
+def normalize(value: Any, key: str = "") -> Any:
+    """The form that all answers are compared in."""
     if isinstance(value, dict):
-        return _normalize(value["nodes"]) if value.keys() == {"nodes"} else {name: _normalize(item, name) for name, item in value.items()}
+        return normalize(value["nodes"]) if value.keys() == {"nodes"} else {name: normalize(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [_normalize(item) for item in value]
+        return [normalize(item) for item in value]
     if isinstance(value, str) and key in ("state", "status"):
         return value.lower()
     if isinstance(value, str) and key.endswith("At"):

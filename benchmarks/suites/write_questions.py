@@ -1,0 +1,108 @@
+"""The questions of `scripts/bench writes`: changes of issues, lists of the caller in all projects, and a mixed load."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.dataset.seed import Dataset
+from benchmarks.harness.answers import UnfairError
+from benchmarks.harness.load import LoadRequest
+from benchmarks.suites import questions
+from benchmarks.suites.questions import ISSUE, V3
+
+TITLES = {
+    "mixed": "9 lists of 20 issues to a note",
+    "create": "create an issue",
+    "update": "change an issue",
+    "issues": "20 issues of the caller in all projects",
+    "projects": "20 projects of the caller",
+}
+"""By key, in the order of the table. The mixed load is first: v3 has fewer digits of the timestamps of issues that were just created."""
+READS_PER_WRITE = 9
+TITLE = "An issue that the benchmark created"
+DESCRIPTIONS = ("A description of a usual length for an issue.", "Another description, so that each request changes the issue.")
+
+_USER = "fragment user on User { databaseId username name state }"
+_CHANGED = f"issue {{ databaseId iid title description state createdAt author {{ ...user }} }} userErrors {{ code }} }} }} {_USER}"
+CREATE = f"mutation Create($input: CreateIssueInput!) {{ createIssue(input: $input) {{ {_CHANGED}"
+UPDATE = f"mutation Update($input: UpdateIssueInput!) {{ updateIssue(input: $input) {{ {_CHANGED}"
+ISSUES = f"query Own {{ issues(first: 20) {{ nodes {{ ...issue }} }} }} {ISSUE}"
+PROJECTS = f"""
+query Projects {{ projects(filter: {{membership: true, archived: null}}, first: 20) {{ nodes {{
+  databaseId name path fullPath description visibilityLevel createdAt openIssuesCount owner {{ ...user }}
+}} }} }} {_USER}
+"""
+_COMPARED = ("title", "description", "state", "author")
+"""Of a written issue; the other fields differ between the sides."""
+
+
+@dataclass(frozen=True)
+class WriteQuestion:
+    """Requests that are sent in turn, and how the content is read from the answer to the first; `connections` send them."""
+
+    requests: tuple[LoadRequest, ...]
+    read: Callable[[Any], Any]
+    connections: int = 32
+
+    def content(self, answer: Any) -> Any:
+        """Raises UnfairError for an answer of another shape."""
+        try:
+            return questions.normalize(self.read(answer))
+        except (KeyError, TypeError, IndexError) as error:
+            raise UnfairError(f"no content in {json.dumps(answer)[:1000]}") from error
+
+
+def _compared(issue: dict[str, Any]) -> dict[str, Any]:
+    return {name: issue[name] for name in _COMPARED}
+
+
+def graph_questions(data: Dataset) -> dict[str, WriteQuestion]:
+    def ask(text: str, variables: Sequence[dict[str, Any]], read: Callable[[Any], Any]) -> WriteQuestion:
+        bodies = tuple(json.dumps({"query": " ".join(text.split()), "variables": each}) for each in variables)
+        return WriteQuestion((LoadRequest("POST", ("/graphql",), data.token, bodies[0], 200, bodies),), lambda answer: read(answer["data"]))
+
+    created = [{"input": {"projectPath": str(each), "title": TITLE, "description": DESCRIPTIONS[0]}} for each in data.projects]
+    updated = [
+        {"input": {"projectPath": str(project), "databaseId": issue, "description": description}}
+        for description in DESCRIPTIONS
+        for project, issue in data.issues
+    ]
+    of_table = questions.graphql_questions(data)
+    return {
+        "create": ask(CREATE, created, lambda found: _compared(found["createIssue"]["issue"])),
+        "update": ask(UPDATE, updated, lambda found: _compared(found["updateIssue"]["issue"])),
+        "issues": ask(ISSUES, [{}], lambda found: found["issues"]),
+        "projects": ask(PROJECTS, [{}], lambda found: found["projects"]),
+        "mixed": _mix(of_table["list"], of_table["note"]),
+    }
+
+
+def v3_questions(data: Dataset) -> dict[str, WriteQuestion]:
+    """Without the lists of the caller, of which v3 shows other fields."""
+    return _route_writes(data, V3, 200, lambda issue: _compared({**issue, "author": questions.v3_user(issue["author"])})) | {
+        "mixed": _mix(questions.v3_questions(data)["list"], questions.v3_questions(data)["note"])
+    }
+
+
+def floor_questions(data: Dataset) -> dict[str, WriteQuestion]:
+    def get(path: str) -> WriteQuestion:
+        return WriteQuestion((LoadRequest("GET", (path,), data.token),), lambda answer: answer)
+
+    return _route_writes(data, "", 201, _compared) | {
+        "issues": get("/issues"),
+        "projects": get("/projects"),
+        "mixed": _mix(questions.route_questions(data)["list"], questions.route_questions(data)["note"]),
+    }
+
+
+def _route_writes(data: Dataset, base: str, created_status: int, read: Callable[[Any], Any]) -> dict[str, WriteQuestion]:
+    create = json.dumps({"title": TITLE, "description": DESCRIPTIONS[0]})
+    paths = tuple(f"{base}/projects/{project}/issues/{issue}" for project, issue in data.issues)
+    updates = tuple(LoadRequest("PUT", paths, data.token, json.dumps({"description": each})) for each in DESCRIPTIONS)
+    created = LoadRequest("POST", tuple(f"{base}/projects/{each}/issues" for each in data.projects), data.token, create, created_status)
+    return {"create": WriteQuestion((created,), read), "update": WriteQuestion(updates, read)}
+
+
+def _mix(reads: questions.Question, write: questions.Question) -> WriteQuestion:
+    return WriteQuestion((*(reads.request for _ in range(READS_PER_WRITE)), write.request), reads.content, 64)
