@@ -29,6 +29,7 @@ from sqlalchemy import URL, make_url
 from forgefront import backend, data_folder_check, stored_data
 from storage.database.engine import Database
 from storage.migrations import upgrade
+from tests.support import migrated_databases
 from tests.support.postgres_connections import SEPARATE_CONNECTIONS, ConnectionStock
 
 EXTERNAL_URL_VARIABLE = "FORGEFRONT_TEST_DATABASE_URL"
@@ -270,7 +271,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file, to be copied."""
     path = tmp_path_factory.mktemp("template") / "forge.db"
-    upgrade(f"sqlite:///{path}")
+    migrated_databases.upgrade(f"sqlite:///{path}")
     return path
 
 
@@ -280,6 +281,7 @@ def migrated_postgresql(postgres: PostgresServer) -> str:
     url = postgres.create_database()
     upgrade(url)
     postgres.prepare_reset(url)
+    migrated_databases.dump_original(url, client_program("pg_dump"))
     return url
 
 
@@ -367,6 +369,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[USED_DATABASES] = set()
     for module in (backend, data_folder_check, stored_data):
         vars(module)["Database"] = open_database
+    migrated_databases.install()
 
 
 def open_database(*arguments: Any, **options: Any) -> Database:

@@ -3,9 +3,12 @@
 A program runs as with `python -m MODULE`: with its own arguments, environment, folder and output, and to the normal end of an interpreter.
 Only what is read from the environment during an import, as PYTHON… variables, is that of the tests. `test_serve.py::test_without_a_demo`
 and the tests of promises, which measure starts, start programs as users do.
+
+The processes of a parallel run share one server: its start is the work of ten programs.
 """
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -16,7 +19,10 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+import traceback
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -89,42 +95,56 @@ class ForkedProcess(subprocess.Popen[Any]):
 
 @cache
 def fork_server() -> socket.socket:
-    """The connection to the fork server of this process, which ends when this process does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        command = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
-        process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    """The connection to the fork server of this run, which ends with the last connection to it."""
+    path = Path(tempfile.gettempdir()) / f"forgefront-fork-server-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = None
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            connection.connect(str(path))
+        except OSError:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                listener.bind(str(path))
+                listener.listen()
+                command = [sys.executable, "-m", "tests.support.fork_server", str(listener.fileno())]
+                process = subprocess.Popen(command, cwd=ROOT, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL)
+                connection.connect(str(path))
 
     @atexit.register
     def stop() -> None:
-        ours.close()
-        process.wait()
+        connection.close()
+        if process is not None:
+            process.wait()
+            path.with_suffix(".lock").unlink()
 
-    return ours
+    return connection
 
 
 def main() -> None:
     """Forks for each request. Returns to run its program in a process that was forked."""
-    requests = socket.socket(fileno=int(sys.argv[1]))
+    listener = socket.socket(fileno=int(sys.argv[1]))
     # Ctrl-C ends the tests, and they end the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _reap)
     for module in PRELOADED_MODULES:
         importlib.import_module(module)
-    _read_operations()
+    _prepare()
     gc.collect()
     gc.freeze()
-    while True:
-        request, files, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 3)
-        if not request:
-            return
+    connections: list[socket.socket] = []
+    while request := _receive_request(listener, connections):
         if os.fork() == 0:
             break
-        for file in files:
+        for file in request[1]:
             os.close(file)
-    requests.close()
+    else:
+        return
+    for connection in (listener, *connections):
+        connection.close()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    text, files = request
     stdout, stderr, status = files
     if pid := os.fork():
         _report_exit(pid, status, stdout, stderr)
@@ -132,25 +152,51 @@ def main() -> None:
     os.dup2(stderr, 2)
     for file in files:
         os.close(file)
-    _run_program(**json.loads(request))
+    _run_program(**json.loads(text))
 
 
-def _read_operations() -> None:
-    """Reads the operations of the product once for all servers: that is most of what creating an application takes."""
+def _receive_request(listener: socket.socket, connections: list[socket.socket]) -> tuple[bytes, list[int]] | None:
+    """The next request and its files; None after the last connection, when the server is no longer to be found."""
+    path = listener.getsockname()
+    while True:
+        for ready in select([listener, *connections], [], [])[0]:
+            if ready is listener:
+                connections.append(listener.accept()[0])
+                continue
+            request, files, _, _ = socket.recv_fds(ready, MAX_REQUEST_BYTES, 3)
+            if request:
+                return request, files
+            connections.remove(ready)
+            ready.close()
+            if not connections:
+                Path(path).unlink(missing_ok=True)
+                # Who has found it before has connected.
+                if not select([listener], [], [], 0)[0]:
+                    return None
+
+
+def _prepare() -> None:
+    """Reads the operations of the product, and migrates a database, once for all servers: that is most of what a first start takes."""
     import ci_v1
     import rest_v3
-    from forgefront import pages
+    from forgefront import pages, served_documents
+    from forgefront.endpoints import named_queries
     from graph.operations import trusted_documents
     from graph.operations.documents import prepare_document
     from rest_v3.operations import OperationRegistry
+    from tests.support import migrated_databases
 
     OperationRegistry.read = staticmethod(cache(OperationRegistry.read))  # type: ignore[method-assign]
     for folder in (rest_v3.OPERATIONS_FOLDER, ci_v1.OPERATIONS_FOLDER):
         registry = OperationRegistry.read(folder, prepare_document)
         for name in registry.names:
             registry.get(name)
-    for folder in (trusted_documents.DASHBOARDS, pages.OPERATIONS_FOLDER):
-        trusted_documents.read_built_in(folder)
+    vars(named_queries)["describe_operation"] = cache(named_queries.describe_operation)
+    for document in served_documents.built_in_documents():
+        named_queries.describe_operation(document.operation.prepared)
+    trusted_documents.read_built_in(pages.OPERATIONS_FOLDER)
+    migrated_databases.install()
+    migrated_databases.migrated_file()
 
 
 def _reap(*_: Any) -> None:
@@ -176,7 +222,25 @@ def _run_program(args: list[str], cwd: str, env: dict[str, str]) -> None:
     time.tzset()
     os.chdir(cwd)
     sys.argv = args.copy()
-    runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+        _exit(0)
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+        _exit(end.code if isinstance(end.code, int) else int(end.code is not None))
+    except Exception:
+        traceback.print_exc()
+        _exit(1)
+
+
+def _exit(code: int) -> None:
+    """Ends this process as an interpreter does, but leaves its memory to the kernel: freeing it object by object takes long."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

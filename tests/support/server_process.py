@@ -20,10 +20,13 @@ from storage import tables
 from storage.secrets import KEY_FILE
 from tests.make import DataFactory, token_of
 from tests.support.fork_server import start_program
+from tests.support.reliability_promises import COUNT_SHARE
 
 READY = "Ctrl-C stops it.\n"
 CLIENT_SECONDS = 30.0
 """A request without a response after this time counts as hanging."""
+WARM_UP = str(bool(COUNT_SHARE)).lower()
+"""Takes a quarter of a core as long as a server of an ordinary test runs; what is measured runs as with users."""
 
 
 @dataclass
@@ -69,6 +72,7 @@ def run_server(
         "FORGEFRONT_DATABASE_URL": database_url,
         "FORGEFRONT_HOOKS_ALLOW_LOCAL": "true",
         "FORGEFRONT_RATE_LIMIT": "0",
+        "FORGEFRONT_WARM_UP": WARM_UP,
         **{f"FORGEFRONT_{name.upper()}": value for name, value in settings.items()},
     }
     log = log or folder / "serve.log"

@@ -23,6 +23,7 @@ from graph.schema import graphql_schema
 from rest_v3 import OPERATIONS_FOLDER
 from storage import tables
 from tests.make import DataFactory, token_of
+from tests.support.npm import CACHE_FOLDER
 from tests.support.server_process import run_server
 
 OPERATIONS = """
@@ -111,7 +112,7 @@ class TestGeneratedSource:
         for command in (
             [*ruff, "format", "--isolated", "--no-cache", "--diff", path, tmp_path],
             [*ruff, "check", "--isolated", "--no-cache", path, tmp_path],
-            [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--cache-dir", tmp_path, path],
+            [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--cache-dir", CACHE_FOLDER / "mypy", path],
         ):
             done = subprocess.run(command, capture_output=True, text=True, cwd=path.parent)
             assert done.returncode == 0, done.stdout + done.stderr

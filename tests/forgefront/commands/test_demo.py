@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from forgefront.backend import Backend
 from forgefront.config import Config
-from forgefront.data_folder_claim import UNFINISHED_DEMO, FolderNotEmpty, claim_folder
+from forgefront.data_folder_claim import FolderNotEmpty, claim_folder
 from forgefront.demo import demo_builder, demo_history
 from forgefront.demo.commit_authors import group_authors
 from forgefront.demo.demo_builder import DemoBuilder
@@ -237,16 +236,48 @@ class TestDemoData:
         assert CommandRunner(demo_data.data).json("check", "--full")["problems"] == []
 
 
-def test_both_databases(tmp_path: Path, source: Path, new_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
+def test_unusual_history_on_postgresql(tmp_path: Path, new_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = b"tree %b\n%bauthor %b 1400000000 +0000\ncommitter %b 1400000000 +0000\n\n%b"
+    git(tmp_path, "init", "-q", "--bare", "strange")
+    source = tmp_path / "strange"
+    tree, parent = git(source, "mktree").encode(), b""
+    for person, message in [
+        (b"Jane <jane@x.org>", b"Begin"),
+        (b"Jane \xff\xfe <jane@x.org>", b"Bytes \xff\x00 of no encoding\n\n\xed\xa0\x80 half a pair"),
+        (b" <>", b""),
+        (b"=1+1 <root@example.com>", b"x" * 3000),
+        (b"\xe5\xb1\xb1 <A@B.C>", b"#1 <script>alert(1)</script> %s {name}\n"),
+    ]:
+        last = write_commit(source, raw % (tree, parent, person, person, message))
+        parent = f"parent {last}\n".encode()
+    # HEAD names a branch that is not there.
+    git(source, "update-ref", "refs/heads/other", last)
+    commit_to_branch(source, "doors", {"door.txt": b"a door\n"}, start="other", message="Add a door")
+    message = "Merge pull request #12 from ada/doors\n\nA door"
+    merge = git(source, "commit-tree", "doors^{tree}", "-p", "other", "-p", "doors", "-m", message)
+    git(source, "update-ref", "refs/heads/other", merge)
+    git(source, "branch", "-D", "doors")
+
     monkeypatch.setenv("FORGEFRONT_DATABASE_URL", new_database())
     filled = DemoData(tmp_path / "data", source)
-    assert filled.summary["project_id"] == 1
+    assert (filled.summary["project_id"], filled.summary["project_path"]) == (1, "demo/strange")
     assert CommandRunner(tmp_path / "data").json("check")["problems"] == []
+    users = CommandRunner(tmp_path / "data").json("admin", "user", "list")
+    assert {user["email"] for user in users} >= {"jane@x.org", "a@b.c", "root@example.com"}
     # The folder alone does not show it: the database has users already.
     again = CommandRunner(tmp_path / "other")("demo", "--repository", source, code=1)
     assert "the database already has users" in again.stderr
     assert not (tmp_path / "other").exists()
-    assert filled.ask("{ viewer { username } }") == {"viewer": {"username": "root"}}
+
+    fields = "iid title sourceBranch author { email } mergedAt mergeCommit { oid }"
+    requests = f"project(path: $project) {{ mergeRequests(filter: {{state: [MERGED]}}) {{ nodes {{ {fields} }} }} }}"
+    found = filled.ask(f"{{ viewer {{ username }} {requests} }}")
+    assert found["viewer"] == {"username": "root"}
+    (merged,) = found["project"]["mergeRequests"]["nodes"]
+    assert (merged["iid"], merged["title"], merged["sourceBranch"]) == (12, "A door", "doors")
+    assert merged["author"] == {"email": "author@example.org"}
+    assert merged["mergeCommit"] == {"oid": merge}
 
 
 class TestDataFolder:
@@ -262,25 +293,16 @@ class TestDataFolder:
         assert "(it contains letter)" in CommandRunner(tmp_path)("demo", "--repository", source, code=1).stderr
 
     def test_failure_leaves_the_folder_unchanged(self, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def fails(self: DemoBuilder, made: object) -> None:
+        async def fails(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(DemoBuilder, "_create_other_projects", fails)
+        monkeypatch.setattr(DemoBuilder, "_add_members", fails)
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "forgefront.toml").write_text("port = 1\n")
         assert CommandRunner(tmp_path / "data")("demo", "--repository", source, code=130).stderr.endswith("interrupted\n")
         assert [path.name for path in (tmp_path / "data").iterdir()] == ["forgefront.toml"]
         CommandRunner(tmp_path / "new")("demo", "--repository", source, code=130)
         assert not (tmp_path / "new").exists()
-
-    def test_an_interrupted_run_is_restarted_from_scratch(self, demo_data: DemoData, tmp_path: Path, source: Path) -> None:
-        data = tmp_path / "data"
-        shutil.copytree(demo_data.data, data)
-        (data / UNFINISHED_DEMO).touch()
-        assert "creation was interrupted" in CommandRunner(data)("check", code=1).stdout
-        summary = CommandRunner(data).json("demo", "--repository", source)
-        assert summary["admin_token"] != demo_data.summary["admin_token"]
-        assert CommandRunner(data).json("check")["problems"] == []
 
     def test_two_concurrent_merges(self, tmp_path: Path) -> None:
         config = Config.load(data=tmp_path / "data")
@@ -298,29 +320,6 @@ class TestDataFolder:
         git(tmp_path, "init", "-q")
         assert "has no commit yet" in CommandRunner(tmp_path / "data")("demo", code=1).stderr
         assert not (tmp_path / "data").exists()
-
-
-def test_unusual_history_is_imported(tmp_path: Path) -> None:
-    raw = b"tree %b\n%bauthor %b 1400000000 +0000\ncommitter %b 1400000000 +0000\n\n%b"
-    git(tmp_path, "init", "-q", "--bare", "strange")
-    source = tmp_path / "strange"
-    tree, parent = git(source, "mktree").encode(), b""
-    for person, message in [
-        (b"Jane <jane@x.org>", b"Begin"),
-        (b"Jane \xff\xfe <jane@x.org>", b"Bytes \xff\x00 of no encoding\n\n\xed\xa0\x80 half a pair"),
-        (b" <>", b""),
-        (b"=1+1 <root@example.com>", b"x" * 3000),
-        (b"\xe5\xb1\xb1 <A@B.C>", b"#1 <script>alert(1)</script> %s {name}\n"),
-    ]:
-        last = write_commit(source, raw % (tree, parent, person, person, message))
-        parent = f"parent {last}\n".encode()
-    # HEAD names a branch that is not there.
-    git(source, "update-ref", "refs/heads/other", last)
-    output = CommandRunner(tmp_path / "data")("demo", "--repository", source).stdout
-    assert "the project demo/strange" in output
-    assert all(name in output for name in demo_builder.ROLES)
-    users = CommandRunner(tmp_path / "data").json("admin", "user", "list")
-    assert {user["email"] for user in users} >= {"jane@x.org", "a@b.c", "root@example.com"}
 
 
 class TestAuthors:
@@ -395,19 +394,3 @@ class TestHelpers:
         assert demo_history.has_history(tmp_path / "clone")
         assert list_authors(Repository.open(tmp_path / "clone"))
         assert demo_history.create_clock(tmp_path / "clone")().year == 2014
-
-
-def test_merges_of_the_history_are_merge_requests(tmp_path: Path) -> None:
-    path = make_history(tmp_path / "app.git", commits=5, merges_every=0).path
-    commit_to_branch(path, "doors", {"door.txt": b"a door\n"}, start="master", message="Add a door")
-    merge = git(path, "commit-tree", "doors^{tree}", "-p", "master", "-p", "doors", "-m", "Merge pull request #12 from ada/doors\n\nA door")
-    git(path, "update-ref", "refs/heads/master", merge)
-
-    filled = DemoData(tmp_path / "data", path)
-
-    fields = "iid title sourceBranch author { email } mergedAt mergeCommit { oid }"
-    found = filled.ask(f"{{ project(path: $project) {{ mergeRequests(filter: {{state: [MERGED]}}) {{ nodes {{ {fields} }} }} }} }}")
-    (merged,) = found["project"]["mergeRequests"]["nodes"]
-    assert (merged["iid"], merged["title"], merged["sourceBranch"]) == (12, "A door", "doors")
-    assert merged["author"] == {"email": "author@example.org"}
-    assert merged["mergeCommit"] == {"oid": merge}

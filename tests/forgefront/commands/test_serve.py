@@ -3,10 +3,8 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forgefront.data_folder_claim import is_unfinished
+from forgefront.data_folder_claim import UNFINISHED_DEMO, is_unfinished
+from forgefront.demo import demo_builder
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.fork_server import start_interpreter, start_program
-from tests.support.git_history import git, make_history
+from tests.support.git_history import make_history
 from tests.support.reliability_promises import COUNT_SHARE, promise, scaled_count
+from tests.support.server_process import WARM_UP
 
 KILL_COUNT = scaled_count(20)
 
@@ -30,6 +30,7 @@ def start_serve(
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and all that it printed before it waited for requests."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")}
+    environment["FORGEFRONT_WARM_UP"] = WARM_UP
     command = ("forgefront.cli", "serve", "--data", data, "--port", 0, *options)
     process = start(*command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
@@ -49,17 +50,19 @@ def start_serve(
 def test_an_interrupted_demo_is_restarted_from_scratch(tmp_path: Path, isolated_environment: None) -> None:
     source = make_history(tmp_path / "source.git", commits=20).path
     data = tmp_path / "data"
-    command = [sys.executable, "-m", "forgefront.cli", "demo", "--data", str(data), "--repository", str(source)]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     for number in range(KILL_COUNT):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with start_program("forgefront.cli", "demo", "--data", data, "--repository", source, **pipes) as process:
             while not (data / "repositories").exists() and process.poll() is None:
                 time.sleep(0.01)
             time.sleep(number % 5 * 0.4 + 0.2)
             process.kill()
-        if not is_unfinished(data):
-            # It was quicker than the kill.
-            shutil.rmtree(data)
-    CommandRunner(data).json("demo", "--repository", source)
+        # It may have been quicker than the kill.
+        (data / UNFINISHED_DEMO).touch()
+        assert "creation was interrupted" in CommandRunner(data)("check", code=1).stdout
+    output = CommandRunner(data)("demo", "--repository", source).stdout
+    assert "the project demo/source" in output
+    assert all(name in output for name in demo_builder.ROLES)
     assert CommandRunner(data).json("check", "--full")["problems"] == []
     assert not is_unfinished(data)
 
@@ -130,12 +133,9 @@ def test_without_a_demo(tmp_path: Path, isolated_environment: None, figure: Call
         assert "admin user create" not in output
 
 
-@pytest.mark.parametrize("commits", ["none", "no git"])
-def test_checkout_without_a_history(commits: str, tmp_path: Path, isolated_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkout_without_a_history(tmp_path: Path, isolated_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a tarball: it is served all the same, and what to do is said."""
     (tmp_path / "checkout").mkdir()
-    if commits == "none":
-        git(tmp_path / "checkout", "init", "-q")
     monkeypatch.setattr("forgefront.commands.demo.CHECKOUT_FOLDER", tmp_path / "checkout")
     monkeypatch.setattr("forgefront.server.http_server.run", lambda config, on_ready: on_ready(config))
     result = CommandRunner(tmp_path / "data")("serve", "--demo")

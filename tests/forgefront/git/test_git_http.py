@@ -726,13 +726,13 @@ class TestLimits:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository of about 60 MB that does not compress."""
+    """A repository of about 36 MB that does not compress."""
     path = tmp_path_factory.mktemp("large") / "large.git"
     make_history(path, commits=4)
     numbers = random.Random(7)
     oid = local(path, "rev-parse", "master")
     for _ in range(6):
-        files: dict[str | bytes, bytes | tuple[int, bytes]] = {f"f{index}": numbers.randbytes(1_000_000) for index in range(10)}
+        files: dict[str | bytes, bytes | tuple[int, bytes]] = {f"f{index}": numbers.randbytes(1_000_000) for index in range(6)}
         oid = commit_files(path, files, oid)
     local(path, "update-ref", "refs/heads/master", oid)
     # Packed without compression, which is the slow part of serving it.
@@ -753,7 +753,7 @@ def resident_kib(pid: int) -> int:
 
 @ONE_DATABASE
 async def test_the_memory_of_the_server_does_not_grow_with_the_pack(large: Path, make: DataFactory, tmp_path: Path) -> None:
-    """60 MB are cloned, twice at once, and pushed again, to a server in a process of its own."""
+    """36 MB are cloned, twice at once, and pushed again, to a server in a process of its own."""
     owner = await make.user()
     source, target = await make.project(owner=owner), await make.project(owner=owner)
     encode_chunk(large, make.services.repositories.path_of(source.id))

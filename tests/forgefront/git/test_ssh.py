@@ -29,6 +29,7 @@ from storage.tables import AccessLevel, UserState, Visibility
 from storage.tables.settings import BranchProtection
 from tests.forgefront.commands.test_serve import start_serve
 from tests.forgefront.git.test_git_http import ONE_DATABASE, CommandOutput, GitHttpServer, encode_chunk, protect
+from tests.forgefront.support.cli_runner import CommandRunner
 from tests.make import DataFactory
 from tests.support.git_history import GIT_ENVIRONMENT, commit_files, make_history
 from tests.support.git_history import git as local
@@ -693,24 +694,25 @@ def resident_kib(pid: int) -> int:
     return int(status.partition("RssAnon:")[2].split()[0]) * 1024
 
 
-def test_the_whole_service(tmp_path: Path) -> None:
-    """`forgefront serve --ssh-port`: a key added over v3; 24 MB cloned and pushed in bounded memory; a stop."""
+def test_the_whole_service(tmp_path: Path, isolated_environment: None) -> None:
+    """`forgefront serve --ssh-port`: a key added over v3; 24 MB pushed and cloned in bounded memory; a stop."""
     data = tmp_path / "data"
+    command = CommandRunner(data)
+    command("admin", "user", "create", "root", "--email", "root@example.org", "--admin", "--no-password")
+    token = command("admin", "token", "show", "root").stdout.strip()
     source = create_large_repository(tmp_path / "large.git", megabytes=24)
-    with start_serve(data, "--ssh-port", "0", "--demo", "--repository", source) as (process, output):
-        prefix, shown = next(line for line in output.splitlines() if line.startswith("  SSH ")).split()[1], output
-        base, token = output.split()[4], next(line.split()[1] for line in output.splitlines() if line.startswith("  dev "))
+    with start_serve(data, "--ssh-port", "0") as (process, output):
+        prefix = next(line for line in output.splitlines() if line.startswith("  SSH ")).split()[1]
+        base = output.split()[4]
         path = data / host_keys.FILE_NAME
         key = asyncssh.read_private_key(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert f"host key ssh-ed25519 {key.get_fingerprint()}" in shown
+        assert f"host key ssh-ed25519 {key.get_fingerprint()}" in output
         with httpx.Client(headers={"PRIVATE-TOKEN": token}, base_url=f"{base}/api/v3") as http:
             public = KEYS["developer"].export_public_key().decode()
             assert http.post("/user/keys", data={"title": "mine", "key": public}).status_code == 201
-            urls = [row["ssh_url_to_repo"] for row in http.get("/groups/demo").json()["projects"]]
-        assert all(url.startswith(prefix.removesuffix("NAMESPACE/PROJECT.git")) for url in urls)
-        (url,) = (url for url in urls if not url.endswith(("/handbook.git", "/pipeline.git")))
-        (empty,) = (url for url in urls if "handbook" in url)
+            url = http.post("/projects", data={"name": "large"}).json()["ssh_url_to_repo"]
+        assert url == prefix.replace("NAMESPACE/PROJECT", "root/large")
         identity = tmp_path / "identity"
         identity.write_bytes(KEYS["developer"].export_private_key())
         identity.chmod(0o600)
@@ -722,8 +724,9 @@ def test_the_whole_service(tmp_path: Path) -> None:
 
         run("ls-remote", url)
         before = resident_kib(process.pid)
+        run(f"--git-dir={source}", "push", "-q", url, "master")
         run("clone", "-q", "--bare", url, "copy")
-        run("--git-dir=copy", "push", "-q", empty, "master")
+        assert local(tmp_path / "copy", "rev-parse", "master") == local(source, "rev-parse", "master")
         assert resident_kib(process.pid) - before < 14 * 1024 * 1024
         metrics = httpx.get(f"{base}/-/metrics").text
         assert 'forgefront_ssh_commands_total{command="git-upload-pack",outcome="done"} 2.0' in metrics

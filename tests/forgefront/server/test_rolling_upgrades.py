@@ -12,6 +12,7 @@ import pytest
 from storage import migrations, tables
 from tests.forgefront.server.test_balancers import run_balancer
 from tests.make import token_of
+from tests.support import migrated_databases
 from tests.support.hosts import Hosts, git, write_text_commit
 
 pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
@@ -36,6 +37,9 @@ def make_next_version(revisions: Path, folder: Path, column: str, mark: str) -> 
     revision = f"{int(before) + 1:04d}"
     (folder / f"{revision}_next.py").write_text(REVISION.format(revision=revision, before=before, column=column, mark=mark))
     return folder
+
+
+LOAD_PAUSE_SECONDS = 0.5
 
 
 class Load:
@@ -65,7 +69,7 @@ class Load:
                 pushed = await git("push", "--quiet", url, "HEAD:refs/heads/load", folder=self._folder, succeeds=None)
                 if pushed.code or (await git("ls-remote", url, "refs/heads/load", folder=self._folder)).out.split()[:1] != [oid]:
                     self.failures.append(f"push: {pushed.err}")
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(LOAD_PAUSE_SECONDS)
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -88,7 +92,7 @@ async def use_host(hosts: Hosts, number: int, project: dict[str, Any], user: tab
 def database_url(new_database: Callable[[], str]) -> str:
     """A database of this test, since it adds columns."""
     url = new_database()
-    migrations.upgrade(url)
+    migrated_databases.upgrade(url)
     return url
 
 

@@ -103,6 +103,7 @@ def start_claim_server(data: Path, database_url: str) -> Iterator[subprocess.Pop
         "FORGEFRONT_PORT": "0",
         "FORGEFRONT_HOOKS_ALLOW_LOCAL": "true",
         "FORGEFRONT_LOG_LEVEL": "error",
+        "FORGEFRONT_WARM_UP": "false",
     }
     process = start_program("tests.forgefront.support.claim_server", env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None

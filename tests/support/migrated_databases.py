@@ -1,0 +1,122 @@
+"""New databases are copies of one that was migrated once: all revisions take a second on SQLite, and two on PostgreSQL.
+
+Commands and servers that the tests start use it. Tests of revisions call `storage.migrations.upgrade`, which runs them.
+"""
+
+import asyncio
+import atexit
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from sqlalchemy import URL, make_url
+
+from forgefront import backend
+from storage import migrations
+from storage.dump import instance_restore, table_loader
+
+VERSIONS = migrations.VERSIONS
+SCRIPTS: dict[str, str] = {}
+"""The SQL that fills an empty database, by the URL of its PostgreSQL server, without a database."""
+
+
+class CopyingMigrations:
+    """The module `storage.migrations`, except that `upgrade` copies."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(migrations, name)
+
+    @staticmethod
+    def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -> list[str]:
+        return upgrade(database_url, revision, host=host)
+
+
+def install() -> None:
+    """Makes commands and servers of this process copy."""
+    for module in (backend, instance_restore, table_loader):
+        vars(module)["migrations"] = CopyingMigrations()
+
+
+def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -> list[str]:
+    """As `storage.migrations.upgrade`, but an empty database becomes a copy of a migrated one."""
+    newest = migrations.newest_revision()
+    if revision not in (None, newest) or migrations.VERSIONS != VERSIONS or not _fill(database_url):
+        return migrations.upgrade(database_url, revision, host=host)
+    if revision is None:
+        # Inserts the required rows.
+        migrations.upgrade(database_url, host=host)
+    return sorted(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py"))
+
+
+@cache
+def migrated_file() -> Path:
+    """An SQLite file with all revisions and without required rows."""
+    folder = Path(tempfile.mkdtemp(prefix="forgefront-migrated-"))
+    owner = os.getpid()
+    # Not in the programs that are forked from this process.
+    atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
+    migrations.upgrade(f"sqlite:///{folder}/forge.db", migrations.newest_revision())
+    with closing(sqlite3.connect(folder / "forge.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return folder / "forge.db"
+
+
+def dump_original(database_url: str, pg_dump: str) -> None:
+    """Makes a migrated database the original of the others on its server. `kept` is a schema of the tests."""
+    dumped = subprocess.run(
+        [pg_dump, "--schema-only", "--no-owner", "--exclude-schema=kept", _address(make_url(database_url))],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    # Lines with a backslash are for psql.
+    lines = [line for line in dumped.splitlines() if not line.startswith("\\")]
+    lines.append(f"INSERT INTO public.alembic_version VALUES ('{migrations.newest_revision()}');")
+    SCRIPTS[_server_of(make_url(database_url))] = "\n".join(lines)
+
+
+def _address(url: URL) -> str:
+    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _server_of(url: URL) -> str:
+    return _address(url.set(database=""))
+
+
+def _fill(database_url: str) -> bool:
+    """Fills the database if it is empty; returns whether it was."""
+    url = make_url(database_url)
+    if url.get_backend_name() == "postgresql":
+        script = SCRIPTS.get(_server_of(url))
+        return script is not None and asyncio.run(_run_script(_address(url), script))
+    path = Path(url.database or "")
+    if not url.database or path.exists():
+        return False
+    original = migrated_file()
+    with migrations._file_lock(path.with_name(f"{path.name}.lock")):
+        if path.exists():
+            return False
+        copy = path.with_name(f"{path.name}.copy")
+        shutil.copyfile(original, copy)
+        copy.rename(path)
+        return True
+
+
+async def _run_script(address: str, script: str) -> bool:
+    connection = await asyncpg.connect(address, timeout=10)
+    try:
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({migrations.ADVISORY_LOCK})")
+            if await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"):
+                return False
+            await connection.execute(script)
+            return True
+    finally:
+        await connection.close()
