@@ -34,7 +34,7 @@ async def open_instance(config: Config) -> AsyncIterator[Backend]:
 async def compare_answers(original: Services, restored: Services, edge_cases: EdgeCaseData, *, queries: int = 0, below: str = "") -> int:
     """Compares the answers of two instances to generated queries and all calls of v3 that read, byte for byte; returns their number.
 
-    `below` is a part of the paths of the calls.
+    `below` is a part of the paths of the calls. Other pages of the same lists would say nothing more about the data.
     """
     graphs = [Graph(replace(services, clock=lambda: NOW, external_url=EXTERNAL_URL)) for services in (original, restored)]
     generator = QueryGenerator(graphql_schema, await collect_arguments(edge_cases, graphs[0], cursors=queries > 0))
@@ -53,7 +53,7 @@ async def compare_answers(original: Services, restored: Services, edge_cases: Ed
     one, other = map(v3, graphs)
     async with one, other:
         for _, path, parameters in v3_calls(await collect_arguments(edge_cases, graphs[0], cursors=False)):
-            if below not in path:
+            if below not in path or "per_page" in parameters:
                 continue
             headers = {"PRIVATE-TOKEN": token_of(edge_cases.viewers["admin"])}
             first, second = [await app.get(path, params=parameters, headers=headers) for app in (one, other)]

@@ -24,7 +24,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process = subprocess.Popen(command, stdout=errors, stderr=errors)
     try:
         url = f"http://127.0.0.1:{port}"
-        for _ in range(200):
+        for _ in range(1200):
             try:
                 if httpx.put(f"{url}/forge").status_code == 200:
                     break

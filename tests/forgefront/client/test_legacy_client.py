@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from forgefront.app import create_app
 from forgefront.config import Config
 from storage import tables
 from tests.make import DataFactory, ssh_key, token_of
+from tests.support.database_selection import ALL_DATABASES_VARIABLE
 from tests.support.npm import CACHE_FOLDER
 
 CLIENTS = Path(__file__).parents[1] / "legacy_clients"
@@ -322,11 +324,21 @@ def old_client() -> Path:
     return target
 
 
+SCRIPT_RUNS = [
+    ("sqlite", "0.12.2", "document"),
+    ("sqlite", "1.2.0", "gitlab-8.5"),
+    ("postgresql", "0.12.2", "gitlab-8.5"),
+    ("postgresql", "1.2.0", "document"),
+]
+"""All pairs of a database, a version and a profile."""
+if os.environ.get(ALL_DATABASES_VARIABLE):
+    SCRIPT_RUNS = list(product(("sqlite", "postgresql"), ("0.12.2", "1.2.0"), ("document", "gitlab-8.5")))
+
+
 class TestScript:
-    @pytest.mark.parametrize("profile", ["document", "gitlab-8.5"])
-    @pytest.mark.parametrize("version", ["0.12.2", "1.2.0"])
+    @pytest.mark.parametrize(("dialect", "version", "profile"), SCRIPT_RUNS, indirect=["dialect"])
     async def test_from_a_new_project_to_its_removal(
-        self, serve: Serve, admin: tables.User, request: pytest.FixtureRequest, dialect: str, profile: str, version: str
+        self, serve: Serve, admin: tables.User, request: pytest.FixtureRequest, profile: str, version: str
     ) -> None:
         address = await serve(profile)
         folder = request.getfixturevalue("old_client") if version == "0.12.2" else ""

@@ -48,8 +48,8 @@ async def test_generated_clients_resume_after_a_stop_and_a_kill(restarts: Restar
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)")
-async def test_pages_resume_after_a_stop_and_a_kill(restarts: RestartScenario, tmp_path: Path) -> None:
-    async with open_chromium(tmp_path / "profile") as page:
+async def test_pages_resume_after_a_stop_and_a_kill(restarts: RestartScenario) -> None:
+    async with open_chromium() as page:
 
         async def start(forge: RestartScenario) -> None:
             path = f"olga/{forge.project.path}"

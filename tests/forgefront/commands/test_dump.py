@@ -14,7 +14,7 @@ from tests.support.instance_comparison import compare_answers, open_instance
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 
-QUERIES = 10
+QUERIES = 4
 
 
 class TestRoundTrip:

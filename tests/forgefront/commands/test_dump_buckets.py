@@ -164,7 +164,7 @@ class TestRoundTrip:
 
         with instances.stored_in(target), instances.on_empty_host(config) as host:
             async with open_instance(host) as restored:
-                assert await compare_answers(make.services, restored.graph.services, edge_cases, below="/repository/") > 20
+                assert await compare_answers(make.services, restored.graph.services, edge_cases, below="/repository/") > 15
                 for each in edge_cases.projects:
                     async with restored.repositories.use(each.id) as path:
                         assert git(path, "for-each-ref") == refs[each.id]

@@ -32,7 +32,7 @@ PROJECTS = (
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PagesSite]:
     folder = tmp_path_factory.mktemp("dashboards")
-    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium() as page:
         site = PagesSite(forge, page)
         await page.set_viewport(1280, 800)
         await site.visit("/groups/web/dashboard")

@@ -97,7 +97,7 @@ class FilesSite(SettingsSite):
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FilesSite]:
     folder = tmp_path_factory.mktemp("files")
-    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium() as page:
         await forge.run_as("ada", "AddProjectMember", projectPath=PATH, username="guest", accessLevel="REPORTER")
         site = FilesSite(forge, page)
         contents = {path: base64.b64encode(content).decode() for path, content in FILES.items()}

@@ -74,7 +74,7 @@ class ListSite:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ListSite]:
     folder = tmp_path_factory.mktemp("lists")
-    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium() as page:
         # Only a page with the focus has events of the focus.
         await page.send("Emulation.setFocusEmulationEnabled", enabled=True)
         site = ListSite(forge, page)

@@ -75,7 +75,7 @@ class PagesSite:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PagesSite]:
     folder = tmp_path_factory.mktemp("pages")
-    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium() as page:
         yield PagesSite(forge, page)
 
 
@@ -350,8 +350,14 @@ CONTRAST = """[...document.querySelectorAll('body *')].filter(each => each.check
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const below = ['white', ...layers.toReversed()];
-  const [a, b] = [luminance(below), luminance([...below, getComputedStyle(each).color])].sort();
-  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const above = getComputedStyle(each).color;
+  const known = window.ratios ??= new Map();
+  const key = [...below, above].join();
+  if (!known.has(key)) {
+    const [a, b] = [luminance(below), luminance([...below, above])];
+    known.set(key, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+  }
+  const ratio = known.get(key);
   return ratio < 4.5 ? [`${each.className} ${each.textContent.slice(0, 30)} ${ratio.toFixed(2)}`] : [];
 })"""
 """The texts whose contrast is under 4.5 to 1 (WCAG 2.2, 1.4.3): colours are laid over each other from the root inward."""

@@ -27,7 +27,7 @@ SAID = "document.getElementById('said').textContent"
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SettingsSite]:
     folder = tmp_path_factory.mktemp("repository")
-    async with run_demo_server(folder / "data", PROJECTS, hooks_allow_local=True) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS, hooks_allow_local=True) as forge, open_chromium() as page:
         guest = {"projectPath": PATH, "username": "guest", "accessLevel": "REPORTER"}
         await forge.run_as("ada", "AddProjectMember", **guest)
         yield SettingsSite(forge, page)

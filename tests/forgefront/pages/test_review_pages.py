@@ -30,7 +30,7 @@ FILE = "document.querySelector('#file-2 .diff-lines')"
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FilesSite]:
     folder = tmp_path_factory.mktemp("review")
-    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium() as page:
         site = FilesSite(forge, page)
         encoded = {path: base64.b64encode(text.encode()).decode() for path, text in FILES.items()}
         await site.commit(

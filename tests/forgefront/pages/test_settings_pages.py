@@ -83,7 +83,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sett
     folder = tmp_path_factory.mktemp("settings")
     async with (
         run_demo_server(folder / "data", PROJECTS, hooks_allow_local=True) as forge,
-        open_chromium(folder / "profile") as page,
+        open_chromium() as page,
     ):
         yield SettingsSite(forge, page)
 

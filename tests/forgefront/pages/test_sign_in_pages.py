@@ -25,7 +25,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PagesS
     with run_oidc_provider(f"http://127.0.0.1:{port}/-/sign_in") as issuer:
         settings = {"oidc_issuer": issuer, "oidc_client_id": CLIENT_ID, "oidc_client_secret": CLIENT_SECRET, "oidc_label": "Example"}
         forge = run_demo_server(folder / "data", PROJECTS, port=port, oidc_match_email=True, **settings)
-        async with forge as running, open_chromium(folder / "profile") as page:
+        async with forge as running, open_chromium() as page:
             yield PagesSite(running, page)
 
 

@@ -94,7 +94,7 @@ class WorkPagesSite:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkPagesSite]:
     folder = tmp_path_factory.mktemp("work")
-    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium(folder / "profile") as page:
+    async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium() as page:
         yield WorkPagesSite(forge, page)
 
 

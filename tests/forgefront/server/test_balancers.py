@@ -121,13 +121,23 @@ async def forge(
         yield forge
 
 
-async def test_requests_streams_and_files_pass(forge: BalancedServers, tmp_path: Path) -> None:
+async def test_requests_pass_and_a_server_that_dies_is_left_out(forge: BalancedServers, tmp_path: Path) -> None:
+    """The two servers start once for both."""
     path = f"/api/v3/projects/{forge.project_path}/issues"
     async with forge.client() as client:
         assert {(await client.get(path)).status_code for _ in range(REQUESTS)} == {200}
         assert (await client.get("/-/metrics")).status_code == 403
     assert all(server.log_entries(path=path) for server in forge.servers)
+    await check_streams_and_files(forge, tmp_path)
 
+    async with forge.client() as client:
+        forge.servers[0].kill()
+        answers = [await client.post(path, json={"title": f"Issue {number}"}) for number in range(REQUESTS)]
+    assert [answer.status_code for answer in answers] == [200] * REQUESTS
+    assert [answer.json()["iid"] for answer in answers] == list(range(1, REQUESTS + 1))
+
+
+async def check_streams_and_files(forge: BalancedServers, folder: Path) -> None:
     streams = StreamServers([forge.url], [], forge.owner, [forge.build])
     async with streams.stream() as reader:
         await streams.start(0)
@@ -139,15 +149,5 @@ async def test_requests_streams_and_files_pass(forge: BalancedServers, tmp_path:
         ["-C", "clone", "-c", "user.name=Olga", "-c", "user.email=o@x.org", "commit", "--quiet", "--allow-empty", "-m", "Change"],
         ["-C", "clone", "push", "--quiet"],
     ):
-        done = await asyncio.to_thread(subprocess.run, ["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = await asyncio.to_thread(subprocess.run, ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-
-
-async def test_a_server_that_dies_is_left_out(forge: BalancedServers) -> None:
-    async with forge.client() as client:
-        forge.servers[0].kill()
-        path = f"/api/v3/projects/{forge.project_path}/issues"
-        answers = [await client.post(path, json={"title": f"Issue {number}"}) for number in range(REQUESTS)]
-
-    assert [answer.status_code for answer in answers] == [200] * REQUESTS
-    assert [answer.json()["iid"] for answer in answers] == list(range(1, REQUESTS + 1))

@@ -259,7 +259,7 @@ async def test_a_browser_calls_from_another_origin(database_url: str, services: 
     waiting = await make.build(project, "f" * 40)
     await make.issue(project)
     with run_server(tmp_path, database_url) as server:
-        async with other_origin_page() as address, open_chromium(tmp_path / "profile") as page:
+        async with other_origin_page() as address, open_chromium() as page:
             await page.open(address)
             await page.wait_for("document.querySelector('main')")
             arguments = json.dumps([server.url, token_of(owner), str(project.id), waiting.id])

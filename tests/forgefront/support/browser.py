@@ -1,14 +1,18 @@
 """Drives a real headless Chromium over the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/)."""
 
 import asyncio
+import atexit
 import base64
 import itertools
 import json
 import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -133,38 +137,76 @@ class BrowserPage:
 
 
 @asynccontextmanager
-async def open_chromium(profile: Path) -> AsyncIterator[BrowserPage]:
-    """A browser with one tab, whose settings and storage are in `profile`."""
-    process = await asyncio.create_subprocess_exec(
-        str(CHROMIUM),
-        *CHROMIUM_FLAGS.split(),
-        f"--user-data-dir={profile}",
-        "about:blank",
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+async def open_chromium(profile: Path | None = None) -> AsyncIterator[BrowserPage]:
+    """A tab with settings and storage of its own, in the browser of this process, or in one whose files are in `profile`."""
+    if profile is None:
+        async with connect(await asyncio.to_thread(shared_chromium), max_size=None, compression=None) as socket:
+            browser = BrowserPage(socket)
+            async with _read_messages(browser):
+                context = (await browser.send("Target.createBrowserContext"))["browserContextId"]
+                target = await browser.send("Target.createTarget", url="about:blank", browserContextId=context)
+                async with _open_tab(f"{shared_chromium().partition('/devtools/')[0]}/devtools/page/{target['targetId']}") as page:
+                    yield page
+                await browser.send("Target.disposeBrowserContext", browserContextId=context)
+        return
+    process = start_chromium(profile)
     try:
-        async with connect(await _devtools_url(profile, process), max_size=None, compression=None) as socket:
-            page = BrowserPage(socket)
-            listening = asyncio.create_task(page.read_messages())
+        address = await asyncio.to_thread(_devtools_url, profile, process)
+        async with httpx.AsyncClient() as http:
+            tabs = (await http.get(f"{address.replace('ws:', 'http:').partition('/devtools/')[0]}/json/list")).json()
+        async with _open_tab(next(str(tab["webSocketDebuggerUrl"]) for tab in tabs if tab["type"] == "page")) as page:
+            yield page
+    finally:
+        process.kill()
+        process.wait()
+
+
+def start_chromium(profile: Path) -> subprocess.Popen[bytes]:
+    command = [str(CHROMIUM), *CHROMIUM_FLAGS.split(), f"--user-data-dir={profile}", "about:blank"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@cache
+def shared_chromium() -> str:
+    """The address of the DevTools of the browser that ends with this process: its start takes as much as three tests."""
+    profile = Path(tempfile.mkdtemp(prefix="forgefront-chromium-"))
+    process = start_chromium(profile)
+
+    @atexit.register
+    def stop() -> None:
+        process.kill()
+        process.wait()
+        shutil.rmtree(profile, ignore_errors=True)
+
+    return _devtools_url(profile, process)
+
+
+@asynccontextmanager
+async def _open_tab(address: str) -> AsyncIterator[BrowserPage]:
+    async with connect(address, max_size=None, compression=None) as socket:
+        page = BrowserPage(socket)
+        async with _read_messages(page):
             for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
                 await page.send(f"{domain}.enable")
             yield page
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _read_messages(page: BrowserPage) -> AsyncIterator[None]:
+    reading = asyncio.create_task(page.read_messages())
+    try:
+        yield
     finally:
-        process.kill()
-        await process.wait()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
-async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> str:
-    """Where the first tab listens: the browser writes its port into its profile."""
+def _devtools_url(profile: Path, process: subprocess.Popen[bytes]) -> str:
+    """Where the browser listens: it writes its port and path into its profile."""
     end = time.monotonic() + STARTUP_SECONDS
-    while time.monotonic() < end and process.returncode is None:
-        with suppress(FileNotFoundError, IndexError, httpx.HTTPError, StopIteration):
-            port = (profile / "DevToolsActivePort").read_text().split("\n")[0]
-            async with httpx.AsyncClient() as http:
-                tabs = (await http.get(f"http://127.0.0.1:{port}/json/list")).json()
-            return next(str(tab["webSocketDebuggerUrl"]) for tab in tabs if tab["type"] == "page")
-        await asyncio.sleep(0.05)
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(FileNotFoundError, ValueError):
+            port, path = (profile / "DevToolsActivePort").read_text().split()
+            return f"ws://127.0.0.1:{port}{path}"
+        time.sleep(0.05)
     raise ConditionNotMet("chromium did not start")

@@ -10,12 +10,13 @@ import typer.testing
 from click.testing import Result
 from typer.testing import CliRunner
 
-from forgefront.cli import main
+from forgefront.cli import LazyCommand, main
 
 PASSWORD = "secret-enough"
 
 # Building the commands from their functions takes longer than most of them run.
 vars(typer.testing)["_get_command"] = cache(typer.testing._get_command)
+LazyCommand.load = cache(LazyCommand.load)  # type: ignore[method-assign]
 
 
 @dataclass
