@@ -4,12 +4,17 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import structlog
 
+from forgefront.endpoints import named_queries
 from tests.forgefront.support.cli_runner import CommandRunner
+
+# The same for each application that a test creates, which would take as long as the rest of creating it.
+vars(named_queries)["describe_operation"] = cache(named_queries.describe_operation)
 
 
 @pytest.fixture

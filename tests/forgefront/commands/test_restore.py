@@ -27,6 +27,7 @@ from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from tests.forgefront.commands.test_serve import start_serve
 from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support import migrated_databases
 from tests.support.dumps import contents_of, read_dump
 from tests.support.git_history import git, make_history
 from tests.support.s3_server import SETTINGS
@@ -236,7 +237,7 @@ class TestTarget:
 
     def test_migrated_database_without_rows_is_empty(self, target: CommandRunner, dump: Path, tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path}/empty.db"
-        migrations.upgrade(url)
+        migrated_databases.upgrade(url)
         target("restore", dump, "--database-url", url)
 
 

@@ -9,11 +9,11 @@ import pytest
 from forgefront.app import create_app
 from forgefront.bucket_owner import ForeignBucket, claim_buckets
 from forgefront.config import Config
-from storage import migrations
 from storage.database.engine import Database
 from storage.objects.bucket_store import BucketStore
 from storage.objects.object_store import ALL_SECONDS, OWNER_NAME, ObjectStore, open_store
 from tests.forgefront.support.cli_runner import CommandRunner
+from tests.support import migrated_databases
 from tests.support.bucket import Bucket
 
 URLS = {f"{name}_url": f"s3://forge/{name}" for name in ("repositories", "uploads", "artifacts")}
@@ -24,7 +24,7 @@ def configs(new_database: Callable[[], str], bucket: Bucket, tmp_path: Path, iso
     """The configurations of two instances that share their prefixes by mistake."""
     found = []
     for name in ("one", "two"):
-        migrations.upgrade(url := new_database())
+        migrated_databases.upgrade(url := new_database())
         (tmp_path / name).mkdir(mode=0o700)
         found.append(Config.load(data=tmp_path / name, database_url=url, **URLS, **bucket.variables))
     return found

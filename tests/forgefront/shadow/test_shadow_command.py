@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 from forgefront.cli import main
 from graph.jobs import maintenance
 from graph.operations.execution import Graph
-from storage.migrations import upgrade
 from tests.graph.planner.test_oracle import v3_calls
 from tests.make import DataFactory, open_services, token_of
+from tests.support import migrated_databases
 from tests.support.arguments import collect_arguments
 from tests.support.databases import PostgresServer
 from tests.support.edge_case_data import create_edge_cases
@@ -116,7 +116,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory, histories: Path, postgres: P
 
     filled = []
     for folder, url in zip(folders, urls, strict=True):
-        upgrade(url)
+        migrated_databases.upgrade(url)
         filled.append(asyncio.run(fill(folder, url)))
     # The twin has other databases' order of nothing: the same ids.
     assert filled[0] == filled[1]
