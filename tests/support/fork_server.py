@@ -96,7 +96,8 @@ class ForkedProcess(subprocess.Popen[Any]):
 @cache
 def fork_server() -> socket.socket:
     """The connection to the fork server of this run, which ends with the last connection to it."""
-    path = Path(tempfile.gettempdir()) / f"forgefront-fork-server-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    # The path of a socket has at most a hundred characters.
+    path = Path(tempfile.gettempdir()) / f"forgefront-fork-{os.environ.get('PYTEST_XDIST_TESTRUNUID', str(os.getpid()))[:12]}"
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = None
     with path.with_suffix(".lock").open("w") as lock:
@@ -105,6 +106,8 @@ def fork_server() -> socket.socket:
             connection.connect(str(path))
         except OSError:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                # A server that was killed has left it.
+                path.unlink(missing_ok=True)
                 listener.bind(str(path))
                 listener.listen()
                 command = [sys.executable, "-m", "tests.support.fork_server", str(listener.fileno())]

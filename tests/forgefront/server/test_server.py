@@ -358,7 +358,7 @@ class TestWorkers:
             assert len(second - first) == 1
 
             pair.process.kill()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 30
             while any(is_running(process) for process in second):
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
