@@ -28,7 +28,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sett
     projects = (DemoProject(PATH, "The shop.", (DemoCommit("First", "mei", 18),)),)
     async with (
         run_demo_server(folder / "data", projects, hooks_allow_local=True) as forge,
-        open_chromium(folder / "profile") as page,
+        open_chromium() as page,
     ):
         yield SettingsSite(forge, page)
 
