@@ -19,7 +19,7 @@ from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.sequential import run_sequentially
 from benchmarks.harness.servers import MeasuredServer
 from graph.operations import trusted_documents
-from graph.operations.warm_up import SampleRows, sample_variables
+from graph.operations.sample_rows import SampleRows, sample_variables
 
 MAX_START_SECONDS, MAX_VERSION_SECONDS = 1.2, 0.2
 MAX_DELAY_MS = 50.0

@@ -67,7 +67,7 @@ class _CompiledSelect:
     def bind(self, values: Mapping[str, Any], compile: Callable[[], Any]) -> BoundStatement:
         """Returns the SQL string, its parameters and the row factory.
 
-        `values` has a value for each parameter that is not in `constant_values`. `compile` compiles the statement for a new string.
+        `values` has a value for each parameter that is not in `constant_values`. `compile` returns the compiled statement for new strings.
         """
         bound_string = self.single_string
         if bound_string is None:
@@ -80,7 +80,12 @@ class _CompiledSelect:
             if bound_string is None:
                 if len(self.strings) >= MAX_STRINGS:
                     self.strings.clear()
-                bound_string = self.strings[key] = _expand_lists(compile(), values, self.list_names)
+                compiled = compile()
+                bound_string = self.strings[key] = _expand_lists(compiled, values, self.list_names)
+                if len(self.list_names) == 1 and not self.literal_names and (items := values[self.list_names[0]]):
+                    # The other string too: compiling the statement again for it would take many times as long.
+                    other = items * 2 if len(items) == 1 else items[:1]
+                    self.strings[(len(other) == 1,)] = _expand_lists(compiled, {**values, self.list_names[0]: other}, self.list_names)
         return bound_string[0], bound_string[1](values), self.row_factory
 
     def values(self, named_values: Mapping[str, Any] | None, key: Any) -> dict[str, Any]:
@@ -148,35 +153,44 @@ class StatementCache:
         if statement._for_update_arg is not None or statement._execution_options or statement._with_options:
             return None
         if id(statement) in CONSTANTS_BY_ID:
-            select = self._compile(statement, None)
+            compiled: Any = statement.compile(dialect=self._dialect)
+            select = self._read_compiled(statement, compiled, None)
             if select is not None:
                 self._constants.put(id(statement), select)
-                return self._bind_and_measure(self._constants, id(statement), select, named_values or {}, statement, None)
+                return self._bind_and_measure(self._constants, id(statement), select, named_values or {}, statement, None, compiled)
         key = statement._generate_cache_key()
         if key is None:
             return None
-        found = self._selects.get(key.key)
+        found, compiled = self._selects.get(key.key), None
         if found is None:
-            found = self._compile(statement, key) or False
+            compiled = statement.compile(dialect=self._dialect, cache_key=key)
+            found = self._read_compiled(statement, compiled, key) or False
             self._selects.put(key.key, found)
         return (
             None
             if found is False
-            else self._bind_and_measure(self._selects, key.key, found, found.values(named_values, key), statement, key)
+            else self._bind_and_measure(self._selects, key.key, found, found.values(named_values, key), statement, key, compiled)
         )
 
     def _bind_and_measure(
-        self, cache: LruCache[Any, Any], name: Any, select: _CompiledSelect, values: Mapping[str, Any], statement: Any, key: Any
+        self,
+        cache: LruCache[Any, Any],
+        name: Any,
+        select: _CompiledSelect,
+        values: Mapping[str, Any],
+        statement: Any,
+        key: Any,
+        compiled: Any = None,
     ) -> BoundStatement:
+        """`compiled` is the compiled statement, if the caller has it."""
         before = len(select.strings)
-        bound = select.bind(values, lambda: statement.compile(dialect=self._dialect, cache_key=key))
-        if len(select.strings) > before:
-            cache.grow(name, string_size(bound[0]))
+        bound = select.bind(values, lambda: compiled or statement.compile(dialect=self._dialect, cache_key=key))
+        if (added := len(select.strings) - before) > 0:
+            cache.grow(name, added * string_size(bound[0]))
         return bound
 
-    def _compile(self, statement: Select[Any], key: Any) -> _CompiledSelect | None:
-        """`key` is the statement's cache key; None for a constant statement."""
-        compiled: Any = statement.compile(dialect=self._dialect, cache_key=key)
+    def _read_compiled(self, statement: Select[Any], compiled: Any, key: Any) -> _CompiledSelect | None:
+        """`key` is the statement's cache key; None for a constant statement. None if the ORM has to run the statement."""
         row_factory = self._row_factory(statement, compiled)
         if row_factory is None:
             return None

@@ -1,19 +1,22 @@
 """Queries that run once after the start."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from graph.context import Services
-from graph.operations import trusted_documents, warm_up
+from graph.operations import sample_rows, trusted_documents, warm_up
 from graph.operations.documents import prepare
 from graph.operations.execution import Graph
 from graph.planner.cache import PlanCache
+from storage.tables import CheckStatus
 from tests.make import DataFactory
+from tests.support.merge_requests import MergeRequestFactory
 from tests.support.statements import requires_planner
 
-ROWS = warm_up.SampleRows("dev", 7, "dev/web", "team", "main", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
+ROWS = sample_rows.SampleRows("dev", 7, "dev/web", "team", "main", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 DASHBOARDS = [each.operation.prepared for each in trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents]
 
 
@@ -36,7 +39,7 @@ class TestWarmUp:
         run = Graph.run_as_admin
 
         async def record(*arguments: Any, **settings: Any) -> Any:
-            assert len(iterations_after) == len(results) + 1
+            assert len(iterations_after) == min(len(results) + 1, 12)
             results.append(await run(*arguments, **settings))
             return results[-1]
 
@@ -49,7 +52,9 @@ class TestWarmUp:
             return compile_plan(cache, *arguments)
 
         monkeypatch.setattr(PlanCache, "compile", record_plan)
-        assert await warm_up.warm_up(Graph(services), queries, []) == len(results) == len(compiled) == 12
+        # The eight queries of a project run for its path and for its id.
+        assert await warm_up.warm_up(Graph(services), queries, []) == len(results) == 12 + 8
+        assert len(compiled) == 12
         errors = {error.message for result in results for error in result.errors}
         # The project has neither a group nor a repository, and errors of arguments would have other messages.
         assert all("not found" in message for message in errors), errors
@@ -63,6 +68,41 @@ class TestWarmUp:
         assert await warm_up.warm_up(Graph(services, planner=False), DASHBOARDS, []) == 0
 
 
+class TestSampleRows:
+    async def test_are_those_of_a_project_with_a_red_branch_and_a_repository(self, services: Services, make: DataFactory) -> None:
+        async def find(has_repository: Callable[[int], bool] = lambda project_id: True) -> sample_rows.SampleRows:
+            async with services.database.read_session() as session:
+                found = await sample_rows.find_sample_rows(session, services.clock, has_repository)
+            assert found is not None
+            return found
+
+        red, green = [await make.indexed(await make.project(history={"commits": 3}, owner=await make.user())) for _ in range(2)]
+        author = await make.user()
+        red_head, green_head = [(await MergeRequestFactory(make, project, author).tip()) or "" for project in (red, green)]
+        last_active = await find()
+        assert last_active.project_id == green.id and last_active.further == {}
+        await make.build(red, red_head, status=CheckStatus.FAILED)
+        build = await make.build(green, green_head, status=CheckStatus.SUCCESS)
+        newest = await make.build(await make.project(owner=author), "0" * 40)
+        assert (await find()).project_id == red.id
+        assert (await find(lambda project_id: False)).project_id == newest.project_id
+        issue = await make.issue(green, author=author)
+        request = await make.merge_request(green, author=author, head_oid=green_head)
+        note = await make.note(issue, author=author)
+        await make.issue(green, author=author)
+        found = await find(lambda project_id: project_id == green.id)
+        assert found.project_id == green.id
+        assert found.further == {
+            ("Build", "databaseId"): build.id,
+            ("Note", "databaseId"): note.id,
+            ("Issue", "databaseId"): issue.id,
+            ("Issue", "iid"): issue.iid,
+            ("MergeRequest", "databaseId"): request.id,
+            ("MergeRequest", "iid"): request.iid,
+            ("Commit", "rev"): green_head,
+        }
+
+
 class TestSampleVariables:
     def test_name_rows_by_the_use_of_a_variable(self) -> None:
         query = prepare(
@@ -71,7 +111,7 @@ class TestSampleVariables:
             " mergeRequestStats(filter: {merged: $r}, bucket: WEEK) { merged } } group(path: $g) { name } }",
             "Q",
         )
-        found = warm_up.sample_variables(query, ROWS, by_id=False)
+        found = sample_rows.sample_variables(query, ROWS, by_id=False)
         assert found == {
             "p": "dev/web",
             "g": "team",
@@ -82,4 +122,4 @@ class TestSampleVariables:
 
     def test_request_projects_of_v3_by_id(self) -> None:
         query = prepare("query Q($id: String!) { project(path: $id) { name } }", "Q")
-        assert warm_up.sample_variables(query, ROWS, by_id=True) == {"id": "7"}
+        assert sample_rows.sample_variables(query, ROWS, by_id=True) == {"id": "7"}
