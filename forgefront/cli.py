@@ -46,9 +46,10 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> Any:
         module, attribute = COMMANDS[self.name or ""][0].split(":")
-        # Next to nothing that is loaded is garbage; collections would be a tenth of the time.
+        # Next to nothing that is loaded is garbage; collections would be a tenth of the time, and so would a first one after it.
         gc.disable()
         loaded = getattr(import_module(f"forgefront.commands.{module}"), attribute)
+        gc.freeze()
         gc.enable()
         if not isinstance(loaded, typer.Typer):
             function, loaded = loaded, typer.Typer(add_completion=False)

@@ -377,13 +377,14 @@ class TestStarts:
         one = {"version": 0.1, "health": 1.3, "cpu": 1.0, "slowest_ms": 51.0, "idle_ms": 3.0, "first": {"D01": 4.0}, "warm": {"D01": 1.0}}
         slow = {**one, "first": {"D01": 4.0, "D02": first_ms}, "warm": {"D01": 1.0, "D02": 20.0}}
 
-        row = starts.summarize_starts([slow, slow])
+        row = starts.summarize_starts([slow, slow], 4.9)
         report = starts.render_report(
             {"results": [{"database": "sqlite", **row}], "run": {"rounds": 2}, "machine": runs.machine(False, 0.0)}
         )
 
-        assert row["met"] == {"version": True, "health": False, "slowest_ms": False, "first": is_met}
-        assert [line.split("|")[-2].strip() for line in report.splitlines()[2:6]] == ["yes", "no", "no", "yes" if is_met else "no"]
+        assert row["met"] == {"version": True, "health": False, "slowest_ms": False, "first": is_met, "planning": True}
+        answers = ["yes", "no", "no", "yes" if is_met else "no", "yes"]
+        assert [line.split("|")[-2].strip() for line in report.splitlines()[2:7]] == answers
 
 
 class TestRepositories:

@@ -7,6 +7,7 @@ A write session builds rows that belong to it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Column, Dialect, Enum, Float, Select
@@ -261,6 +262,7 @@ def detached_row(table: type, columns: dict[str, Any]) -> Any:
     return row
 
 
+@lru_cache(maxsize=1_000)
 def result_processor(kind: Any, dialect: Dialect) -> Any:
     """Returns the function that converts the driver's value of a column; None if the value is used as it is."""
     if isinstance(kind, Float) and not kind.asdecimal:

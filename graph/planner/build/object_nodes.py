@@ -129,9 +129,7 @@ class ObjectNodeBuilder:
         assert arguments is not None  # noqa: S101 - the path is one
         (argument,) = field.extensions[GraphQLCoreConverter.DEFINITION_BACKREF].arguments
         sql_dialect, is_only_field = self._context.sql_dialect, len(children) == 1
-        root = make_project_root(resolved, selection, arguments, argument.python_name, sql_dialect, is_only_field=is_only_field)
-        self._context.nodes_to_generate.append(root.projects)
-        return root
+        return make_project_root(resolved, selection, arguments, argument.python_name, sql_dialect, is_only_field=is_only_field)
 
     def _build_leaf(self, kind: GraphQLObjectType, resolved: ResolvedField, attribute: str) -> LeafField:
         is_non_null, leaf = unwrap_non_null(resolved.definition.type)

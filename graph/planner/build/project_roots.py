@@ -1,10 +1,13 @@
 """Decides what the statement that finds a project selects beside it."""
 
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import TypeGuard
 
+from sqlalchemy import Dialect
 from sqlalchemy.inspection import inspect
 
+from graph.planner.codegen.row_serializer import compile_object_maker
 from graph.planner.ir.connection_step import ConnectionStep
 from graph.planner.ir.project_root import ProjectRoot
 from graph.planner.ir.relations import Relations
@@ -33,10 +36,8 @@ def make_project_root(
         (isinstance(only_step, ConnectionStep) and only_step.parent_is_project)
         or (isinstance(only_step, RowByNumber) and _needs_only_its_row(only_step.view))
     )
-    columns = inspect(tables.Project).columns
-    names = tuple(columns.keys() if has_all_columns else sorted(POLICY_COLUMNS))
+    names, projects = _project_objects(sql_dialect.dialect, has_all_columns)
     is_materialized = isinstance(joined_step, ConnectionStep)
-    origins = {name: ((index,), result_processor(columns[name].type, sql_dialect.dialect)) for index, name in enumerate(names)}
     return ProjectRoot(
         resolved.key,
         resolved.error_position,
@@ -49,8 +50,20 @@ def make_project_root(
         {by_path: project_subquery(names, by_path=by_path, is_materialized=is_materialized) for by_path in (False, True)},
         has_all_columns,
         len(names),
-        RowObjects(tables.Project, origins),
+        projects,
     )
+
+
+@lru_cache(maxsize=8)
+def _project_objects(dialect: Dialect, has_all_columns: bool) -> tuple[tuple[str, ...], RowObjects]:
+    """The names of the columns, and the objects of a project with them, which all plans share."""
+    columns = inspect(tables.Project).columns
+    names = tuple(columns.keys() if has_all_columns else sorted(POLICY_COLUMNS))
+    objects = RowObjects(
+        tables.Project, {name: ((index,), result_processor(columns[name].type, dialect)) for index, name in enumerate(names)}
+    )
+    objects.make = compile_object_maker(objects)
+    return names, objects
 
 
 def _can_join_project(step: BatchNode, *, is_only_field: bool) -> TypeGuard[RowByNumber | Relations | ConnectionStep]:

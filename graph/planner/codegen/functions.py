@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from graph.planner.codegen.object_serializer import compile_serializer
 from graph.planner.codegen.row_serializer import compile_object_maker, compile_row_serializer
-from graph.planner.ir.row_view import RowObjects, RowView
+from graph.planner.ir.row_view import RowView
 from graph.planner.ir.selection import Selection
 
-GeneratedNode = Selection | RowView | RowObjects
+GeneratedNode = Selection | RowView
 
 
 def generate_functions(nodes: Iterable[GeneratedNode]) -> None:
@@ -15,8 +15,6 @@ def generate_functions(nodes: Iterable[GeneratedNode]) -> None:
     for node in nodes:
         if isinstance(node, Selection):
             node.serialize = compile_serializer(node.parts)
-        elif isinstance(node, RowObjects):
-            node.make = compile_object_maker(node)
         else:
             _generate_view(node)
 

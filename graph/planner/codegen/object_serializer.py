@@ -1,6 +1,7 @@
 """Generated code: a function that serializes the objects of a level, in the order of the selection."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from graph.planner.codegen.leaf_serializers import leaf_serializer, require_non_null
 from graph.planner.errors import PlanBailout
@@ -30,10 +31,17 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
             constant = f"{scope.bind(part.key)}: {scope.bind(part.value if isinstance(part, ConstantField) else None)}"
             quick.append(constant)
             slow.append(constant)
-    serialize_slowly: ObjectSerializer = scope.define("slow", ["objects"], [f"return [{{{', '.join(slow)}}} for o in objects]"])
+    body = [f"return [{{{', '.join(slow)}}} for o in objects]"]
     if not any(isinstance(part, LeafField | DerivedField) for part in parts):
-        return serialize_slowly
-    errors, fallback = scope.bind((AttributeError, KeyError, PlanBailout)), scope.bind(serialize_slowly)
+        return scope.define("serialize", ["objects"], body)  # type: ignore[no-any-return]
+
+    @cache
+    def compile_fallback() -> ObjectSerializer:
+        # Only when it is needed: compiling takes a good part of planning.
+        return scope.define("slow", ["objects"], slow_body)  # type: ignore[no-any-return]
+
+    slow_body = body
+    errors, fallback = scope.bind((AttributeError, KeyError, PlanBailout)), scope.bind(lambda objects: compile_fallback()(objects))
     body = [
         "try:",
         f"    return [{{{', '.join(quick)}}} for o in objects for d in (o.__dict__,)]",

@@ -236,6 +236,10 @@ def _cache_key(values: list[Any]) -> str | tuple[Any, ...]:
     return tuple(values)
 
 
+_CONVERTERS_EXTENSION = "argument_converters"
+"""Name of the extension of fields with the conversions of their arguments, by name."""
+
+
 class FieldArguments:
     """The arguments of one selected field. Those of mutations are not cached, because they may be secrets.
 
@@ -243,11 +247,14 @@ class FieldArguments:
     """
 
     def __init__(self, field: GraphQLField, definition: Any, node: FieldNode, config: Any, scalars: Any, *, use_cache: bool) -> None:
-        converter = InputConverter(config, scalars)
-        converters = {
-            config.name_converter.from_argument(each): (each.python_name, converter.make_converter(each.type))
-            for each in definition.arguments
-        }
+        converters = field.extensions.get(_CONVERTERS_EXTENSION)
+        if converters is None:
+            # The same for all operations.
+            converter = InputConverter(config, scalars)
+            converters = field.extensions[_CONVERTERS_EXTENSION] = {
+                config.name_converter.from_argument(each): (each.python_name, converter.make_converter(each.type))
+                for each in definition.arguments
+            }
 
         def convert(values: dict[str, Any]) -> dict[str, Any]:
             return {converters[name][0]: converters[name][1](value) for name, value in values.items()}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphql import GraphQLList, GraphQLNonNull, GraphQLObjectType, is_leaf_type
+from graphql import GraphQLField, GraphQLList, GraphQLNonNull, GraphQLObjectType, is_leaf_type
 
 from graph.fields.declarations import ENTITIES, FURTHER_ROW_TYPES, ByNumber, GlobalIdField, IndexedBy, NamesOf, ProjectLookup, ToMany, ToOne
 from graph.fields.metadata import metadata_of
@@ -146,11 +146,22 @@ FieldKind = (
 )
 
 
+_KIND_EXTENSION = "planned_kind"
+"""Name of the extension of fields with their kind, which is the same for all operations."""
+
+
 def classify(collected: CollectedField) -> FieldKind:
     """The kind of a field."""
     field = collected.field
     if field is None:
         return TypenameKind()
+    found: FieldKind | None = field.extensions.get(_KIND_EXTENSION)
+    if found is None:
+        found = field.extensions[_KIND_EXTENSION] = _kind_of(field)
+    return found
+
+
+def _kind_of(field: GraphQLField) -> FieldKind:
     source, metadata = field_source_of(field), metadata_of(field)
     is_non_null, inner = unwrap_non_null(field.type)
     if isinstance(source, AttributeSource) and is_leaf_type(inner):
