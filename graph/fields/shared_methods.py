@@ -58,7 +58,7 @@ def _make_init(cls: type) -> Callable[..., None]:
     required = names - defaults.keys() - {name for name, _ in factories}
     has_post_init = hasattr(cls, "__post_init__")
 
-    def __init__(self: Any, **values: Any) -> None:
+    def initialize(self: Any, **values: Any) -> None:
         if not required <= values.keys() or not values.keys() <= names:
             wrong = sorted(required - values.keys()) or sorted(values.keys() - names)
             raise TypeError(f"{cls.__name__}: missing or unknown: {', '.join(wrong)}")
@@ -71,7 +71,7 @@ def _make_init(cls: type) -> Callable[..., None]:
         if has_post_init:
             self.__post_init__()
 
-    return __init__
+    return initialize
 
 
 def _represent(self: Any) -> str:

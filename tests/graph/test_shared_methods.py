@@ -42,5 +42,5 @@ def test_types_behave_as_dataclasses() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"name": "a", "unknown": 1}])
 def test_missing_and_unknown_values_raise(values: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="missing or unknown: (name|unknown)"):
+    with pytest.raises(TypeError, match=r"missing or unknown: (name|unknown)"):
         Filter(**values)
