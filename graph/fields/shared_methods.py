@@ -15,13 +15,14 @@ from strawberry.types.field import StrawberryField
 
 C = TypeVar("C", bound=type)
 
-_FIELD_TYPE = StrawberryField.type
-_NO_TYPE = property(lambda self: None, _FIELD_TYPE.fset)
+_FIELD_TYPE: Any = StrawberryField.type
+_NO_TYPE: Any = property(lambda self: None, _FIELD_TYPE.fset)
 
 
 def share_methods() -> None:
     """Has strawberry call `dataclass` of this module from now on."""
-    object_type.dataclasses = SimpleNamespace(**{**vars(dataclasses), "dataclass": dataclass})  # type: ignore[attr-defined]
+    # Of the decorators' module only: others keep the standard library's.
+    vars(object_type)["dataclasses"] = SimpleNamespace(**{**vars(dataclasses), "dataclass": dataclass})
 
 
 def dataclass(*, kw_only: bool) -> Callable[[C], C]:
@@ -43,7 +44,7 @@ def dataclass(*, kw_only: bool) -> Callable[[C], C]:
 @contextmanager
 def _unresolved_field_types() -> Iterator[None]:
     """Has fields resolve their types later, when those that they refer to exist; a dataclass only asks whether the type is a string."""
-    StrawberryField.type = _NO_TYPE  # type: ignore[assignment, method-assign]
+    StrawberryField.type = _NO_TYPE  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -51,7 +52,7 @@ def _unresolved_field_types() -> Iterator[None]:
 
 
 def _make_init(cls: type) -> Callable[..., None]:
-    fields = [each for each in dataclasses.fields(cls) if each.init]  # type: ignore[arg-type]
+    fields = [each for each in dataclasses.fields(cls) if each.init]
     names = {each.name for each in fields}
     defaults = {each.name: each.default for each in fields if each.default is not dataclasses.MISSING}
     factories = [(each.name, each.default_factory) for each in fields if each.default_factory is not dataclasses.MISSING]
@@ -79,7 +80,7 @@ def _represent(self: Any) -> str:
     return f"{type(self).__qualname__}({values})"
 
 
-def _is_equal(self: Any, other: Any) -> bool:
+def _is_equal(self: Any, other: Any) -> Any:
     if type(other) is not type(self):
         return NotImplemented
     return all(getattr(self, each.name) == getattr(other, each.name) for each in dataclasses.fields(self) if each.compare)

@@ -27,6 +27,12 @@ class Scope:
         self._values[name] = value
         return name
 
+    def copy(self) -> "Scope":
+        """A scope with the same values."""
+        other = Scope()
+        other._values, other._count = self._values.copy(), self._count
+        return other
+
     def evaluate(self, expression: str) -> Any:
         """The value of an expression, such as a lambda."""
         return eval(compile_source(expression, "eval"), self._values)  # noqa: S307 - see the module

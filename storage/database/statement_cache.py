@@ -262,7 +262,7 @@ def detached_row(table: type, columns: dict[str, Any]) -> Any:
     return row
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=1024)
 def result_processor(kind: Any, dialect: Dialect) -> Any:
     """Returns the function that converts the driver's value of a column; None if the value is used as it is."""
     if isinstance(kind, Float) and not kind.asdecimal:

@@ -1,7 +1,7 @@
 """Generated code: a function that serializes the objects of a level, in the order of the selection."""
 
 from collections.abc import Sequence
-from functools import cache
+from typing import Any
 
 from graph.planner.codegen.leaf_serializers import leaf_serializer, require_non_null
 from graph.planner.errors import PlanBailout
@@ -31,17 +31,20 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
             constant = f"{scope.bind(part.key)}: {scope.bind(part.value if isinstance(part, ConstantField) else None)}"
             quick.append(constant)
             slow.append(constant)
-    body = [f"return [{{{', '.join(slow)}}} for o in objects]"]
+    slow_body = [f"return [{{{', '.join(slow)}}} for o in objects]"]
     if not any(isinstance(part, LeafField | DerivedField) for part in parts):
-        return scope.define("serialize", ["objects"], body)  # type: ignore[no-any-return]
+        return scope.define("serialize", ["objects"], slow_body)  # type: ignore[no-any-return]
+    compiled: list[ObjectSerializer] = []
+    # In a scope of its own, so that both functions go without the garbage collector.
+    slow_scope = scope.copy()
 
-    @cache
-    def compile_fallback() -> ObjectSerializer:
-        # Only when it is needed: compiling takes a good part of planning.
-        return scope.define("slow", ["objects"], slow_body)  # type: ignore[no-any-return]
+    def serialize_slowly(objects: Sequence[Any]) -> list[dict[str, Any]]:
+        # Compiled when it is needed: compiling takes a good part of planning.
+        if not compiled:
+            compiled.append(slow_scope.define("slow", ["objects"], slow_body))
+        return compiled[0](objects)
 
-    slow_body = body
-    errors, fallback = scope.bind((AttributeError, KeyError, PlanBailout)), scope.bind(lambda objects: compile_fallback()(objects))
+    errors, fallback = scope.bind((AttributeError, KeyError, PlanBailout)), scope.bind(serialize_slowly)
     body = [
         "try:",
         f"    return [{{{', '.join(quick)}}} for o in objects for d in (o.__dict__,)]",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from graphql import GraphQLError, GraphQLString
@@ -71,20 +71,28 @@ def test_serializer_of_rows(parts: list[tuple[str, ViewPart]], source: str, answ
     assert serialize([(1, None, "x")]) == answers
 
 
+class SlottedLabel(NamedTuple):
+    title: str
+
+
 def test_serializer_of_objects() -> None:
     leaf = LeafField("name", "title", GraphQLString, is_non_null=True, is_plain=True)
     with generated_sources() as sources:
         serialize = compile_serializer([leaf, DerivedField("upper", str.upper, ("title",), is_non_null=False), DeferredField("later")])
-    quick = "{v0: v1(None) if (v := d['title']) is None else v, v2: v3(d['title']), v4: v5}"
-    assert sources == [
-        "def slow(objects):\n    return [{v0: v1(o.title), v2: v3(o.title), v4: v5} for o in objects]\n",
-        "def serialize(objects):\n    try:\n"
-        f"        return [{quick} for o in objects for d in (o.__dict__,)]\n"
-        "    except v6:\n        return v7(objects)\n",
-    ]
-    assert serialize([tables.Label(title="bug")]) == [{"name": "bug", "upper": "BUG", "later": None}]
-    with pytest.raises((PlanBailout, GraphQLError)):
-        serialize([tables.Label(title=None)])
+        quick = "{v0: v1(None) if (v := d['title']) is None else v, v2: v3(d['title']), v4: v5}"
+        source = (
+            "def serialize(objects):\n    try:\n"
+            f"        return [{quick} for o in objects for d in (o.__dict__,)]\n"
+            "    except v6:\n        return v7(objects)\n"
+        )
+        assert serialize([tables.Label(title="bug")]) == [{"name": "bug", "upper": "BUG", "later": None}]
+        assert sources == [source]
+        # The slow function is compiled once, when it is needed.
+        for _ in range(2):
+            assert serialize([SlottedLabel("bug")]) == [{"name": "bug", "upper": "BUG", "later": None}]
+            with pytest.raises((PlanBailout, GraphQLError)):
+                serialize([tables.Label(title=None)])
+        assert sources == [source, "def slow(objects):\n    return [{v0: v1(o.title), v2: v3(o.title), v4: v5} for o in objects]\n"]
 
 
 def test_objects_of_rows() -> None:
