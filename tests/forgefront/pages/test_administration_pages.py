@@ -193,7 +193,7 @@ async def test_an_administrator_changes_settings_hooks_and_runners(site: Setting
     await page.evaluate("document.activeElement.select()")
     await page.type("builder")
     await page.press("Enter")
-    await page.wait_for("document.querySelector('.entry summary')?.innerText === 'builder'")
+    await page.wait_for("document.querySelector('.entry summary')?.innerText.endsWith('builder')")
     await page.click("[aria-label='Pause builder']")
     await page.wait_for("document.activeElement.ariaLabel === 'Resume builder'")
     await site.confirm("Remove builder", "Remove")

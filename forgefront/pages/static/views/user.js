@@ -21,7 +21,7 @@ export async function open(page) {
         user.isAdmin ? h("span.tag", null, "administrator") : null,
         user.state === "ACTIVE" ? null : h("span.tag", null, user.state.toLowerCase()),
         website ? h("a", { href: website, rel: "noopener noreferrer" }, user.websiteUrl) : null),
-      isOwn ? h("div.actions.start", null, h("a.button", { href: address("-", "profile") }, "Edit your account"), h("a.button", { href: address("-", "issues") }, "Your issues"), h("a.button", { href: address("-", "merge_requests") }, "Your merge requests")) : null,
+      isOwn ? h("div.actions.start", null, h("a.button", { href: address("-", "profile") }, "Edit your account"), user.isAdmin ? h("a.button", { href: address("-", "admin") }, "Administration") : null, h("a.button", { href: address("-", "issues") }, "Your issues"), h("a.button", { href: address("-", "merge_requests") }, "Your merge requests")) : null,
       !isOwn && page.viewer?.isAdmin ? h("div.actions.start", null, h("a.button", { href: address("-", "admin", "users", user.username) }, "Change the account")) : null,
       user.bio ? h("div.card", null, h("p", null, user.bio)) : null,
       page.viewer?.isAdmin && user.state === "ACTIVE" ? linkMaker(page, user) : null,

@@ -47,7 +47,7 @@ function runnerEntry(page, runner, renew) {
   toggle.id = `toggle-${id}`;
   toggle.ariaLabel = `${turn} ${description}`;
   return entry(
-    [symbol(sign, word), h("details", null, h("summary", { "data-item": true }, description), changing(page, runner, renew)), wrong],
+    [h("details", null, h("summary", { "data-item": true }, symbol(sign, word), " ", description), changing(page, runner, renew)), wrong],
     [h("span", null, `#${id}, ${word}`), shared ? h("span.tag", null, "shared") : null, tags.map((tag) => h("span.tag", null, tag)),
       runUntagged ? null : h("span", null, "only builds with its tags"),
       projects.slice(0, 3).map(({ fullPath }) => h("a", { href: address(fullPath) }, fullPath)), projects.length > 3 ? h("span", null, `and ${projects.length - 3} more`) : null,

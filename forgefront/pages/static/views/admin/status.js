@@ -56,10 +56,10 @@ const sorted = (jobs) => [...jobs].sort((one, other) => (other.state === "FAILED
 
 function job({ name, state, intervalSeconds, startedAt, finishedAt, runCount, failureCount, lastFailedAt, lastError }) {
   const [sign, word] = JOB_STATES[state];
-  const every = intervalSeconds === null ? null : h("span", null, `every ${duration(intervalSeconds)}`);
+  const isPeriodic = intervalSeconds !== null;
+  const last = isPeriodic ? ["last run ", ago(finishedAt ?? startedAt)] : state === "FINISHED" ? ["finished ", ago(finishedAt)] : ["runs since ", ago(startedAt)];
   return h("li.row.job", null, symbol(sign, word), h("p.row-title", null, name), h("span.row-side", null, state === "FAILED" ? badge("FAILED", word) : word),
-    h("p.row-meta", null, every,
-      intervalSeconds === null ? h("span", null, "runs since ", ago(startedAt)) : h("span", null, "last run ", ago(finishedAt ?? startedAt)),
+    h("p.row-meta", null, isPeriodic ? h("span", null, `every ${duration(intervalSeconds).replace(" 0 min", "")}`) : null, h("span", null, last),
       h("span", null, runCount === 1 ? "1 run" : `${runCount} runs`), failureCount ? h("span", null, failureCount === 1 ? "1 failure" : `${failureCount} failures`, ", the last ", ago(lastFailedAt)) : null),
     lastError ? h("p.row-meta.job-error", null, h("code", null, lastError)) : null);
 }
