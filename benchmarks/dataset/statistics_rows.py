@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from benchmarks.dataset.bulk_insert import insert_rows
 from storage import tables
 from storage.database.engine import Database
-from storage.tables import AccessLevel, NamespaceKind, Visibility
+from storage.tables import AccessLevel, NamespaceKind, Visibility, row_counts
 from storage.tables.builds import build_changes
 
 GROUP = "statistics"
@@ -60,6 +60,8 @@ async def _fill(url: str, builds: int, merge_requests: int) -> StatisticsProject
         async with _begin(database) as connection:
             for statement in _merge_request_statements(database.dialect, projects, merge_requests):
                 await connection.exec_driver_sql(statement)
+            # On PostgreSQL the triggers that count rows do not fire either.
+            await connection.execute(row_counts.repair())
         async with database.engine.connect() as connection:
             tidied = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
             await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(tidied))
@@ -126,9 +128,9 @@ async def without_triggers(database: Database) -> AsyncIterator[None]:
                 await connection.exec_driver_sql(statement)
 
     if database.dialect == "postgresql":
-        await run("ALTER TABLE builds DISABLE TRIGGER USER")
+        await run(*(f"ALTER TABLE builds DISABLE TRIGGER {name}" for name in sorted(build_changes.TRIGGERS)))
         yield
-        await run("ALTER TABLE builds ENABLE TRIGGER USER")
+        await run(*(f"ALTER TABLE builds ENABLE TRIGGER {name}" for name in sorted(build_changes.TRIGGERS)))
         return
     await run(*(f"DROP TRIGGER {name}" for name in sorted(build_changes.TRIGGERS)))
     yield
