@@ -18,6 +18,7 @@ from graph.operations.executor import is_awaitable
 from graph.planner.errors import PlanBailout
 from graph.planner.explain import ExplainedNode, ExplainedStatement, ExplainError, Explanation, compile_plan, explain_plan
 from graph.planner.ir.project_root import ProjectRoot
+from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import BatchNode, FieldStep, FieldValues
 from graph.planner.run.levels import NODE_EXECUTORS, execute_node
 from graph.planner.run.resolvers import STEP_STARTERS, begin_step
@@ -76,6 +77,9 @@ def _measure_steps(selection: Any, by_step: Mapping[int, ExplainedNode]) -> None
         return
     selection.steps[:] = [_MeasuredStep(each.key, each.completer, each.position, each, by_step[id(each)]) for each in selection.steps]
     selection.batch_steps[:] = [_measured_node(each, by_step) for each in selection.batch_steps]
+    if isinstance(selection, Selection):
+        # Its steps are measured one by one.
+        selection.serialize_values = None
 
 
 def _measured_node(node: Any, by_step: Mapping[int, ExplainedNode]) -> "_MeasuredNode":

@@ -14,7 +14,8 @@ from graph.fields.resolvers import AttributeSource, LoaderSource, field_source_o
 from graph.planner.build.build_context import BuildContext, ObjectFieldStep
 from graph.planner.build.project_roots import make_project_root
 from graph.planner.build.row_nodes import RowNodeBuilder, add_step
-from graph.planner.codegen.leaf_serializers import PLAIN_TYPES, is_plain
+from graph.planner.codegen.leaf_serializers import is_plain
+from graph.planner.codegen.value_serializer import column_serializer
 from graph.planner.errors import Unplannable
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.project_root import ProjectRoot
@@ -86,7 +87,7 @@ class ObjectNodeBuilder:
                 )
             batch_steps.append(relations)
         steps += [self.build_step(kind, each) for each in relation_fields if each.key not in selected]
-        selection = Selection(parts, steps, batch_steps)
+        selection = Selection(parts, steps, batch_steps, is_value=table_of(kind) is None and "pageInfo" not in kind.fields)
         self._context.nodes_to_generate.append(selection)
         return selection
 
@@ -151,6 +152,8 @@ class ObjectNodeBuilder:
             resolve_type: Any = inner.resolve_type
             return AbstractCompleter(selections, lambda value: resolve_type(value, None, inner), is_non_null)
         leaf: GraphQLLeafType = inner
-        # A resolver may return an Int of more than 32 bits.
-        plain_type = PLAIN_TYPES.get(leaf.name) if leaf.name != "Int" else None
-        return LeafCompleter(self._context.serializer(leaf, is_non_null, resolved.response_path), plain_type)
+        serializer, form = (
+            self._context.serializer(leaf, is_non_null, resolved.response_path),
+            self._context.format_at(resolved.response_path),
+        )
+        return LeafCompleter(serializer, column_serializer(leaf, is_non_null, form))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from graph.planner.codegen.object_serializer import compile_serializer
 from graph.planner.codegen.row_serializer import compile_object_maker, compile_row_serializer
+from graph.planner.codegen.value_serializer import compile_value_serializer
 from graph.planner.ir.row_view import RowView
 from graph.planner.ir.selection import Selection
 
@@ -15,6 +16,9 @@ def generate_functions(nodes: Iterable[GeneratedNode]) -> None:
     for node in nodes:
         if isinstance(node, Selection):
             node.serialize = compile_serializer(node.parts)
+            if node.is_value:
+                # The nodes of objects below it come before it.
+                node.serialize_values = compile_value_serializer(node)
         else:
             _generate_view(node)
 

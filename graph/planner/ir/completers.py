@@ -10,10 +10,10 @@ from graph.planner.ir.steps import Completer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafCompleter(Completer):
-    """Leaves. A value of `plain_type` is its own serialization."""
+    """Leaves. `serialize_column` serializes many values at once."""
 
     serialize: Callable[[Any], Any]
-    plain_type: type | None = None
+    serialize_column: Callable[[list[Any]], list[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -64,6 +64,10 @@ class Selection:
     batch_steps: list[BatchNode]
     serialize: ObjectSerializer = field(init=False, repr=False)
     """Generated: the parts of objects, in response order."""
+    serialize_values: ObjectSerializer | None = field(init=False, repr=False, default=None)
+    """Generated for value objects, whose steps all read attributes: their complete answers. Raises any error; the steps report it."""
+    is_value: bool = False
+    """Whether the objects are neither rows nor pages, so that no attribute is awaited."""
 
     @property
     def is_async(self) -> bool:

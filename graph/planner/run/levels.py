@@ -35,10 +35,23 @@ def execute_node(node: BatchNode, run: PlanRun, objects: Sequence[Any], answers:
 
 def begin_selection(selection: Selection, run: PlanRun, objects: Sequence[Any], work: PendingWork) -> list[dict[str, Any]]:
     """The answers of objects, which are complete when the work is done."""
+    if (complete := _serialize_values(selection, objects)) is not None:
+        return complete
     answers = selection.serialize(objects)
     if selection.steps or selection.batch_steps:
         begin_level(run, objects, answers, selection.steps, selection.batch_steps, work)
     return answers
+
+
+def _serialize_values(selection: Selection, objects: Sequence[Any]) -> list[dict[str, Any]] | None:
+    """The complete answers of value objects; None if the steps must evaluate the fields."""
+    if selection.serialize_values is None:
+        return None
+    try:
+        return selection.serialize_values(objects)
+    except Exception:
+        # The steps raise it again, where it is reported.
+        return None
 
 
 async def execute_selection(selection: Selection, run: PlanRun, objects: Sequence[Any]) -> list[dict[str, Any]]:
@@ -161,7 +174,7 @@ def begin_completion(completer: Completer, run: PlanRun, values: FieldValues, wo
             flat, lengths = _flatten(completer, values)
             if not flat:
                 return split_by_lengths(flat, lengths)
-            if any(map(is_awaitable_type, set(map(type, flat)))):
+            if len(flat) > MAX_UNSLICED_OBJECTS or any(map(is_awaitable_type, set(map(type, flat)))):
                 return None
             found = begin_completion(items, run, flat, work)
             return None if found is None else split_by_lengths(found, lengths)
@@ -181,6 +194,8 @@ async def complete_values(completer: Completer, run: PlanRun, values: FieldValue
         case ListCompleter(items):
             flat, lengths = _flatten(completer, values)
             await await_values(flat, run.context.scheduler)
+            if len(flat) > MAX_UNSLICED_OBJECTS and isinstance(items, ObjectCompleter) and items.selection.serialize_values is not None:
+                return split_by_lengths(await _complete_values_in_slices(items, run, flat), lengths)
             return split_by_lengths(await complete_values(items, run, flat), lengths)
         case SubfieldCompleter(objects, key):
             return _pick_subfield(key, await complete_values(objects, run, values))
@@ -190,11 +205,17 @@ async def complete_values(completer: Completer, run: PlanRun, values: FieldValue
             return found
 
 
+async def _complete_values_in_slices(completer: ObjectCompleter, run: PlanRun, values: FieldValues) -> FieldValues:
+    """The complete answers of many value objects."""
+    found: FieldValues = []
+    for start in range(0, len(values), MAX_UNSLICED_OBJECTS):
+        await run.context.scheduler.pause()
+        found += await complete_values(completer, run, values[start : start + MAX_UNSLICED_OBJECTS])
+    return found
+
+
 def _serialize_leaves(completer: LeafCompleter, values: FieldValues) -> FieldValues:
-    plain_type, serialize = completer.plain_type, completer.serialize
-    if plain_type is not None and {plain_type}.issuperset(map(type, values)):
-        return values
-    return [serialize(value) for value in values]
+    return [completer.serialize(values[0])] if len(values) == 1 else completer.serialize_column(values)
 
 
 def _begin_objects(completer: ObjectCompleter, run: PlanRun, values: FieldValues, work: PendingWork) -> FieldValues:
@@ -206,6 +227,8 @@ def _begin_objects(completer: ObjectCompleter, run: PlanRun, values: FieldValues
     distinct = {id(value): value for value in values if value is not None}
     if not distinct:
         return values
+    if len(distinct) == len(values):
+        return begin_selection(selection, run, values, work)
     begun = begin_selection(selection, run, list(distinct.values()), work)
     return _restore_duplicates(values, dict(zip(distinct, begun, strict=True)))
 

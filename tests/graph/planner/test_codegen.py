@@ -2,16 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
-from graphql import GraphQLError, GraphQLString
+from graphql import GraphQLError, GraphQLInt, GraphQLScalarType, GraphQLString
 
+from graph.planner.codegen.functions import generate_functions
+from graph.planner.codegen.leaf_serializers import leaf_serializer
 from graph.planner.codegen.object_serializer import compile_serializer
 from graph.planner.codegen.row_serializer import compile_object_maker, compile_row_serializer
+from graph.planner.codegen.value_serializer import column_serializer
 from graph.planner.errors import PlanBailout
+from graph.planner.ir.completers import LeafCompleter, ObjectCompleter
 from graph.planner.ir.row_view import ColumnValue, ConstantPart, Deferred, Derived, RelatedRow, RowObjects, RowView, ViewPart
-from graph.planner.ir.selection import DeferredField, DerivedField, LeafField
+from graph.planner.ir.selection import ConstantField, DeferredField, DerivedField, LeafField, Selection
+from graph.planner.ir.steps import AttributeStep, Completer, FieldStep
+from graph.schema import graphql_schema
 from storage import tables
 from storage.database import code_scope
 
@@ -93,6 +101,49 @@ def test_serializer_of_objects() -> None:
             with pytest.raises((PlanBailout, GraphQLError)):
                 serialize([tables.Label(title=None)])
         assert sources == [source, "def slow(objects):\n    return [{v0: v1(o.title), v2: v3(o.title), v4: v5} for o in objects]\n"]
+
+
+def attribute(key: str, completer: Completer) -> AttributeStep:
+    return AttributeStep(key, completer, None, key)
+
+
+def leaf_completer(kind: GraphQLScalarType, is_non_null: bool) -> LeafCompleter:
+    return LeafCompleter(leaf_serializer(kind, is_non_null), column_serializer(kind, is_non_null, None))
+
+
+def test_serializer_of_values() -> None:
+    inner = Selection([DeferredField("count")], [attribute("count", leaf_completer(GraphQLInt, True))], [], is_value=True)
+    steps: list[FieldStep] = [attribute("name", leaf_completer(GraphQLString, False)), attribute("of", ObjectCompleter(inner, False))]
+    outer = Selection([DeferredField("name"), ConstantField("kind", "T"), DeferredField("of")], steps, [], is_value=True)
+    with generated_sources() as sources:
+        generate_functions([inner, outer])
+    assert sources[-1] == (
+        "lambda objects: [{v0: a0, v2: v3, v4: a2} for a0, a2 in zip(v1([o.name for o in objects]), v5([o.of for o in objects]))]"
+    )
+    serialize = outer.serialize_values
+    assert serialize is not None
+    values = [SimpleNamespace(name="x", of=SimpleNamespace(count=1)), SimpleNamespace(name=None, of=None)]
+    assert serialize(values) == [{"name": "x", "kind": "T", "of": {"count": 1}}, {"name": None, "kind": "T", "of": None}]
+    with pytest.raises(PlanBailout):
+        serialize([SimpleNamespace(name=None, of=SimpleNamespace(count=2**31))])
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "answers", "bad"),
+    [
+        ("Int", [1, -(2**31)], [1, -(2**31)], [1, 2**31]),
+        ("Float", [0.5, 1e300], [0.5, 1e300], [0.5, float("inf")]),
+        ("Boolean", [True, False], [True, False], [True, 1]),
+        ("DateTime", [datetime(2016, 1, 2, tzinfo=UTC)], ["2016-01-02T00:00:00.000000Z"], [datetime(2016, 1, 2)]),
+    ],
+)
+def test_columns_of_values_are_checked(name: str, good: list[Any], answers: list[Any], bad: list[Any]) -> None:
+    kind: Any = graphql_schema.get_type(name)
+    assert column_serializer(kind, True, None)(good) == answers
+    assert column_serializer(kind, False, None)([*good, None]) == [*answers, None]
+    for values in (bad, [*good, None], [*good, "x"]):
+        with pytest.raises(PlanBailout):
+            column_serializer(kind, True, None)(values)
 
 
 def test_objects_of_rows() -> None:
