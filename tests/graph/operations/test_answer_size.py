@@ -10,11 +10,12 @@ from graph.context import Services
 from graph.errors import Code
 from graph.http.json_pieces import dump_json
 from graph.operations import execution
-from graph.operations.answer_size import FieldRepetition, measure_json
+from graph.operations.answer_size import MAX_SHORT_VALUE_BYTES, PUNCTUATION_BYTES, FieldRepetition, measure_json
 from graph.operations.execution import Graph
 from graph.operations.limits import MAX_ANSWER_BYTES, parse
 from graph.operations.results import ANSWER_TOO_LARGE_MESSAGE, OperationResult
 from graph.operations.time_slices import SliceScheduler
+from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask
@@ -257,3 +258,9 @@ class TestFieldRepetition:
     def test_fields_are_counted_with_fragments_expanded(self, source: str, field_count: int, max_repeats: int) -> None:
         repetition = FieldRepetition(parse(source))
         assert (repetition.field_count, repetition.max_repeats) == (field_count, max_repeats)
+
+    def test_values_are_as_large_as_their_types_allow(self) -> None:
+        source = "{ viewer { databaseId ...F username } } fragment F on User { createdAt ... on User { x: databaseId } }"
+        sizes = {"viewer": 0, "databaseId": 11, "createdAt": 29, "x": 11}
+        expected = sum(len(name) + PUNCTUATION_BYTES + size for name, size in sizes.items()) + MAX_SHORT_VALUE_BYTES
+        assert FieldRepetition(parse(source), graphql_schema).value_bytes == expected
