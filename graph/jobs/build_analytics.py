@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
@@ -20,6 +20,7 @@ from graph.jobs.wakeup import Wakeup
 from storage.analytics import build_source
 from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, read_pointer
 from storage.analytics.build_copy_writer import RebuildRunning, read_identity, write_copy
+from storage.analytics.build_statistics import CopyStatement, MomentRange
 from storage.database.engine import Database, describe_error, is_unavailable
 
 POLL_SECONDS = 1.0
@@ -99,7 +100,11 @@ class BuildAnalytics:
                     rows = await session.fetch(sql, parameters)
                 if len(rows) > MAX_CHANGED_BUILDS + 1:
                     raise CopyOutdated(f"more than {MAX_CHANGED_BUILDS} builds have changed")
-                await self._run(copy.apply, rows)
+                if len(rows) == 1:
+                    # Nothing has changed, so there is nothing to write, and no need to wait for answers that are being computed.
+                    copy.apply(rows)
+                else:
+                    await self._run(copy.apply, rows)
                 self._caught_up_at = began
             except NoCopy:
                 raise
@@ -109,13 +114,13 @@ class BuildAnalytics:
                     raise NoCopy from error
                 raise
 
-    async def fetch(self, sql: str, parameters: Sequence[Any]) -> CopiedRows:
-        """Runs a statement of `storage/analytics` on the copy. Raises NoCopy."""
+    async def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement]) -> CopiedRows:
+        """Runs a statement of `storage/analytics` on the copy (`BuildCopy.fetch`). Raises NoCopy."""
         copy = self._copy
         if copy is None:
             raise NoCopy
         try:
-            return CopiedRows(*await self._run(lambda: (copy.fetch(sql, parameters), copy.version)))
+            return CopiedRows(*await self._run(lambda: (copy.fetch(compile_statement), copy.version)))
         except Exception as error:
             async with self._lock:
                 if self._copy is copy:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from storage.tables.quantiles import MILLION
 
@@ -16,6 +17,18 @@ class QuantileSummary:
     p90: float | None
     p95: float | None
     max: float | None
+
+
+def build_summaries(columns: Sequence[Sequence[Any]]) -> list[QuantileSummary | None]:
+    """Build the summaries of many groups from the columns of `storage.tables.quantiles`; None for a group without values."""
+    counts, wholes, rests, *values = columns
+    means = [
+        (whole * MILLION + rest) / (count * MILLION) if count and whole is not None else None
+        for count, whole, rest in zip(counts, wholes, rests, strict=True)
+    ]
+    numbers = [[None if value is None else value / MILLION for value in column] for column in values]
+    found: list[QuantileSummary | None] = list(map(QuantileSummary, counts, means, *numbers))
+    return found if all(counts) else [each if count else None for each, count in zip(found, counts, strict=True)]
 
 
 def build_summary(columns: Sequence[int | None]) -> QuantileSummary:

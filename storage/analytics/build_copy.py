@@ -8,7 +8,7 @@ has. A process that is killed leaves a file that was published as a whole, or on
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from typing import Any
 import orjson
 
 from storage.analytics.build_source import COLUMNS, CopyPosition
+from storage.analytics.build_statistics import CopyStatement, MomentRange
+from storage.analytics.derived_columns import with_derived_columns
 
-COPY_FORMAT = 1
+COPY_FORMAT = 2
 """Increases with every change of the columns."""
 POINTER_NAME = "current.json"
 FILE_PATTERN = "builds-*.duckdb"
@@ -89,6 +91,8 @@ class BuildCopy:
         self._changed_ids: set[int] = set()
         self._row_difference = 0
         """How many more rows there are than in the file."""
+        self._replaces_finished = False
+        """Whether a build that has changed is among the finished ones of the file, which are then read without it."""
         self._connection = duckdb.connect(config={**SETTINGS, "memory_limit": MEMORY_LIMIT, "temp_directory": str(folder / "temporary")})
         path = str(folder / pointer.file).replace("'", "''")
         try:
@@ -96,10 +100,15 @@ class BuildCopy:
             columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
             self._connection.execute(f"CREATE TABLE changed_builds ({columns})")
             self._connection.execute("CREATE TABLE replaced_ids (id BIGINT)")
-            ((rows,),) = self._connection.execute("SELECT count(*) FROM base.builds").fetchall()
+            self._finished_count, self._unfinished_count = (
+                self._connection.execute(f"SELECT count(*) FROM base.{table}").fetchall()[0][0]  # noqa: S608 - constants
+                for table in ("builds", "unfinished_builds")
+            )
+            self._moments = self._read_moments()
         except BaseException:
             self._connection.close()
             raise
+        rows = self._finished_count + self._unfinished_count
         if rows != pointer.rows:
             self._connection.close()
             raise CopyOutdated(f"the file has {rows} rows, not {pointer.rows}")
@@ -143,23 +152,42 @@ class BuildCopy:
         if replaced:
             execute("DELETE FROM replaced_ids WHERE id IN (SELECT unnest(?::BIGINT[]))", [replaced])
             execute("INSERT INTO replaced_ids SELECT unnest(?::BIGINT[])", [replaced])
+            known = "SELECT count(*) FROM replaced_ids WHERE id NOT IN (SELECT id FROM base.unfinished_builds)"
+            self._replaces_finished = execute(known).fetchall() != [(0,)]
         execute("COMMIT")
+        for name, (first, last) in self._moments.items():
+            moments = [value for value in columns[list(COLUMNS).index(name)] if value is not None] if columns else []
+            self._moments[name] = (min([first, *moments]), max([last, *moments]))
         ((difference,),) = execute("SELECT (SELECT count(*) FROM changed_builds) - (SELECT count(*) FROM replaced_ids)").fetchall()
         self._row_difference = difference
 
-    def fetch(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
-        """Runs a SELECT on the builds, which it names `{builds}`. Raises duckdb.Error."""
-        return self._connection.execute(sql.replace("{builds}", self._builds), list(parameters)).fetchall()
+    def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement]) -> list[Any]:
+        """Runs a SELECT on the builds, which it names `{builds}`. Raises duckdb.Error.
 
-    @property
-    def _builds(self) -> str:
-        """The current builds, as a subquery."""
-        base = "SELECT * FROM base.builds"
-        if not self._changed_ids:
-            return f"({base})"
-        if any(number <= self.pointer.max_id for number in self._changed_ids):
-            base += " WHERE id NOT IN (SELECT id FROM replaced_ids)"
-        return f"({base} UNION ALL SELECT * FROM changed_builds)"  # noqa: S608 - constants
+        `compile_statement` receives the first and the last moment of each column of timestamps.
+        """
+        statement = compile_statement(self._moments)
+        return self._connection.execute(statement.sql.replace("{builds}", self._builds(statement.now)), statement.parameters).fetchall()
+
+    def _builds(self, now: int) -> str:
+        """The current builds with their derived columns, as a subquery."""
+        others = " ANTI JOIN replaced_ids USING (id)"
+        parts = [f"SELECT * FROM base.builds{others if self._replaces_finished else ''}"]  # noqa: S608 - constants
+        if self._unfinished_count:
+            parts.append(with_derived_columns("base.unfinished_builds", now) + (others if self._changed_ids else ""))
+        if self._changed_ids:
+            parts.append(with_derived_columns("changed_builds", now))
+        return f"({' UNION ALL '.join(parts)})"
+
+    def _read_moments(self) -> dict[str, MomentRange]:
+        """The first and the last moment of each column of timestamps by which builds are grouped; (0, 0) if there is none."""
+        found = {}
+        for name in ("created_at", "finished_at"):
+            tables = " UNION ALL ".join(f"SELECT {name} FROM base.{table}" for table in ("builds", "unfinished_builds"))  # noqa: S608
+            sql = f"SELECT coalesce(min({name}), 0), coalesce(max({name}), 0) FROM ({tables})"  # noqa: S608 - constants
+            ((first, last),) = self._connection.execute(sql).fetchall()
+            found[name] = (first, last)
+        return found
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

@@ -4,6 +4,7 @@ The position in the log is taken before the builds are read, in chunks and witho
 the log after the position, and is read again by every process that opens the file.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 from storage.analytics import build_source
 from storage.analytics.build_copy import FILE_PATTERN, SETTINGS, CopyOutdated, CopyPointer, publish
 from storage.analytics.build_source import COLUMNS, CopyPosition
+from storage.analytics.derived_columns import with_derived_columns
 from storage.database.engine import Database
 from storage.tables.builds.build_changes import TRIGGERS
 
@@ -78,7 +80,7 @@ class _PostgresBuildReader:
         await self._connection.execute(sql)
 
     async def write_csv(self, first: int, last: int, path: Path) -> None:
-        await self._connection.copy_from_query(build_source.postgresql_rows(first, last), output=path, format="csv", null="\\N")
+        await self._connection.copy_from_query(build_source.postgresql_rows(first, last), output=path, format="csv")
 
 
 @asynccontextmanager
@@ -136,25 +138,16 @@ async def _write_file(reader: _BuildReader, dialect: str, folder: Path, work: Pa
     report(0, total)
     path = work / f"builds-{secrets.token_hex(8)}.duckdb"
     settings = {**SETTINGS, "memory_limit": MEMORY_LIMIT, "temp_directory": str(work / "temporary"), "preserve_insertion_order": "false"}
-    chunk, done, max_id = work / "chunk.csv", 0, 0
-    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
-    csv = (
-        f"read_csv('{_quote(chunk)}', columns = {{{columns}}}, auto_detect = false, header = false, quote = '\"', escape = '\"',"
-        " nullstr = '\\N', allow_quoted_nulls = false, parallel = false, new_line = '\\n')"
-    )
     with contextlib.closing(duckdb.connect(config=settings)) as connection:
         connection.execute(f"ATTACH '{_quote(path)}' AS target")
         connection.execute(f"ATTACH '{_quote(work / 'unsorted.duckdb')}' AS staging")
         connection.execute(f"CREATE TABLE staging.builds ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})")
-        for start in range(first, last + 1, CHUNK_IDS):
-            await reader.write_csv(start, min(start + CHUNK_IDS - 1, last), chunk)
-            if chunk.stat().st_size:
-                ((inserted,),) = connection.execute(f"INSERT INTO staging.builds SELECT * FROM {csv}").fetchall()  # noqa: S608 - constants
-                done += inserted
-                report(min(done, total), total)
+        await _load_builds(connection, reader, (first, last), work, lambda done: report(min(done, total), total))
         # Sorted, so that a question about one project reads few row groups.
-        connection.execute("CREATE TABLE target.builds AS SELECT * FROM staging.builds ORDER BY project_id, id")
-        ((rows, max_id),) = connection.execute("SELECT count(*), coalesce(max(id), 0) FROM target.builds").fetchall()
+        finished = f"{with_derived_columns('staging.builds')} WHERE finished_at IS NOT NULL ORDER BY project_id, id"
+        connection.execute(f"CREATE TABLE target.builds AS {finished}")
+        connection.execute("CREATE TABLE target.unfinished_builds AS SELECT * FROM staging.builds WHERE finished_at IS NULL ORDER BY id")
+        ((rows, max_id),) = connection.execute("SELECT count(*), coalesce(max(id), 0) FROM staging.builds").fetchall()
         connection.execute("CHECKPOINT target")
         connection.execute("DETACH target")
     descriptor = os.open(path, os.O_RDONLY)
@@ -162,6 +155,34 @@ async def _write_file(reader: _BuildReader, dialect: str, folder: Path, work: Pa
     os.close(descriptor)
     path.replace(folder / path.name)
     return CopyPointer(path.name, identity, rows, max_id, position.change_id, position.token, position.snapshot)
+
+
+async def _load_builds(
+    connection: Any, reader: _BuildReader, ids: tuple[int, int], work: Path, report_count: Callable[[int], None]
+) -> None:
+    """Reads the builds with these ids in chunks. DuckDB loads each chunk while the database writes the next one."""
+    loop = asyncio.get_running_loop()
+
+    def load(path: Path) -> int:
+        ((inserted,),) = connection.execute(f"INSERT INTO staging.builds {build_source.read_csv(str(path))}").fetchall()
+        path.unlink()
+        return int(inserted)
+
+    done, loading = 0, None
+    try:
+        for number, start in enumerate(range(ids[0], ids[1] + 1, CHUNK_IDS)):
+            chunk = work / f"chunk{number % 2}.csv"
+            await reader.write_csv(start, min(start + CHUNK_IDS - 1, ids[1]), chunk)
+            if loading is not None:
+                done += await loading
+                report_count(done)
+            loading = loop.run_in_executor(None, load, chunk) if chunk.stat().st_size else None
+        if loading is not None:
+            report_count(done + await loading)
+    finally:
+        if loading is not None and not loading.done():
+            # Its connection is closed next.
+            await asyncio.wait([loading])
 
 
 def _quote(path: Path) -> str:

@@ -26,6 +26,9 @@ COLUMNS: dict[str, str] = {
 }
 """The columns of the copy and their types in DuckDB."""
 
+MIN_MICROSECONDS, MAX_MICROSECONDS = -62135596800000000, 253402300799999999
+"""The first and the last timestamp of Python, which stand for infinite ones."""
+
 _STRINGS = ("name", "stage", "ref", "status")
 _TIMESTAMPS = ("created_at", "started_at", "finished_at")
 
@@ -45,7 +48,7 @@ def _postgresql_expressions() -> dict[str, str]:
     found["coverage"] = "CAST(floor(b.coverage * 1000000 + 0.5) AS BIGINT)"
     for name in _TIMESTAMPS:
         found[name] = (
-            f"CASE b.{name} WHEN 'infinity' THEN 253402300799999999 WHEN '-infinity' THEN -62135596800000000"
+            f"CASE b.{name} WHEN 'infinity' THEN {MAX_MICROSECONDS} WHEN '-infinity' THEN {MIN_MICROSECONDS}"
             f" ELSE CAST(extract(epoch FROM b.{name}) * 1000000 AS BIGINT) END"
         )
     return found
@@ -119,17 +122,33 @@ def changed_builds(dialect: str, position: CopyPosition, limit: int) -> tuple[st
     return sql, values
 
 
+CSV_OPTIONS = "header = false, auto_detect = false, quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, new_line = '\\n'"
+"""How DuckDB reads the CSV of both databases: nulls are empty, strings are quoted."""
+
+
+def read_csv(path: str) -> str:
+    """SQL of DuckDB that reads the builds of a CSV file. It parses timestamps, because that takes the databases longer."""
+    kinds = {name: "TIMESTAMP" if name in _TIMESTAMPS else kind for name, kind in COLUMNS.items()}
+    types = ", ".join(f"'{name}': '{kind}'" for name, kind in kinds.items())
+    cells = [_microseconds_of(name) if name in _TIMESTAMPS else name for name in COLUMNS]
+    quoted = path.replace("'", "''")
+    return f"SELECT {', '.join(cells)} FROM read_csv('{quoted}', columns = {{{types}}}, parallel = false, {CSV_OPTIONS})"  # noqa: S608
+
+
+def _microseconds_of(name: str) -> str:
+    infinite = f"WHEN {name} > TIMESTAMP '1970-01-01' THEN {MAX_MICROSECONDS} WHEN {name} IS NOT NULL THEN {MIN_MICROSECONDS}"
+    return f"CASE WHEN isfinite({name}) THEN epoch_us({name}) {infinite} END"
+
+
 def sqlite_csv() -> str:
     """SQL that returns the builds of a range of ids as one string of CSV lines."""
-    found = _EXPRESSIONS["sqlite"]
-    cells = [
-        f"""'"' || replace({found[name]}, '"', '""') || '"'""" if name in _STRINGS else f"ifnull({found[name]}, '\\N')" for name in COLUMNS
-    ]
-    line = " || ',' || ".join(cells)
-    return f"SELECT group_concat({line}, char(10)) FROM builds b WHERE b.id BETWEEN ? AND ?"  # noqa: S608 - constants
+    found = {**_EXPRESSIONS["sqlite"], **{name: f"b.{name}" for name in _TIMESTAMPS}}
+    line = ",".join('"%w"' if name in _STRINGS else "%s" for name in COLUMNS)
+    cells = f"printf('{line}', {', '.join(found.values())})"
+    return f"SELECT group_concat({cells}, char(10)) FROM builds b WHERE b.id BETWEEN ? AND ?"  # noqa: S608 - constants
 
 
 def postgresql_rows(first: int, last: int) -> str:
     """SQL that returns the builds of a range of ids, for COPY."""
-    columns = ", ".join(_EXPRESSIONS["postgresql"].values())
-    return f"SELECT {columns} FROM builds b WHERE b.id BETWEEN {int(first)} AND {int(last)}"  # noqa: S608 - numbers
+    found = {**_EXPRESSIONS["postgresql"], **{name: f"b.{name} AT TIME ZONE 'UTC'" for name in _TIMESTAMPS}}
+    return f"SELECT {', '.join(found.values())} FROM builds b WHERE b.id BETWEEN {int(first)} AND {int(last)}"  # noqa: S608 - numbers

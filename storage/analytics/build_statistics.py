@@ -1,17 +1,18 @@
 """Statistics of builds in groups, as SQL of the columnar copy.
 
-The columns of the result are those of `storage/tables/builds/build_stats.py:groups`, so that both answer the same.
+Its columns become those of `storage/tables/builds/build_stats.py:groups`, so that both answer the same.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+from storage.analytics.derived_columns import QUARTER_SECONDS, SHIFT_SECONDS
 from storage.tables.buckets import (
     DAY_SECONDS,
     EPOCH,
-    EPOCH_DAY,
     HOUR_SECONDS,
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -19,13 +20,13 @@ from storage.tables.buckets import (
     OffsetPeriod,
     TimeBucket,
 )
-from storage.tables.builds.build_stats import COUNTED_STATUSES, BuildDimension, BuildGrouping, BuildMeasure
+from storage.tables.builds.build_stats import COUNTED_STATUSES, BuildDimension, BuildGrouping
 from storage.tables.builds.commit_statuses import CheckStatus
 from storage.tables.quantiles import MILLION, PERCENTILES
 
 MICROSECOND = timedelta(microseconds=1)
-_SHIFT_SECONDS = EPOCH_DAY * DAY_SECONDS
-"""Added to seconds since 1970 to have none below zero, because DuckDB's division truncates."""
+MomentRange = tuple[int, int]
+"""The first and the last moment of a column, in microseconds since 1970."""
 
 
 def microseconds(moment: datetime) -> int:
@@ -69,6 +70,19 @@ class BuildQuestion:
     project_paths: Mapping[int, str] = field(default_factory=dict)
     usernames: Mapping[int, str] = field(default_factory=dict)
 
+    @property
+    def moment(self) -> str:
+        """What builds are assigned to buckets by; with `_at`, the column of the copy."""
+        return "finished" if self.by_finish else "created"
+
+
+class CopyStatement(NamedTuple):
+    """A SELECT on the builds of the copy, which it names `{builds}`. `now` is in microseconds since 1970."""
+
+    sql: str
+    parameters: list[Any]
+    now: int
+
 
 class _Parameters:
     """Collects the parameters of a statement."""
@@ -85,57 +99,45 @@ class _Parameters:
         return f"(SELECT unnest({keys}) AS id, unnest({names}) AS value)"
 
 
-def author_ids(question: BuildQuestion) -> tuple[str, list[Any]]:
-    """SQL that selects the ids of the users whose builds the question counts."""
+def compile_author_ids(question: BuildQuestion) -> CopyStatement:
+    """Selects the ids of the users whose builds the question counts."""
     parameters = _Parameters()
     where = " AND ".join(_conditions(question, parameters))
-    return f"SELECT DISTINCT user_id FROM {{builds}} b WHERE {where} AND user_id IS NOT NULL", parameters.values  # noqa: S608 - no values
+    sql = f"SELECT DISTINCT user_id FROM {{builds}} b WHERE {where} AND user_id IS NOT NULL"  # noqa: S608 - no values
+    return CopyStatement(sql, parameters.values, microseconds(question.now))
 
 
-def group_rows(question: BuildQuestion) -> tuple[str, list[Any]]:
-    """SQL that selects the groups in their order, at most `grouping.limit` for each owner.
-
-    The columns are: owner, bucket, the dimensions, counts, and of each measure count, sum, percentiles as a list, maximum (`split_row`).
-    """
+def compile_groups(question: BuildQuestion, moments: Mapping[str, MomentRange]) -> CopyStatement:
+    """Selects the groups in their order, at most `grouping.limit` for each owner, with the columns that `arrange_columns` reads."""
     grouping, parameters = question.grouping, _Parameters()
-    # Not a parameter: DuckDB rejects one that no measure uses.
-    ended = f"coalesce(finished_at, {microseconds(question.now)})"
-    measured = {
-        BuildMeasure.DURATION: f"greatest({ended} - started_at, CASE WHEN started_at IS NOT NULL THEN 0 END)",
-        BuildMeasure.QUEUED: f"greatest(coalesce(started_at, {ended}) - created_at, 0)",
-        BuildMeasure.COVERAGE: "coverage",
-    }
     retried = "CASE WHEN is_current THEN 0 ELSE 1 END" if grouping.includes_superseded else "attempt - 1"
     columns = {"status": "status", **({"retried": retried} if grouping.counts_retried else {})}
-    columns |= {f"measure_{each.value}": measured[each] for each in grouping.measures}
+    columns |= {f"measure_{each.value}": each.value for each in grouping.measures}
     keys: dict[str, str] = {}
     source = "{builds} b"
     if question.with_owner:
         source += f" JOIN {parameters.table(question.owners, 'BIGINT')} o ON o.id = b.project_id"
         keys["owner"] = "o.value"
     if grouping.buckets is not None:
-        keys["bucket"] = bucket_key(grouping.buckets, "finished_at" if question.by_finish else "created_at")
+        keys["bucket"] = bucket_key(grouping.buckets, question.moment, moments[f"{question.moment}_at"])
     for each in grouping.dimensions:
         source_column = {BuildDimension.PROJECT: "project_id", BuildDimension.AUTHOR: "user_id"}.get(each, each.value)
         keys[f"key_{each.value}"] = source_column
     where = " AND ".join(_conditions(question, parameters))
     selected = ", ".join(f"{expression} AS {name}" for name, expression in {**keys, **columns}.items())
-    counts = [
-        (f"count(*) FILTER (WHERE status = '{each.value}')" if each in grouping.statuses else "0") + f" AS count_{each.value}"
-        for each in COUNTED_STATUSES
-    ]
-    aggregates = ["count(*) AS total", *counts, f"{'coalesce(sum(retried), 0)' if grouping.counts_retried else '0'} AS retried"]
+    aggregates = {"total": "count(*)"}
+    aggregates |= {f"count_{each.value}": f"count(*) FILTER (WHERE status = '{each.value}')" for each in _counted_statuses(grouping)}
+    if grouping.counts_retried:
+        aggregates["retried"] = "coalesce(sum(retried), 0)"
     ranks = ", ".join(f"{rank / 100:.2f}" for rank in PERCENTILES)
     for measure in grouping.measures:
         column = f"measure_{measure.value}"
-        aggregates += [
-            f"count({column}) AS {column}_count",
-            f"{f'sum({column})' if grouping.summarizes else '0'} AS {column}_sum",
-            f"quantile_disc({column}, [{ranks}]) AS {column}_ranks",
-            f"{f'max({column})' if grouping.summarizes else '0'} AS {column}_max",
-        ]
+        aggregates |= {f"{column}_count": f"count({column})", f"{column}_ranks": f"quantile_disc({column}, [{ranks}])"}
+        if grouping.summarizes:
+            aggregates |= {f"{column}_sum": f"sum({column})", f"{column}_max": f"max({column})"}
     group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
-    grouped = f"SELECT {', '.join([*keys, *aggregates])} FROM (SELECT {selected} FROM {source} WHERE {where}) {group}"  # noqa: S608
+    computed = ", ".join([*keys, *(f"{expression} AS {name}" for name, expression in aggregates.items())])
+    grouped = f"SELECT {computed} FROM (SELECT {selected} FROM {source} WHERE {where}) {group}"  # noqa: S608 - no values
     shown = {name: f"g.{name}" for name in keys}
     joined = f"({grouped}) g"
     if BuildDimension.PROJECT in grouping.dimensions:
@@ -145,58 +147,91 @@ def group_rows(question: BuildQuestion) -> tuple[str, list[Any]]:
         joined += f" LEFT JOIN {parameters.table(question.usernames, 'VARCHAR')} u ON u.id = g.key_author"
         shown["key_author"] = "u.value"
     order = [f"{expression} ASC NULLS FIRST" for name, expression in shown.items() if name != "owner"]
-    names = [aggregate.rpartition(" AS ")[2] for aggregate in aggregates]
-    head = [shown.get("owner", "NULL"), shown.get("bucket", "NULL"), *(shown[f"key_{each.value}"] for each in grouping.dimensions)]
-    statement = f"SELECT {', '.join([*head, *(f'g.{name}' for name in names)])} FROM {joined}"  # noqa: S608 - no values
+    values = [*shown.values(), *(_shown_aggregate(name) for name in aggregates)]
+    statement = f"SELECT {', '.join(values)} FROM {joined}"  # noqa: S608 - no values
     limit = int(grouping.limit)
     if "owner" in keys:
         position = f"row_number() OVER (PARTITION BY g.owner{' ORDER BY ' + ', '.join(order) if order else ''})"
         statement += f" QUALIFY {position} <= {limit} ORDER BY {', '.join(['g.owner', *order])}"
     else:
         statement += f"{' ORDER BY ' + ', '.join(order) if order else ''} LIMIT {limit}"
-    return statement, parameters.values
+    return CopyStatement(statement, parameters.values, microseconds(question.now))
 
 
-def split_row(row: Sequence[Any], grouping: BuildGrouping) -> list[Any]:
-    """Returns a row of `group_rows` with the columns of `build_stats.groups`."""
-    start = 2 + len(grouping.dimensions)
-    count_end = start + len(COUNTED_STATUSES) + 2
-    found = list(row[:count_end])
-    for index in range(len(grouping.measures)):
-        count, total, ranks, highest = row[count_end + 4 * index : count_end + 4 * index + 4]
-        sums = (None, None) if total is None else divmod(total, MILLION)
-        found += [count, *sums, *(ranks or [None] * len(PERCENTILES)), highest]
-    return found
+def _shown_aggregate(name: str) -> str:
+    # Percentiles as columns, because lists are slow in Python.
+    return ", ".join(f"g.{name}[{number + 1}]" for number in range(len(PERCENTILES))) if name.endswith("_ranks") else f"g.{name}"
 
 
-def bucket_key(buckets: Buckets, column: str) -> str:
-    """The key of the bucket of a timestamp column: `Buckets.key` for microseconds since 1970."""
-    if buckets.unit is TimeBucket.MONTH:
+def _counted_statuses(grouping: BuildGrouping) -> list[CheckStatus]:
+    return [each for each in COUNTED_STATUSES if each in grouping.statuses]
+
+
+def arrange_columns(rows: Sequence[Sequence[Any]], question: BuildQuestion) -> list[Sequence[Any]]:
+    """Returns the rows of `compile_groups` as the columns of `build_stats.groups`; no columns without rows."""
+    grouping, found = question.grouping, iter(zip(*rows, strict=True))
+    if not rows:
+        return []
+    nulls, zeros = [None] * len(rows), [0] * len(rows)
+    columns: list[Sequence[Any]] = [next(found) if question.with_owner else nulls, next(found) if grouping.buckets is not None else nulls]
+    columns += [next(found) for _ in grouping.dimensions]
+    columns.append(next(found))
+    columns += [next(found) if each in grouping.statuses else zeros for each in COUNTED_STATUSES]
+    columns.append(next(found) if grouping.counts_retried else zeros)
+    for _ in grouping.measures:
+        columns.append(next(found))
+        ranks = [next(found) for _ in PERCENTILES]
+        sums, highest = (next(found), next(found)) if grouping.summarizes else (zeros, zeros)
+        columns += [[None if value is None else value // MILLION for value in sums], [(value or 0) % MILLION for value in sums]]
+        columns += [*ranks, highest]
+    return columns
+
+
+def bucket_key(buckets: Buckets, moment: str, moments: MomentRange) -> str:
+    """The key of the bucket of a moment, `created` or `finished`: `Buckets.key` over the columns of the copy.
+
+    `moments` are the first and the last one of the copy: a zone has hundreds of offset periods, of which they are in a few.
+    """
+    periods = _periods_within(buckets.relevant_periods, moments)
+    column, unit = f"{moment}_at", buckets.unit
+    if unit is TimeBucket.MONTH:
         column = f"least(greatest({column}, {microseconds(MIN_TIMESTAMP)}), {microseconds(MAX_TIMESTAMP)})"
-        local = f"make_timestamp({column} + {_offset(buckets, column)} * {MILLION})"
+        local = f"make_timestamp({column} + ({_offset(periods, column, 1, MILLION, 0)})::BIGINT * {MILLION})"
         return f"(year({local}) * 12 + month({local}) - 1)"
-    shifted = f"(({column} + {_SHIFT_SECONDS * MILLION}) // {MILLION} + {_offset(buckets, column)})"
-    if buckets.unit is TimeBucket.HOUR:
-        seconds = f"(({column} + {_SHIFT_SECONDS * MILLION}) // {MILLION} - {_SHIFT_SECONDS})"
-        return f"({seconds} - {shifted} % {HOUR_SECONDS})"
-    day = f"({shifted} // {DAY_SECONDS})"
-    return f"(({day} - 1) // 7)" if buckets.unit is TimeBucket.WEEK else day
+    if all(each.offset % QUARTER_SECONDS == 0 for each in periods) and all(each.begins % QUARTER_SECONDS == 0 for each in periods[1:]):
+        quarter, in_hour, in_day = f"{moment}_quarter", HOUR_SECONDS // QUARTER_SECONDS, DAY_SECONDS // QUARTER_SECONDS
+        offset = _offset(periods, quarter, QUARTER_SECONDS, 1, SHIFT_SECONDS)
+        if unit is TimeBucket.HOUR:
+            return f"(({quarter} - ({quarter} + {offset}) % {in_hour})::BIGINT * {QUARTER_SECONDS} - {SHIFT_SECONDS})"
+        day = "created_day" if offset == "0" and moment == "created" else f"(({quarter} + {offset}) // {in_day})"
+    else:
+        seconds = f"(({column} + {SHIFT_SECONDS * MILLION}) // {MILLION} - {SHIFT_SECONDS})"
+        shifted = f"({seconds} + {SHIFT_SECONDS} + ({_offset(periods, column, 1, MILLION, 0)})::BIGINT)"
+        if unit is TimeBucket.HOUR:
+            return f"({seconds} - {shifted} % {HOUR_SECONDS})"
+        day = f"({shifted} // {DAY_SECONDS})"
+    return f"(({day} - 1) // 7)" if unit is TimeBucket.WEEK else day
 
 
-def _offset(buckets: Buckets, column: str) -> str:
-    def offset_in(periods: Sequence[OffsetPeriod]) -> str:
-        if len(periods) == 1:
-            return str(periods[0].offset)
-        middle = len(periods) // 2
-        earlier, later = offset_in(periods[:middle]), offset_in(periods[middle:])
-        return f"CASE WHEN {column} < {periods[middle].begins * MILLION} THEN {earlier} ELSE {later} END"
+def _periods_within(periods: Sequence[OffsetPeriod], moments: MomentRange) -> Sequence[OffsetPeriod]:
+    """The periods that have a moment of the range; the first also has those before it."""
+    first, last = (moment // MILLION for moment in moments)
+    begins = [each.begins for each in periods]
+    return periods[max(bisect_right(begins, first) - 1, 0) : max(bisect_right(begins, last), 1)]
 
-    return f"({offset_in(buckets.relevant_periods)})::BIGINT"
+
+def _offset(periods: Sequence[OffsetPeriod], column: str, divisor: int, factor: int, shift: int) -> str:
+    """The offset in units of `divisor` seconds. A period begins where the column is (begins + `shift`) / `divisor` * `factor`."""
+    if len(periods) == 1:
+        return str(periods[0].offset // divisor)
+    middle = len(periods) // 2
+    earlier, later = (_offset(part, column, divisor, factor, shift) for part in (periods[:middle], periods[middle:]))
+    return f"CASE WHEN {column} < {(periods[middle].begins + shift) // divisor * factor} THEN {earlier} ELSE {later} END"
 
 
 def _conditions(question: BuildQuestion, parameters: _Parameters) -> list[str]:
     selection = question.selection
-    found = [f"b.status <> '{CheckStatus.MANUAL.value}'", _project_condition(question.owners)]
+    found = ["b.is_check", _project_condition(question.owners)]
     for column, values in (("status", selection.statuses), ("name", selection.names), ("stage", selection.stages)):
         if values is not None:
             found.append(f"b.{column} IN (SELECT unnest({parameters.add(list(values), 'VARCHAR[]')}))")
@@ -212,7 +247,7 @@ def _conditions(question: BuildQuestion, parameters: _Parameters) -> list[str]:
     if selection.latest_attempt_only:
         found.append("b.is_current")
     if question.grouping.buckets is not None:
-        found.append(f"b.{'finished_at' if question.by_finish else 'created_at'} IS NOT NULL")
+        found.append(f"b.{question.moment}_at IS NOT NULL")
     return found
 
 

@@ -4,6 +4,7 @@ A key is a number that increases with time. A bucket begins at the first time at
 ends before the next bucket.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -81,6 +82,23 @@ class Buckets:
         """Returns the time at which the bucket of a key begins."""
         return EPOCH + timedelta(seconds=max(self._start(key), MIN_EPOCH_SECONDS))
 
+    def starts(self, keys: Sequence[int]) -> list[datetime]:
+        """Returns the times at which the buckets of many keys begin."""
+        found: dict[int, datetime] = {}
+        number, begins, last = 0, self._period_begins, len(self.periods) - 1
+        day_length, first_day = (7, 1) if self.unit is TimeBucket.WEEK else (1, 0)
+        for key in sorted(set(keys)):
+            if self.unit not in (TimeBucket.DAY, TimeBucket.WEEK):
+                found[key] = self.start(key)
+                continue
+            shown = (key * day_length + first_day - EPOCH_DAY) * DAY_SECONDS
+            while number < last and begins[number + 1] <= shown:
+                number += 1
+            # Two days away from a change of the offset, nothing else matters.
+            is_apart = begins[number] + 2 * DAY_SECONDS <= shown and (number == last or shown + 2 * DAY_SECONDS < begins[number + 1])
+            found[key] = EPOCH + timedelta(seconds=shown - self.periods[number].offset) if is_apart else self.start(key)
+        return [found[key] for key in keys]
+
     def _start(self, key: int) -> int:
         if self.unit is TimeBucket.HOUR:
             for period in reversed(self._hour_periods[1:]):
@@ -92,16 +110,23 @@ class Buckets:
         else:
             day = key * 7 + 1 if self.unit is TimeBucket.WEEK else key
         shown = (day - EPOCH_DAY) * DAY_SECONDS
-        for number, period in enumerate(self.periods):
+        # No offset is two days, so the local clock has passed the beginning in no period that ends two days before it.
+        number = max(bisect_right(self._period_begins, shown - 2 * DAY_SECONDS) - 1, 0)
+        while True:
+            period = self.periods[number]
             found = shown - period.offset if number == 0 else max(shown - period.offset, period.begins)
-            if period is self.periods[-1] or found < self.periods[number + 1].begins:
+            number += 1
+            if number == len(self.periods) or found < self.periods[number].begins:
                 return found
-        raise AssertionError("there is at least one period")
 
     @property
     def relevant_periods(self) -> Sequence[OffsetPeriod]:
         """The periods that keys depend on."""
         return self._hour_periods
+
+    @cached_property
+    def _period_begins(self) -> Sequence[int]:
+        return [period.begins for period in self.periods]
 
     @cached_property
     def _hour_periods(self) -> Sequence[OffsetPeriod]:

@@ -1,6 +1,6 @@
 """Build statistics in groups, for a project or for the projects of a group."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,8 @@ from storage.tables.builds.build_stats import COUNTED_STATUSES, BuildDimension, 
 
 MAX_ROWS = 5_000
 DEFAULT_ROWS = 100
+SLICE_ROWS = 500
+"""Rows that are built before other operations may run: 2 ms."""
 
 
 @dataclass(frozen=True)
@@ -107,55 +109,53 @@ async def _load_tables(
 ) -> dict[int, BuildStatisticsTable]:
     grouping, has_owner = query.grouping, len(ids) > 1
     question = BuildQuestion(owners, query.selection, grouping, query.by_finish, context.now(), has_owner)
-    rows: Sequence[Any] | None = await copied_build_stats.load_groups(context, question)
-    if rows is None:
+    columns: Sequence[Sequence[Any]] | None = await copied_build_stats.load_groups(context, question)
+    if columns is None:
         conditions = [col(tables.Build.project_id).in_(sorted(owners)), *query.conditions]
         rows = await context.tuples(build_stats.groups(conditions, grouping, context.now(), owner if has_owner else None))
+        columns = list(zip(*rows, strict=True))
     found: dict[int, list[BuildStatistics]] = {key: [] for key in ids}
-    starts: dict[int, datetime] = {}
-    build_row = _make_row_builder(grouping)
-    for row in rows:
-        bucket = row[1]
-        if grouping.buckets is not None and bucket not in starts:
-            starts[bucket] = grouping.buckets.start(bucket)
-        found[row[0] if has_owner else ids[0]].append(build_row(starts.get(bucket), row))
+    if columns and has_owner:
+        for key, row in zip(columns[0], await _build_rows(context, columns, grouping), strict=True):
+            found[key].append(row)
+    elif columns:
+        found[ids[0]] = await _build_rows(context, columns, grouping)
     if not grouping.dimensions and grouping.buckets is None:
-        zeros = [0] * (len(COUNTED_STATUSES) + 4 + len(grouping.measures) * columns_of.COLUMN_COUNT)
-        found = {key: stats or [build_row(None, zeros)] for key, stats in found.items()}
+        zeros = [(0,)] * (len(COUNTED_STATUSES) + 4 + len(grouping.measures) * columns_of.COLUMN_COUNT)
+        found = {key: stats or await _build_rows(context, zeros, grouping) for key, stats in found.items()}
     max_rows = grouping.limit - 1
     return {key: BuildStatisticsTable(stats[:max_rows], len(stats) > max_rows) for key, stats in found.items()}
 
 
-def _make_row_builder(grouping: BuildGrouping) -> Callable[[datetime | None, Sequence[Any]], BuildStatistics]:
-    """Returns a function that makes the statistics of a group from the start of its bucket and its row.
+async def _build_rows(context: Context, columns: Sequence[Sequence[Any]], grouping: BuildGrouping) -> list[BuildStatistics]:
+    """The statistics of groups from their columns, in time slices."""
+    found: list[BuildStatistics] = []
+    for start in range(0, len(columns[0]), SLICE_ROWS):
+        await context.scheduler.pause()
+        found += _build_slice([column[start : start + SLICE_ROWS] for column in columns], grouping)
+    return found
 
-    It looks up the positions of the columns once, because it is called for up to MAX_ROWS rows in the event loop.
-    """
-    dimensions, size, undivided = grouping.dimensions, columns_of.COLUMN_COUNT, [None] * len(BuildDimension)
+
+def _build_slice(columns: Sequence[Sequence[Any]], grouping: BuildGrouping) -> list[BuildStatistics]:
+    """Column by column, which costs a third of row by row."""
+    dimensions, size, undivided = grouping.dimensions, columns_of.COLUMN_COUNT, [None] * len(columns[0])
     counts_start = 2 + len(dimensions)
     retried = counts_start + len(COUNTED_STATUSES) + 1
-    positions = [2 + dimensions.index(each) if each in dimensions else None for each in BuildDimension]
-    starts = {each: retried + 1 + index * size for index, each in enumerate(grouping.measures)}
-    duration, queued, coverage = (starts.get(each) for each in BuildMeasure)
-
-    def summarize(row: Sequence[Any], at: int | None) -> QuantileSummary | None:
-        return None if at is None or not row[at] else quantiles.build_summary(row[at : at + size])
-
-    def build_row(start: datetime | None, row: Sequence[Any]) -> BuildStatistics:
-        project, name, stage, ref, author, status = [None if at is None else row[at] for at in positions] if dimensions else undivided
-        return BuildStatistics(
-            start,
-            project,
-            name,
-            stage,
-            ref,
-            author,
-            CheckStatus(status) if status is not None else None,
-            CheckCounts(*row[counts_start:retried]),
-            row[retried],
-            summarize(row, duration),
-            summarize(row, queued),
-            summarize(row, coverage),
+    measures = {each: retried + 1 + index * size for index, each in enumerate(grouping.measures)}
+    keys = {each: columns[2 + index] for index, each in enumerate(dimensions)}
+    statuses = keys.get(BuildDimension.STATUS)
+    if statuses is not None:
+        keys[BuildDimension.STATUS] = [CheckStatus(status) for status in statuses]
+    return list(
+        map(
+            BuildStatistics,
+            grouping.buckets.starts(columns[1]) if grouping.buckets is not None else undivided,
+            *(keys.get(each, undivided) for each in BuildDimension),
+            map(CheckCounts, *columns[counts_start:retried]),
+            columns[retried],
+            *(
+                quantiles.build_summaries(columns[measures[each] : measures[each] + size]) if each in measures else undivided
+                for each in BuildMeasure
+            ),
         )
-
-    return build_row
+    )

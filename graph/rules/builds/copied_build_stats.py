@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import literal, select
@@ -20,8 +21,8 @@ MAX_TRIES = 3
 """How often builds may change between two statements of one answer, before the database answers."""
 
 
-async def load_groups(context: Context, question: BuildQuestion) -> list[list[Any]] | None:
-    """The rows of `storage/tables/builds/build_stats.py:groups`; None if the copy cannot answer.
+async def load_groups(context: Context, question: BuildQuestion) -> list[Sequence[Any]] | None:
+    """The columns of `storage/tables/builds/build_stats.py:groups`; None if the copy cannot answer.
 
     A mutation reads from the database, which alone has its changes.
     """
@@ -33,7 +34,7 @@ async def load_groups(context: Context, question: BuildQuestion) -> list[list[An
             await analytics.catch_up()
             found = await _fetch(context, analytics, question)
             if found is not None:
-                return [build_statistics.split_row(row, question.grouping) for row in found]
+                return build_statistics.arrange_columns(found, question)
     except NoCopy:
         pass
     return None
@@ -54,14 +55,15 @@ async def _fetch(context: Context, analytics: BuildAnalytics, question: BuildQue
         paths = paths.join(tables.Namespace, col(tables.Namespace.id) == col(row.namespace_id))
         question = replace(question, project_paths=await _read_names(context, paths, row, ids))
     if BuildDimension.AUTHOR in dimensions:
-        authors = await analytics.fetch(*build_statistics.author_ids(question))
+        statement = build_statistics.compile_author_ids(question)
+        authors = await analytics.fetch(lambda _: statement)
         version = authors.version
         author_ids = sorted(author for (author,) in authors.rows)
         user = tables.User
         question = replace(question, usernames=await _read_names(context, select(col(user.id), col(user.username)), user, author_ids))
         if len(question.usernames) != len(author_ids):
             return None
-    found = await analytics.fetch(*build_statistics.group_rows(question))
+    found = await analytics.fetch(partial(build_statistics.compile_groups, question))
     return found.rows if version in (None, found.version) else None
 
 

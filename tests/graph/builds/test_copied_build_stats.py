@@ -349,7 +349,7 @@ class TestUnusableCopy:
         elif harm == "pointer cut off":
             current.write_bytes(current.read_bytes()[:20])
         else:
-            old, new = ('"format":1', '"format":0') if harm == "other format" else ('"identity":"', '"identity":"another ')
+            old, new = ('"format":', '"format":9') if harm == "other format" else ('"identity":"', '"identity":"another ')
             current.write_text(current.read_text().replace(old, new))
 
         await self.check(both, users, group)
