@@ -435,7 +435,7 @@ class TestStatistics:
     """The data, goals and report of `statistics`."""
 
     BUILDS, MERGE_REQUESTS = 400, 40
-    MS = {"ms": 300.0, "duckdb_ms": 200.0, "row_store_ms": None, "builds": 400, "rows": 40}
+    MS = {"ms": 300.0, "duckdb_ms": 200.0, "cpu_ms": 310.0, "duckdb_cpu_ms": 190.0, "row_store_ms": None, "builds": 400, "rows": 40}
 
     async def test_data_is_complete_on_postgresql(self, on_postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(trigger_cost, "ROWS", 50)

@@ -179,14 +179,18 @@ def _measure_questions(
         sql = DUCKDB_SQL.format(first=first, last=last)
         rows = connection.execute(sql).fetchall()
         compare = _compare_with(rows)
-        ours, theirs = [], []
+        ours, theirs, our_cpu, their_cpu = [], [], 0.0, 0.0
         run_sequentially(server, request, 2, compare)
         for _ in range(rounds):
-            ours.append(run_sequentially(server, request, 1, compare).seconds[0])
-            began = time.perf_counter()
+            answered = run_sequentially(server, request, 1, compare)
+            ours.append(answered.seconds[0])
+            our_cpu += answered.cpu_seconds
+            began, cpu = time.perf_counter(), time.process_time()
             connection.execute(sql).fetchall()
             theirs.append(time.perf_counter() - began)
+            their_cpu += time.process_time() - cpu
         figures = {"ms": round(1000 * median(ours), 1), "duckdb_ms": round(1000 * median(theirs), 1)}
+        figures |= {"cpu_ms": round(1000 * our_cpu / rounds, 1), "duckdb_cpu_ms": round(1000 * their_cpu / rounds, 1)}
         found[name] = {**figures, "builds": sum(row[1] for row in rows), "rows": len(rows)}
     connection.close()
     return found
@@ -260,7 +264,7 @@ def render_report(found: dict[str, Any]) -> str:
     all_goal = f"at most {MAX_DUCKDB_RATIO:g} times DuckDB" if is_ratio else f"at most {MAX_ALL_MS:g} ms"
     goals = {"all": all_goal, "largest": f"at most {MAX_PROJECT_MS:g} ms", "other": f"at most {MAX_PROJECT_MS:g} ms"}
     titles = {"all": "all projects", "largest": "largest project", "other": "another project"}
-    questions = [["by day with quantiles, ms", "builds", "service", "DuckDB", "times", "row store", "goal met"]]
+    questions = [["by day with quantiles, ms", "builds", "service", "DuckDB", "times", "CPU of both", "row store", "goal met"]]
     others = [["the largest project's past, ms", *(NAMES[row["database"]] for row in found["results"])]]
     steady = [["others' answers, ms: p50, p99", "without", "with statistics", "statistics answered", "goal met"]]
     copies = [["copy", "builds", "MB", "seconds to write", "goal met"]]
@@ -270,7 +274,8 @@ def render_report(found: dict[str, Any]) -> str:
         for key, title in titles.items():
             each = row["questions"][key]
             times = f"{each['ms'] / each['duckdb_ms']:.2f}"
-            cells = [f"{each['builds']:,}", _format_ms(each["ms"]), _format_ms(each["duckdb_ms"]), times, _format_ms(each["row_store_ms"])]
+            cells = [f"{each['builds']:,}", _format_ms(each["ms"]), _format_ms(each["duckdb_ms"]), times]
+            cells += [f"{each['cpu_ms']:.1f}, {each['duckdb_cpu_ms']:.1f}", _format_ms(each["row_store_ms"])]
             questions.append([f"{title}, {name}", *cells, f"{_yes(met[key])} ({goals[key]})"])
         each = row["meanwhile"]
         cells = [f"{each[f'{key}_p50_ms']:.1f}, {each[f'{key}_p99_ms']:.1f}" for key in ("without", "with")]

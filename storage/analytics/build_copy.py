@@ -171,7 +171,7 @@ class BuildCopy:
 
     def _builds(self, now: int) -> str:
         """The current builds with their derived columns, as a subquery."""
-        others = " ANTI JOIN replaced_ids USING (id)"
+        others = " WHERE id NOT IN (SELECT id FROM replaced_ids)"
         parts = [f"SELECT * FROM base.builds{others if self._replaces_finished else ''}"]  # noqa: S608 - constants
         if self._unfinished_count:
             parts.append(with_derived_columns("base.unfinished_builds", now) + (others if self._changed_ids else ""))
