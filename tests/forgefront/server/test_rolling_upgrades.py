@@ -14,6 +14,7 @@ from tests.forgefront.server.test_balancers import run_balancer
 from tests.make import token_of
 from tests.support import migrated_databases
 from tests.support.hosts import Hosts, git, write_text_commit
+from tests.support.server_process import ServerProcess
 
 pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
 
@@ -88,6 +89,14 @@ async def use_host(hosts: Hosts, number: int, project: dict[str, Any], user: tab
         assert listed.out.split()[0] == oid
 
 
+async def wait_until_balanced(address: str, server: ServerProcess) -> None:
+    """Waits until the balancer sends requests to a server that has started: before that, no other may stop."""
+    async with httpx.AsyncClient(headers={"Connection": "close"}, timeout=30) as client, asyncio.timeout(60):
+        while not server.log_entries(path="/api/v3/user"):
+            await client.get(f"{address}/api/v3/user")
+            await asyncio.sleep(0.1)
+
+
 @pytest.fixture
 def database_url(new_database: Callable[[], str]) -> str:
     """A database of this test, since it adds columns."""
@@ -113,6 +122,7 @@ class TestRollingUpgrade:
             assert code == 0
             hosts.kill(number)
             await asyncio.to_thread(hosts.start, number, revisions, ports[number])
+            await wait_until_balanced(address, hosts.servers[number])
 
         with run_balancer("haproxy", hosts.folder, list(hosts.servers.values())) as address:
             load = Load(address, project, ada, hosts.folder / "load")
@@ -127,8 +137,6 @@ class TestRollingUpgrade:
                     # A host of the old version that dies meanwhile, or is restarted, serves again.
                     await restart(3, None)
                     await use_host(hosts, 3, project, ada, "again")
-                # The balancer has seen the host before the next one stops.
-                await asyncio.sleep(2)
             load.stop()
             await running
         assert load.turns > 3
