@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import pytest_asyncio.plugin
 import structlog
 
 pytest_plugins = [
@@ -33,16 +34,17 @@ gc.set_threshold(50_000, 5, 400)
 
 
 SLOW_FILES = (
-    "tests/rest_v3/endpoint/test_hostile.py",
     "tests/forgefront/commands/test_dump_buckets.py",
     "tests/forgefront/server/test_rolling_upgrades.py",
-    "tests/graph/planner/test_oracle.py",
     "tests/graph/operations/test_hostile.py",
+    "tests/graph/planner/test_oracle.py",
     "tests/reliability/test_dumps.py",
+    "tests/rest_v3/endpoint/test_hostile.py",
+    "tests/test_permissions.py",
     "tests/storage/git/test_hostile_packs.py",
     "tests/forgefront/server/test_server.py",
     "tests/graph/operations/test_planted_data.py",
-    "tests/test_permissions.py",
+    "tests/graph/builds/test_build_claims.py",
     "tests/forgefront/git/test_git_http.py",
     "tests/test_benchmarks.py",
     "tests/forgefront/server/test_hosts.py",
@@ -50,7 +52,6 @@ SLOW_FILES = (
     "tests/forgefront/commands/test_serve.py",
     "tests/graph/planner/test_plans.py",
     "tests/forgefront/commands/test_check.py",
-    "tests/graph/builds/test_build_claims.py",
     "tests/test_merge_races.py",
     "tests/graph/planner/test_dashboards.py",
     "tests/test_races.py",
@@ -97,6 +98,18 @@ def pytest_configure() -> None:
     share_operations()
     make_password_hashing_fast()
     share_certificates()
+    make_items_once()
+
+
+def make_items_once() -> None:
+    """Turns an item into one that runs in the event loop; pytest-asyncio makes a second one of each, which takes a second per process."""
+
+    def convert(cls: type[pytest.Function], function: pytest.Function) -> pytest.Function:
+        function.__class__ = cls
+        return function
+
+    item_class: Any = pytest_asyncio.plugin.Coroutine
+    item_class._from_function = classmethod(convert)
 
 
 def share_certificates() -> None:

@@ -7,7 +7,7 @@ the `dialect` itself.
 
 import inspect
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 from zlib import crc32
@@ -57,6 +57,16 @@ def share_of_values(parts: int) -> int:
     return 1 if os.environ.get(ALL_DATABASES_VARIABLE) else parts
 
 
+def spread_values(values: Sequence[T], turn: int, places: int, parts: int) -> Sequence[T]:
+    """The values that the place number `turn` of its kind gets, one part of `parts`; all if every test runs on both databases.
+
+    The places of a kind are read by the same code. Where there are fewer of them than parts, each gets more, so that every kind gets
+    every value.
+    """
+    parts = share_of_values(max(1, min(parts, places)))
+    return values[turn % parts :: parts]
+
+
 def half_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T]:
     """Every other value, so that each is tried on one of the databases, in the next turn on the other; all if every test runs on both."""
     if os.environ.get(ALL_DATABASES_VARIABLE):
@@ -64,26 +74,30 @@ def half_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T
     return islice(values, (turn + (dialect == "sqlite")) % 2, None, 2)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get(ALL_DATABASES_VARIABLE):
-        return
-    deselected = [item for item in items if _is_deselected(item)]
-    if deselected:
-        config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if not _is_deselected(item)]
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_generate_tests(metafunc: Any) -> Any:
+    """Leaves out the cases of the other database before items are made of them, which takes longer than importing all tests."""
+    result = yield
+    if not os.environ.get(ALL_DATABASES_VARIABLE) and "dialect" in metafunc.fixturenames and not _runs_on_both(metafunc.definition):
+        calls = [call for call in metafunc._calls if not _is_left_out(metafunc.definition.nodeid, call)]
+        # Without calls pytest would make an item without parameters.
+        metafunc._calls[:] = calls or metafunc._calls
+    return result
 
 
-def _is_deselected(item: Any) -> bool:
-    dialect = getattr(item, "callspec", None) and item.callspec.params.get("dialect")
-    if not dialect or item.nodeid.startswith(BOTH_DATABASES) or "dialect" in inspect.signature(item.function).parameters:
-        return False
-    if any("dialect" in _names_of(mark) for mark in item.iter_markers("parametrize")):
-        # It names its databases, so that one in turn would never run.
-        return False
-    return bool(crc32(item.nodeid.replace(dialect, "").encode()) % 2) is (dialect == "sqlite")
+def _runs_on_both(function: Any) -> bool:
+    if function.nodeid.startswith(BOTH_DATABASES) or "dialect" in inspect.signature(function.function).parameters:
+        return True
+    # If it names its databases, one in turn would never run.
+    return any("dialect" in _names_of(mark) for mark in function.iter_markers("parametrize"))
 
 
 def _names_of(mark: pytest.Mark) -> list[str]:
     """The parameters of a test's `parametrize`."""
     names = mark.args[0]
     return names.replace(",", " ").split() if isinstance(names, str) else list(names)
+
+
+def _is_left_out(name: str, call: Any) -> bool:
+    dialect = call.params.get("dialect")
+    return bool(dialect) and bool(crc32(f"{name}[{call.id}]".replace(dialect, "").encode()) % 2) is (dialect == "sqlite")

@@ -2,10 +2,14 @@
 
 Every row of the route table is called with each of its parameters spoiled in turn, in every form in which a parameter may be sent, by an
 administrator and by somebody who is none. The rows come from the table, so that new ones are covered by themselves.
+
+Parameters of a kind are read by the same code: each kind gets every value in every form, and each parameter a part of them, its neighbour
+the next. Each string parameter also gets one that is too long, since every rule limits its own.
 """
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -21,7 +25,7 @@ from storage import tables
 from tests.make import token_of
 from tests.rest_v3.support import response_shapes
 from tests.support.api_clients import Api
-from tests.support.database_selection import half_for_dialect, share_of_values
+from tests.support.database_selection import half_for_dialect, share_of_values, spread_values
 from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.permission_matrix import V3, parse_matrix
 from tests.support.scenario import Scenario, valid_v3_request
@@ -29,17 +33,20 @@ from tests.support.scenario import Scenario, valid_v3_request
 ALL = (*ROUTES, *EXTRA_ROUTES)
 V3_ROWS = parse_matrix(V3)
 SECTIONS = sorted({route.section for route in ALL})
+PARTS = 8
+"""How many tests share the sections, each with a world of its own, which takes longer to make than most sections to call."""
 ADMINISTRATOR, OWNER = "AD", "OW"
 BOUNDARY = "limit"
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = f"multipart/form-data; boundary={BOUNDARY}"
 
-WORST_STRINGS = ("a\0b", "x" * 10_001, "'; DROP TABLE users; --\\", "2147483648", "9223372036854775808", "9999-12-31T23:59:59-14:00")
-"""What every parameter gets as text; of the others each gets some, and its neighbour the next."""
+LONG = "x" * 10_001
+WORST_STRINGS = ("a\0b", "'; DROP TABLE users; --\\", "2147483648", "9223372036854775808", "9999-12-31T23:59:59-14:00")
+"""A third of these is sent to each parameter as text, of the others one part of PARTS_OF_VALUES."""
 FUZZ_PARAMETER_STRINGS = (*FUZZ_STRINGS, *FUZZ_NUMBERS, *FUZZ_TIMESTAMPS, "nonsense", "OPENED", "true")
 WORST_LITERALS = (
-    *(json.dumps(word) for word in ("a\0b", "x" * 10_001, LONE_SURROGATE, "nonsense")),
+    *(json.dumps(word) for word in ("a\0b", LONE_SURROGATE, "nonsense")),
     *("-1", "9223372036854775808", "null", "[]", "{}", "1.5"),
 )
 LITERALS = (
@@ -54,9 +61,8 @@ LITERALS = (
     json.dumps(["x" * 300] * 300),
     '{"a":' * 70 + "1" + "}" * 70,
 )
-EVERY = share_of_values(12)
-"""Which part of the other values one parameter gets, and one row of what no parameter is about."""
-FORMS = share_of_values(2)
+PARTS_OF_VALUES, PARTS_OF_WORST = 24, 3
+FORMS = 2
 """A parameter that may be sent as text and in JSON gets the worst values in one form, its neighbour in the other."""
 WORST_PARTS = ("%00", "%ff", "%F0%9F%92%A5", "0", "-1", "2147483648", "9223372036854775808", "x" * 10_001)
 PARTS_OF_PATHS = (
@@ -147,6 +153,7 @@ class V3Fuzzer:
         self.world = world
         self.faults: list[str] = []
         self.commits = CommitCounter(world.make.services.database)
+        self._turns = count()
 
     async def valid_request(self, route: Route, role: str = ADMINISTRATOR) -> tuple[str, str, dict[str, Any]]:
         """The method, the path and the parameters of a lawful call, about something made for it."""
@@ -156,9 +163,9 @@ class V3Fuzzer:
         """Calls the row with each of these, and begins anew with something to be done to where a call has used it up."""
         lasting = route.method == "GET" or (route.method == "PUT" and route.path.rpartition("/")[2].startswith(":"))
         lawful = None
-        for turn, sending in enumerate(sendings):
+        for sending in sendings:
             method, path, parameters = lawful = lawful or await self.valid_request(route)
-            status = await self.send(method, path, roles[turn % len(roles)], **sending(parameters))
+            status = await self.send(method, path, roles[next(self._turns) % len(roles)], **sending(parameters))
             if status < 400 and not lasting:
                 lawful = None
 
@@ -233,22 +240,26 @@ def as_multipart(parameters: dict[str, Any]) -> bytes:
     return ("".join(parts) + f"--{BOUNDARY}--\r\n").encode()
 
 
-def requests_for(method: str, name: str, turn: int) -> Iterator[FuzzRequest]:
+def requests_for(route: Route, name: str, turn: int, places: int) -> Iterator[FuzzRequest]:
     """Hostile values in the place of one parameter, as text by turns in each form, and in JSON.
 
-    `turn` says which of those that not all parameters get.
+    It is number `turn` of the `places` parameters of its kind.
     """
-    worst_words = WORST_STRINGS if method == "GET" or turn % FORMS == 0 else ()
-    for number, word in enumerate((*worst_words, *FUZZ_PARAMETER_STRINGS[turn % EVERY :: EVERY])):
+    method = route.method
+    as_words = method == "GET" or turn % FORMS == 0 or share_of_values(FORMS) == 1
+    as_literals = method != "GET" and (turn % FORMS == FORMS - 1 or share_of_values(FORMS) == 1)
+    worst = (turn, places, PARTS_OF_WORST) if method == "GET" else (turn // FORMS, places // FORMS, PARTS_OF_WORST)
+    others = (turn, places, PARTS_OF_VALUES)
+    words = [*([LONG, *spread_values(WORST_STRINGS, *worst)] if as_words else ()), *spread_values(FUZZ_PARAMETER_STRINGS, *others)]
+    for number, word in enumerate(words):
         yield partial(as_text, method, name, word, (number + turn) % 4)
-    queries = ("=%ff", "=%ed%a0%80", "=%zz", "[][]=a", "[a]=b", "=1&{name}=2", "[0]=%00")
-    for query in queries[turn % EVERY :: EVERY]:
+    for query in spread_values(("=%ff", "=%ed%a0%80", "=%zz", "[][]=a", "[a]=b", "=1&{name}=2", "[0]=%00"), *others):
         yield partial(beside_query, method, name + query.replace("{name}", name))
     if method != "GET":
-        worst_literals = WORST_LITERALS if turn % FORMS == FORMS - 1 else ()
-        for literal in (*worst_literals, *LITERALS[turn % EVERY :: EVERY]):
+        repeated = f'"a","{name}":[],"{name}":{{}}'
+        worst_literals = [json.dumps(LONG), *spread_values((*WORST_LITERALS, repeated), *worst)] if as_literals else ()
+        for literal in (*worst_literals, *spread_values(LITERALS, *others)):
             yield partial(as_literal, name, literal)
-        yield lambda parameters: {"kind": JSON, "body": as_json(parameters, name, '"a"')[:-1] + f',"{name}":[],"{name}":{{}}}}'.encode()}
 
 
 def as_text(method: str, name: str, word: str, turn: int, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -288,43 +299,73 @@ async def attack(api: Api, scenario: Scenario) -> V3Fuzzer:
     return attack
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("part", range(PARTS))
 class TestHostileInput:
-    async def test_in_parameters(self, attack: V3Fuzzer, section: str, dialect: str) -> None:
-        turns = count()
-        for route in rows_in(section):
+    async def test_in_parameters(self, attack: V3Fuzzer, part: int, dialect: str) -> None:
+        for route in rows_in(part):
             roles = roles_of(route)
             for parameter in route.params:
                 if parameter.name not in route.path_names:
-                    turn = next(turns)
-                    hostile = requests_for(route.method, parameter.name, turn)
+                    turn, places = PARAMETERS.turn(route, parameter.name)
+                    hostile = requests_for(route, parameter.name, turn, places)
                     await attack.send_all(route, roles, half_for_dialect(hostile, dialect, turn))
         attack.check_nothing_committed()
 
-    async def test_in_paths(self, attack: V3Fuzzer, section: str) -> None:
-        turns = count()
-        for route in rows_in(section):
+    async def test_in_paths(self, attack: V3Fuzzer, part: int) -> None:
+        for route in rows_in(part):
             roles = roles_of(route)
             _, path, parameters = await attack.valid_request(route)
             names = route.path.split("/")
             for index, name in enumerate(names):
                 if not name.startswith(":"):
                     continue
-                hostile = (*WORST_PARTS, *PARTS_OF_PATHS[next(turns) % EVERY :: EVERY], *(REVISIONS if name == ":sha" else ()))
-                for turn, part in enumerate(hostile):
+                turn, places = PATH_PARTS.turn(route, name)
+                hostile = [*spread_values(WORST_PARTS, turn, places, 4), *spread_values(PARTS_OF_PATHS, turn, places, PARTS_OF_VALUES)]
+                hostile += spread_values(REVISIONS, turn, places, 3) if name == ":sha" else ()
+                for number, each in enumerate(hostile):
                     segments = path.split("/")
-                    segments[index] = part
-                    await attack.send(route.method, "/".join(segments), roles[turn % len(roles)], **valid_parameters(route, parameters))
+                    segments[index] = each
+                    role = roles[(number + turn) % len(roles)]
+                    await attack.send(route.method, "/".join(segments), role, **valid_parameters(route, parameters))
         attack.check_nothing_committed()
 
-    async def test_in_queries_and_bodies(self, attack: V3Fuzzer, section: str) -> None:
-        for turn, route in enumerate(rows_in(section)):
-            roles = roles_of(route)
-            await attack.send_all(route, roles, (partial(beside_query, route.method, query) for query in QUERIES[turn % EVERY :: EVERY]))
+    async def test_in_queries_and_bodies(self, attack: V3Fuzzer, part: int) -> None:
+        for route in rows_in(part):
+            roles, (turn, places) = roles_of(route), METHODS.turn(route, route.method)
+            queries = spread_values(QUERIES, turn, places, PARTS_OF_VALUES)
+            await attack.send_all(route, roles, (partial(beside_query, route.method, query) for query in queries))
             if route.method != "GET":
-                bodies = BODIES[turn % EVERY :: EVERY]
+                bodies = spread_values(BODIES, turn, places, PARTS_OF_VALUES)
                 await attack.send_all(route, roles, (lambda _, kind=kind, body=body: {"kind": kind, "body": body} for kind, body in bodies))
         attack.check_nothing_committed()
+
+
+class Places:
+    """Counts the places of each kind in all rows, so that each gets other values than its neighbour."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str], Any] = {}
+        self._turns: dict[tuple[str, str], int] = {}
+        self._counts: Counter[Any] = Counter()
+
+    def add(self, route: Route, name: str, kind: Any) -> None:
+        self._kinds[route.call, name] = kind
+        self._turns[route.call, name] = self._counts[kind]
+        self._counts[kind] += 1
+
+    def turn(self, route: Route, name: str) -> tuple[int, int]:
+        """The number of the place among those of its kind, and how many there are."""
+        return self._turns[route.call, name], self._counts[self._kinds[route.call, name]]
+
+
+PARAMETERS, PATH_PARTS, METHODS = Places(), Places(), Places()
+for each_route in ALL:
+    METHODS.add(each_route, each_route.method, each_route.method == "GET")
+    for each in each_route.params:
+        if each.name not in each_route.path_names:
+            PARAMETERS.add(each_route, each.name, (each.kind, each_route.method == "GET"))
+        else:
+            PATH_PARTS.add(each_route, f":{each.name}", each.kind if each.kind == "integer" else each.name)
 
 
 def roles_of(route: Route) -> tuple[str, ...]:
@@ -333,5 +374,6 @@ def roles_of(route: Route) -> tuple[str, ...]:
     return (*[ADMINISTRATOR] * 7, OWNER) if refused else (ADMINISTRATOR, OWNER)
 
 
-def rows_in(section: str) -> Iterator[Route]:
-    return (route for route in ALL if route.section == section)
+def rows_in(part: int) -> Iterator[Route]:
+    sections = SECTIONS[part::PARTS]
+    return (route for route in ALL if route.section in sections)
