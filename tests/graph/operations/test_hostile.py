@@ -1,15 +1,17 @@
 """No mutation or query fails with an internal error or changes data, whatever its arguments.
 
 Everything is generated from the schema: each field of each input, and each argument of each field, gets values of the right type that
-nobody means well with, and some of wrong types.
+nobody means well with, and some of wrong types. Those that the rule of a field must reject by itself come to every field. Those that are
+rejected by the code of a scalar, of all variables or of all pages come to every kind of place, of which each gets a part.
 """
 
-from collections.abc import Iterator
-from itertools import count
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import pytest
 from graphql import (
+    GraphQLArgument,
     GraphQLField,
     GraphQLInputType,
     GraphQLObjectType,
@@ -36,7 +38,7 @@ from storage.secrets import digest_token
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from tests.make import token_of
 from tests.support.api_clients import Ask
-from tests.support.database_selection import half_for_dialect, share_of_values
+from tests.support.database_selection import half_for_dialect, spread_values
 from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.scenario import Scenario, valid_mutation_input
 
@@ -45,27 +47,32 @@ assert graphql_schema.query_type is not None
 MUTATIONS = graphql_schema.mutation_type.fields
 PARTS = 4
 """How many tests share the mutations, so that several processes may."""
-SHARE = share_of_values(16)
-"""Which part of the values one field gets; its neighbour gets the next. Those in WORST come to every field."""
-WINDOWS = share_of_values(4)
-"""Which part of the invalid pages one list gets: all lists read their pages by the same code."""
+SHARES = {"String": 24, "ID": 16, "Int": 10, "Boolean": 4, "Date": 4, "DateTime": 4}
+"""In how many parts the further values of a scalar are divided, of which one field gets one; its neighbour of that type the next."""
+PAGE_SHARE = 6
+"""In how many parts the values of an argument of pages are divided: all lists read their pages by the same code."""
+WINDOWS = 6
+"""In how many parts the invalid pages are divided."""
+FILTER_SHARE = 4
+"""In how many parts the values of a filter or another input are divided among the lists that take it."""
 ALLOWED = set(Code) - {Code.INTERNAL, Code.UNAVAILABLE}
 
 WORST: dict[str, tuple[Any, ...]] = {
-    "String": ("a\0b", f"a{LONE_SURROGATE}", "", "x" * 10_001, None),
-    "ID": ("", "a\0b", "x" * 10_001, "VXNlcjo5OTk5OTk5OTk5OTk5OTk5OTk5", None),
-    "Int": (0, -1, 2**31 - 1, -(2**31), 2**31, None),
-    "Boolean": (None, "true"),
-    "Date": ("0001-01-01", "9999-12-31", "2016-02-30", None),
-    "DateTime": ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2016-01-01T00:00:00", None),
+    "String": ("", "x" * 10_001, None),
+    "ID": ("", "VXNlcjo5OTk5OTk5OTk5OTk5OTk5OTk5", None),
+    "Int": (0, -1, 2**31 - 1, None),
+    "Boolean": (None,),
+    "Date": ("0001-01-01", "9999-12-31", None),
+    "DateTime": ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", None),
 }
+"""Values of every field."""
 EXTRA_VALUES: dict[str, tuple[Any, ...]] = {
-    "String": (*FUZZ_STRINGS, *FUZZ_NUMBERS, *FUZZ_TIMESTAMPS),
-    "ID": (*FUZZ_STRINGS, *FUZZ_NUMBERS, "VXNlcjo", "OjE", "VXNlcjowMQ", "VXNlcjrCsg", "Tm9uc2Vuc2U6MQ", 1),
-    "Int": (10**30, 1.5, float("inf"), float("nan"), "1", True),
-    "Boolean": (0, 1, "on"),
-    "Date": FUZZ_TIMESTAMPS,
-    "DateTime": FUZZ_TIMESTAMPS,
+    "String": ("a\0b", f"a{LONE_SURROGATE}", *FUZZ_STRINGS, *FUZZ_NUMBERS, *FUZZ_TIMESTAMPS),
+    "ID": ("a\0b", *FUZZ_STRINGS, *FUZZ_NUMBERS, "VXNlcjo", "OjE", "VXNlcjowMQ", "VXNlcjrCsg", "Tm9uc2Vuc2U6MQ", 1),
+    "Int": (-(2**31), 2**31, 10**30, 1.5, float("inf"), float("nan"), "1", True),
+    "Boolean": ("true", 0, 1, "on"),
+    "Date": ("2016-02-30", *FUZZ_TIMESTAMPS),
+    "DateTime": ("2016-01-01T00:00:00", *FUZZ_TIMESTAMPS),
 }
 INSIDE = {
     "Comparison": ("Project", 'compare(from: "master", to: "topic")'),
@@ -89,30 +96,57 @@ VALID_ARGUMENTS: dict[str, Any] = {
 }
 
 
-def values_for(kind: GraphQLInputType, turn: int, ids: list[str], cursors: list[str], is_valid: Any = None) -> Iterator[Any]:
-    """Hostile values of an input type; `turn` says which of those that not all fields get, `lawful` is a lawful one where there is one."""
-    inner = get_nullable_type(kind)
-    if is_list_type(inner):
-        few = list(values_for(inner.of_type, turn, ids, cursors))
-        yield from ([], None, [None], few[:1] * 5_000, *([value] for value in few))
-        yield few[0]
-        return
-    if is_enum_type(inner):
-        word = next(iter(inner.values))
-        yield from ("NONSENSE", word.lower(), "", None, 0, *inner.values)
-        return
-    if is_input_object_type(inner):
-        yield from (None, {}, [], {"nonsense": 1})
-        for index, (name, field) in enumerate(inner.fields.items()):
-            yield from ({**(is_valid or {}), name: value} for value in values_for(field.type, turn + index, ids, cursors))
-        return
-    yield from WORST.get(inner.name, ())
-    more = [*EXTRA_VALUES.get(inner.name, ()), *INVALID_LITERALS]
-    if inner.name == "ID":
-        more += ids
-    if inner.name in ("ID", "String"):
-        more += cursors
-    yield from more[turn % SHARE :: SHARE]
+T = TypeVar("T")
+
+
+class HostileValues:
+    """Values for one place after another, of which each gets another part than the one before it of its kind."""
+
+    def __init__(self, ids: Sequence[str], cursors: Sequence[str], first_turn: int = 0) -> None:
+        self.ids = ids
+        self.cursors = cursors
+        self._turns: Counter[str] = Counter()
+        self._first_turn = first_turn
+
+    def part(self, kind: str, values: Sequence[T], parts: int) -> Sequence[T]:
+        """The next part of the values of this kind."""
+        self._turns[kind] += 1
+        return spread_values(values, self._first_turn + self._turns[kind], parts, parts)
+
+    def of_type(self, kind: GraphQLInputType, valid: Any = None) -> Iterator[Any]:
+        """Hostile values of an input type. `valid` is a valid one where there is one."""
+        inner = get_nullable_type(kind)
+        if is_list_type(inner):
+            few = list(self.of_type(inner.of_type))
+            yield from ([], None, [None], few[:1] * 5_000, *([value] for value in few))
+            yield few[0]
+            return
+        if is_enum_type(inner):
+            word = next(iter(inner.values))
+            yield from ("NONSENSE", word.lower(), "", None, 0, *inner.values)
+            return
+        if is_input_object_type(inner):
+            yield from (None, {}, [], {"nonsense": 1})
+            for name, field in inner.fields.items():
+                yield from ({**(valid or {}), name: value} for value in self.of_type(field.type))
+            return
+        yield from WORST.get(inner.name, ())
+        more = [*EXTRA_VALUES.get(inner.name, ()), *INVALID_LITERALS]
+        if inner.name == "ID":
+            more += self.ids
+        if inner.name in ("ID", "String"):
+            more += self.cursors
+        yield from self.part(inner.name, more, SHARES.get(inner.name, 1))
+
+    def of_argument(self, name: str, argument: GraphQLArgument) -> Sequence[Any]:
+        """Hostile values of an argument of a field."""
+        named = get_named_type(argument.type)
+        values = list(self.of_type(argument.type))
+        if name in PAGE_ARGUMENTS:
+            return self.part(name, values, PAGE_SHARE)
+        if is_input_object_type(named):
+            return self.part(named.name, values, min(FILTER_SHARE, ARGUMENT_TYPES[named.name]))
+        return values
 
 
 def selection(kind: GraphQLOutputType, depth: int = 2) -> str:
@@ -242,6 +276,10 @@ FIELD_QUERIES = [
 ]
 
 
+ARGUMENT_TYPES = Counter(get_named_type(argument.type).name for _, _, field in FIELD_QUERIES for argument in field.args.values())
+PAGE_ARGUMENTS = ("first", "last", "after", "before", "offset")
+
+
 def query_for(world: Scenario, kind: GraphQLObjectType, name: str, field: GraphQLField, ids: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """A query for one field, with its arguments as variables, and lawful values of those."""
     named = field.args
@@ -284,34 +322,32 @@ class TestHostileInput:
     @pytest.mark.parametrize("part", range(PARTS))
     async def test_in_mutations(self, attack: GraphqlFuzzer, part: int, dialect: str) -> None:
         ids, cursors = await examples(attack)
-        turns = count()
+        hostile = HostileValues(list(ids.values()), cursors, part * 7)
         for name in sorted(MUTATIONS)[part::PARTS]:
             kind = get_nullable_type(MUTATIONS[name].args["input"].type)
             query = f"mutation ($input: {kind}!) {{ {name}(input: $input){selection(MUTATIONS[name].type)} }}"
-            for field, inner in kind.fields.items():
-                lawful: dict[str, Any] | None = await valid_mutation_input(attack.world, name, "OW")
-                turn = next(turns)
-                hostile = values_for(inner.type, turn, list(ids.values()), cursors, lawful.get(field))
-                for number, value in enumerate(half_for_dialect(hostile, dialect, turn)):
-                    if lawful is None:
-                        lawful = await valid_mutation_input(attack.world, name, "OW")
-                    role = "OW" if number % 3 == 0 else "AD"
-                    if await attack.send(query, role, {"input": {**lawful, field: value}}):
-                        lawful = None
+            valid: dict[str, Any] | None = None
+            for turn, (field, inner) in enumerate(kind.fields.items()):
+                valid = valid or await valid_mutation_input(attack.world, name, "OW")
+                values = list(hostile.of_type(inner.type, valid.get(field)))
+                for number, value in enumerate(half_for_dialect(values, dialect, turn)):
+                    valid = valid or await valid_mutation_input(attack.world, name, "OW")
+                    role = "OW" if (number + turn) % 3 == 0 else "AD"
+                    if await attack.send(query, role, {"input": {**valid, field: value}}):
+                        valid = None
         attack.check_nothing_committed()
 
     async def test_in_queries(self, attack: GraphqlFuzzer, dialect: str) -> None:
         ids, cursors = await examples(attack)
-        turns = count()
-        for kind, name, field in FIELD_QUERIES:
-            query, lawful = query_for(attack.world, kind, name, field, ids)
+        hostile = HostileValues(list(ids.values()), cursors)
+        for turn, (kind, name, field) in enumerate(FIELD_QUERIES):
+            query, valid = query_for(attack.world, kind, name, field, ids)
             for argument, definition in field.args.items():
-                turn = next(turns)
-                hostile = values_for(definition.type, turn, list(ids.values()), cursors)
-                for number, value in enumerate(half_for_dialect(hostile, dialect, turn)):
-                    await attack.send(query, "OW" if number % 3 == 0 else "AD", {**lawful, argument: value})
+                values = hostile.of_argument(argument, definition)
+                for number, value in enumerate(half_for_dialect(values, dialect, turn)):
+                    await attack.send(query, "OW" if (number + turn) % 3 == 0 else "AD", {**valid, argument: value})
             if "first" in field.args:
-                turn = next(turns)
-                for window in half_for_dialect(list(page_windows(cursors))[turn % WINDOWS :: WINDOWS], dialect, turn):
-                    await attack.send(query, "AD", {**lawful, **window})
+                windows = hostile.part("windows", list(page_windows(cursors)), WINDOWS)
+                for window in half_for_dialect(windows, dialect, turn):
+                    await attack.send(query, "AD", {**valid, **window})
         attack.check_nothing_committed()
