@@ -1,7 +1,7 @@
 """Plans answer generated queries as graphql-core does: the same bytes, errors and paths.
 
 FORGEFRONT_GENERATED=4000 has so many queries made up for each of five viewers on each database, from the seed FORGEFRONT_SEED on; the
-suite makes up a few.
+suite makes up a few, half of them for each database.
 """
 
 import gc
@@ -69,7 +69,9 @@ class TestEqualAnswers:
         generator = QueryGenerator(graphql_schema, await collect_arguments(edge_cases, oracle.reference_graph))
         differences: list[str] = []
         reported = monotonic()
-        for seed in range(SEED, SEED + QUERIES * len(VIEWERS)):
+        seeds = range(SEED, SEED + QUERIES * len(VIEWERS))
+        # In the suite each database answers other queries, in blocks, since every fourth query names missing objects.
+        for seed in seeds if QUERIES > DEFAULT_QUERY_COUNT else [each for each in seeds if each // 4 % 2 == (dialect == "sqlite")]:
             text, variables = generator.query(seed)
             document = parse(text)
             # Not a multiple of 4: every fourth query names missing objects.
@@ -93,11 +95,12 @@ class TestEqualAnswers:
             report(f"seeds {SEED} to {seed}: {dict(oracle.comparison_counts)}")
         assert not differences, "\n\n".join(differences)
         counts = oracle.comparison_counts
-        assert counts["rows"] > counts["errors"] + counts["refusals"] and counts["refusals"] >= QUERIES
+        assert counts["rows"] > counts["errors"] + counts["refusals"]
+        assert counts["refusals"] >= (QUERIES if QUERIES > DEFAULT_QUERY_COUNT else 1)
 
     async def test_to_the_calls_of_v3(self, edge_cases: EdgeCaseData, oracle: PlanOracle, dialect: str) -> None:
         drawn = await collect_arguments(edge_cases, oracle.reference_graph, cursors=False)
-        calls = v3_calls(drawn)
+        calls = v3_calls(drawn, dialect)
         planned, plain = v3(oracle.planned_graph), v3(oracle.reference_graph)
         good: set[str] = set()
         async with planned, plain:
@@ -113,21 +116,23 @@ class TestEqualAnswers:
                         good.add(call)
         assert {call for call, _, _ in calls} == good
 
-    async def test_to_the_dashboard_queries(self, edge_cases: EdgeCaseData, oracle: PlanOracle) -> None:
+    async def test_to_the_dashboard_queries(self, edge_cases: EdgeCaseData, oracle: PlanOracle, dialect: str) -> None:
         variables: dict[str, Any] = {
             "g": "acme", "p": "acme/web", "b": "stable", "since": "2016-03-19T00:00:00Z", "rev": edge_cases.week.oids["m3"], "m": "1.0",
             "r": {"since": "2016-03-21T00:00:00Z", "until": "2016-03-28T00:00:00Z"},
         }  # fmt: skip
         document = parse((Path(package.__file__).parent / "operations" / "dashboards" / "dashboards.graphql").read_text())
-        for node in document.definitions:
+        for index, node in enumerate(document.definitions):
             assert isinstance(node, OperationDefinitionNode) and node.name
             if node.operation.value == "query":
                 names = {each.variable.name.value for each in node.variable_definitions or ()}
                 declared = {key: value for key, value in variables.items() if key in names}
-                for who in ("owner", "stranger", "admin"):
-                    for ref in ({}, {"ref": None}, {"ref": "stable"}) if "ref" in names else ({},):
+                refs: list[dict[str, Any]] = [{}, {"ref": None}, {"ref": "stable"}] if "ref" in names else [{}]
+                for turn, who in enumerate(("owner", "stranger", "admin")):
+                    # A query that takes no ref is run by all on one database.
+                    for ref in half_for_dialect(refs, dialect, index + turn * (len(refs) > 1)):
                         await oracle.compare(prepare_document(DocumentNode(definitions=(node,))), declared | ref, edge_cases.viewers[who])
-        assert oracle.comparison_counts["rows"] >= 20
+        assert oracle.comparison_counts["rows"] >= 10
 
 
 class TestGeneratedArguments:
@@ -149,10 +154,13 @@ class TestGeneratedArguments:
 class TestCursors:
     """Plans and graphql-core share the code of cursors, so an error of it is no difference: lists are compared with their pages."""
 
-    async def test_pages_continue_where_the_cursor_is(self, edge_cases: EdgeCaseData, oracle: PlanOracle) -> None:
+    async def test_pages_continue_where_the_cursor_is(self, edge_cases: EdgeCaseData, oracle: PlanOracle, dialect: str) -> None:
         pool = await collect_arguments(edge_cases, oracle.reference_graph, cursors=False)
         credential, continued = token_of(edge_cases.viewers["admin"]), set()
-        for query in list_queries(pool.ids, "cursor node { __typename }"):
+        queries = list(list_queries(pool.ids, "cursor node { __typename }"))
+        # Lists of two objects of each type are queried, which differ in nothing but their rows.
+        shared = half_for_dialect([query for query in queries if not query.field_path.startswith("Query.")], dialect, 0)
+        for query in (*shared, *(query for query in queries if query.field_path.startswith("Query."))):
             whole = await query.edges(oracle.planned_graph, credential, "first: 100")
             cursors = [edge["cursor"] for edge in whole]
             assert len(set(cursors)) == len(cursors), query
@@ -165,7 +173,7 @@ class TestCursors:
                 before = await query.edges(oracle.planned_graph, credential, f'last: 100, before: "{cursors[index]}"')
                 assert before == whole[:index], query
             continued.add(query.field_path)
-        assert len(continued) > 20
+        assert len(continued) > 15
 
 
 class TestSharedCode:
@@ -214,8 +222,11 @@ def comparable_headers(response: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name != "x-request-id"}
 
 
-def v3_calls(drawn: ArgumentPool) -> list[tuple[str, str, dict[str, Any]]]:
-    """Calls of every row that reads, with their parameters: plain, with each parameter that it takes, and of a later page."""
+def v3_calls(drawn: ArgumentPool, dialect: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Calls of every row that reads, with their parameters: plain, with each parameter that it takes, and of a later page.
+
+    In the suite each database gets half of those with parameters that may be omitted.
+    """
     calls: list[tuple[str, str, dict[str, Any]]] = []
     for route in (*ROUTES, *EXTRA_ROUTES):
         if route.method != "GET" or route.file_key is not None or route.call in EXCLUDED_CALLS:
@@ -229,12 +240,13 @@ def v3_calls(drawn: ArgumentPool) -> list[tuple[str, str, dict[str, Any]]]:
             needed = {
                 each.name: REQUIRED_VALUES.get(each.name, project.values.get("files", [""])[0]) for each in others if each.is_required
             }
-            more: list[dict[str, Any]] = [{}, {"per_page": 2}, {"per_page": 2, "page": 2}] if index == 0 else [{}]
+            more: list[dict[str, Any]] = [{"per_page": 2}, {"per_page": 2, "page": 2}] if index == 0 else []
             for parameter in others if index == 0 else ():
                 more += [
                     {parameter.name: value, "per_page": 3}
                     for value in parameter.allowed_words or PARAMETER_VALUES.get(parameter.name, ("true",))
                 ]
+            more = [{}, *half_for_dialect(more, dialect, len(route.call))]
             calls += [each for values in more if (each := (route.call, path, needed | values)) not in calls]
     return calls
 
