@@ -16,7 +16,7 @@ from forgefront.backend import Backend
 from forgefront.bucket_move import move_to_buckets
 from forgefront.bucket_owner import ForeignBucket
 from forgefront.config import Config
-from forgefront.endpoints import artifact_uploads, named_queries, upload_downloads
+from forgefront.endpoints import artifact_files, artifact_uploads, named_queries, upload_downloads
 from forgefront.endpoints.index import IndexEndpoint
 from forgefront.git_http import endpoint as git_http
 from forgefront.host_registry import HostRefused, HostRegistry
@@ -64,6 +64,7 @@ REST_V3 = "/api/v3"
 HEALTH = "/-/health"
 READINESS = "/-/readiness"
 METRICS = "/-/metrics"
+ARTIFACT_FILE = "/:namespace/:project/builds/:id/artifacts/file/:path"
 PREFLIGHT = "preflight"
 SWEEP_SECONDS = 3600.0
 REPACK_SECONDS = 600.0
@@ -111,6 +112,7 @@ class App(Backend):
         queries = named_queries.NamedQueriesEndpoint(self.graph)
         uploads = upload_downloads.UploadDownloadEndpoint(self.graph, self.uploads)
         artifacts = artifact_uploads.ArtifactUploadEndpoint(artifact_access)
+        files_of_artifacts = artifact_files.ArtifactFileEndpoint(self.graph)
         pages = PagesApp(config.base_url)
         paths = INDEX_PATHS | ({"metrics": METRICS} if config.metrics else {})
         self._router = AppRouter(
@@ -123,6 +125,7 @@ class App(Backend):
                 AppRoute(named_queries.PATH_PATTERN, queries, is_api=True),
                 AppRoute(upload_downloads.PATH_PATTERN, uploads, "/:namespace/:project/uploads/:secret/:name", is_api=True),
                 AppRoute(artifact_uploads.PATH_PATTERN, artifacts, "/-/artifacts/:ticket", is_api=True, is_secret=True),
+                AppRoute(artifact_files.PATH_PATTERN, files_of_artifacts, ARTIFACT_FILE, is_api=True),
                 AppRoute(git_http.PATH_PATTERN, self._git_endpoint),
                 AppRoute(f"{GRAPHIQL}/*", GraphiqlApp(config.base_url), GRAPHIQL),
                 AppRoute(f"{REFERENCE}/*", ReferenceApp(config.base_url), REFERENCE),

@@ -36,6 +36,7 @@ PAGE_PATTERN = re.compile(
     rf"/|/-/(?:sign_in|new_project|new_group|issues|merge_requests|profile)|/-/admin(?:/(?:users(?:/{_NAME_PATTERN})?|runners|hooks(?:/\d+)?|settings))?"
     rf"|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests|members|settings))?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|issues|milestones)(?:/\d+)?"
+    r"|/builds/\d+/artifacts(?:/browse/[^\0]+)?"
     r"|/merge_requests(?:/\d+(?:/(?:commits|builds|changes))?)?|/(?:issues|merge_requests)/(?:new|\d+/edit)"
     r"|/(?:dashboard|labels|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
     r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"

@@ -230,6 +230,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "ADMIN": "With another scope: the rights of an administrator, if the user is one.",
     },
     "TreeEntryKind": {"TREE": "A directory.", "BLOB": "A file or a symbolic link.", "COMMIT": "A commit of a submodule."},
+    "ArtifactEntryKind": {"FOLDER": "A folder.", "FILE": "A file.", "LINK": "A symbolic link; its contents are its target."},
     "UserState": {"ACTIVE": "The user can use the service.", "BLOCKED": "The user cannot use the service."},
     "Visibility": {
         "PRIVATE": "Visible to members only; 0 in v3.",

@@ -68,6 +68,7 @@ const VIEWS = [
   [`${PROJECT}/issues/(?<number>\\d+)`, "issue"],
   [`${PROJECT}/merge_requests/(?<number>\\d+)(?:/(?<tab>commits|builds|changes))?`, "merge_request"],
   [`${PROJECT}/builds/(?<number>\\d+)`, "build"],
+  [`${PROJECT}/builds/(?<number>\\d+)/artifacts(?:/browse/(?<at>[^]+?))?`, "artifact"],
   [`${PROJECT}/commits?/(?<sha>[0-9a-f]{7,64})`, "repository/commit"],
   [`${PROJECT}/labels`, "work/labels"],
   [`${PROJECT}/milestones`, "work/milestones"],

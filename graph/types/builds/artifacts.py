@@ -11,6 +11,7 @@ from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
 from graph.rules.builds import artifacts
 from graph.rules.policy import Action
+from graph.types.builds.artifact_files import ArtifactFileFields
 from graph.types.builds.traces import find_writable_build
 from graph.types.inputs import ProjectResourceInput, get_or, optional
 from storage import tables
@@ -22,7 +23,7 @@ from storage import tables
     action=Action.READ_BUILD,
     project_key="project_id",
 )
-class Artifact(Node):
+class Artifact(ArtifactFileFields, Node):
     filename: str = column(description="File name, without directories.")
     size: BigInt = column(description="Size in bytes.")
     created_at: datetime = column(description="When the upload completed.")

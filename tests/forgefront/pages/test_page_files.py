@@ -37,7 +37,7 @@ def http(app: App) -> httpx.AsyncClient:
 
 
 PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/tools/issues/3 /demo/tools/builds/9
-/demo/tools/merge_requests/1 /demo/tools/merge_requests/1/changes
+/demo/tools/merge_requests/1 /demo/tools/merge_requests/1/changes /demo/tools/builds/9/artifacts /demo/tools/builds/9/artifacts/browse/a/b
 /demo/tools/commit/0123456789abcdef /demo/tools/milestones/2 /demo/tools/milestones /demo/tools/labels /demo/tools/snippets/4
 /demo/tools/activity /demo/tools/stars /demo/tools/branches /demo/tools/tags /demo/tools/snippets /demo/tools/environments
 /demo/tools/settings /demo/tools/settings/hooks /demo/tools/settings/hooks/3

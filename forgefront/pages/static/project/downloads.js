@@ -7,11 +7,18 @@ import * as session from "../session.js";
 
 const FORMATS = [["TAR_GZ", "tar.gz"], ["ZIP", "zip"], ["TAR_BZ2", "tar.bz2"], ["TAR", "tar"]];
 
-/** Saves the file at a URL of this service. */
-export async function save(page, href, filename) {
+/** The response with the file at a URL of this service. Throws an error that says why there is none. */
+export async function fetched(page, href) {
   const { pathname, search } = new URL(href, location.origin);
   const response = await fetch(pathname + search, { headers: { "PRIVATE-TOKEN": session.token() }, signal: page.signal, credentials: "omit" });
-  if (!response.ok) throw new Error(`The file cannot be downloaded (${response.status}).`);
+  if (response.ok) return response;
+  const reason = response.status === 400 ? (await response.json().catch(() => null))?.message : null;
+  throw new Error(reason ?? `The file cannot be downloaded (${response.status}).`);
+}
+
+/** Saves the file at a URL of this service. */
+export async function save(page, href, filename) {
+  const response = await fetched(page, href);
   const url = URL.createObjectURL(await response.blob());
   const link = h("a", { download: filename });
   link.href = url;

@@ -1,6 +1,7 @@
 // A build: its state, output and artifact, and the buttons that retry or cancel it.
 
 import { address, outside } from "../address.js";
+import { artifactAddress, entryRows, isArchive, styles as fileStyles } from "../artifact/listing.js";
 import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
@@ -13,6 +14,7 @@ import { coloured } from "../trace/ansi.js";
 import { output, styles } from "../trace/output.js";
 
 const POLL = 5000;
+const LISTED_FILES = 8;
 const ERASURE = { title: "Erase the build?", text: "Its output and its artifact are erased. This cannot be undone.", word: "Erase" };
 
 export async function open(page) {
@@ -24,13 +26,28 @@ export async function open(page) {
     return { ...project.build, project };
   };
 
-  const [top, side] = [h("div.column"), h("div.column")];
+  const [top, files, side] = [h("div.column"), h("div.column"), h("div.column")];
   const printed = output(page, about);
   let build = null;
   const show = () => {
     keepFocus(top, () => replace(top, above(page, build, act)));
     keepFocus(side, () => replace(side, beside(build)));
     printed.read(build);
+    showFiles(build.artifact);
+  };
+  let listed = null;
+  /** The first files of the artifact, read once for each. A page without them is still that of the build. */
+  const showFiles = (artifact) => {
+    const known = artifact && isArchive(artifact.filename) ? `${artifact.filename} ${artifact.size} ${artifact.createdAt}` : null;
+    if (known === listed) return;
+    listed = known;
+    if (!known) {
+      replace(files);
+      return;
+    }
+    Promise.all([page.ask("Files", { ...about, first: LISTED_FILES }), fileStyles()])
+      .then(([{ project }]) => listed === known && replace(files, filesOf(path, about.id, project?.artifact?.entries)))
+      .catch(() => {});
   };
   const soon = renewal(page, async () => {
     build = await read("Build");
@@ -53,7 +70,7 @@ export async function open(page) {
   page.title(`${build.name} #${build.databaseId}`, [[build.project.name, address(build.project.fullPath)], ["builds", address(build.project.fullPath, "builds")]]);
   show();
   await styled;
-  page.show(h("div.columns", null, h("div.column", null, top, section("Output", null, printed.element)), side));
+  page.show(h("div.columns", null, h("div.column", null, top, files, section("Output", null, printed.element)), side));
   printed.goTo(location.hash);
   addEventListener("hashchange", () => printed.goTo(location.hash), { signal: page.signal });
   // Where there are no events, for example because the viewer has too many streams open.
@@ -115,6 +132,12 @@ const attempt = ({ attempt: number, status, createdAt, finishedAt, durationSecon
   h("li", null, h("details.card", null,
     h("summary", null, symbol(status), ` Attempt ${number} `, h("span.quiet", null, ago(finishedAt ?? createdAt), durationSeconds === null ? null : `, ${duration(durationSeconds)}`)),
     trace?.lines.length ? h("pre.output", { tabindex: 0 }, h("code", null, trace.lines.map((line) => [coloured(line), "\n"]))) : h("p.quiet", null, "The output was erased.")));
+
+function filesOf(path, build, entries) {
+  if (!entries?.nodes.length) return null;
+  const all = h("a", { href: artifactAddress(path, build, "") }, entries.totalCount > entries.nodes.length ? `All ${entries.totalCount}` : "Browse");
+  return section("Files of the artifact", all, h("ol.rows.files", { "data-walk": true }, entryRows(path, build, entries.nodes)));
+}
 
 function download(page, { filename, size: bytes, downloadUrl, expiresAt }, keep) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
