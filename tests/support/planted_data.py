@@ -26,6 +26,7 @@ from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory, ssh_key
 from tests.support.week_fixture import NOW
+from tests.support.zips import pack_files
 
 PLANTED_WORD = re.compile(r"zq\d{4}qz")
 BUILD_TOKEN_FORMAT = "fb-{}-" + "x" * 20
@@ -310,7 +311,8 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
                 pipeline_id=pipeline.id if number else None, user_id=owner.id,
             )  # fmt: skip
             await make.trace(build, world.plant_for(project, "build", "trace") + "\n")
-            await make.artifact(build, filename=f"{world.plant_for(project, 'build', 'artifact')}.zip")
+            packed = pack_files({"report.txt": "", world.plant_for(project, "build", "artifact"): ""})
+            await make.artifact(build, packed, filename=f"{world.plant_for(project, 'build', 'artifact')}.zip")
         await make.commit_status(
             project, sha, name=world.plant_for(project, "check", "name"), description=world.plant_for(project, "check"),
             status=CheckStatus.FAILED, author_id=owner.id,

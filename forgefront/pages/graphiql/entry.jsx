@@ -17,6 +17,7 @@ globalThis.MonacoEnvironment = {
 
 const EXAMPLES = { title: "Examples", icon: ExamplesIcon, content: Examples };
 const PLUGINS = [EXAMPLES, HISTORY_PLUGIN];
+const ROOT = new URL("../../", BASE).pathname;
 const FIRST = `# Examples are in the panel on the left. Ctrl+Enter runs what is here.
 {
   viewer {
@@ -51,26 +52,35 @@ function Page({ session }) {
   // Without a token nothing can be asked, so the schema is not asked for either; a new fetcher asks for it.
   return (
     <>
-      <form className="token" onSubmit={signIn} key={token}>
-        <a href={new URL("../../", BASE).pathname}>Forgefront</a>
-        <label htmlFor="token">Private token</label>
-        <input id="token" name="token" type="password" autoComplete="off" spellCheck="false" defaultValue={token} required={!token} />
-        <button>{token ? "Change" : "Sign in"}</button>
-        <span role="status">{token ? "It is sent as PRIVATE-TOKEN. Empty it to sign out." : "Paste a token to begin."}</span>
-      </form>
-      <GraphiQL
-        fetcher={fetcher}
-        schema={token ? undefined : null}
-        schemaDescription={true}
-        plugins={PLUGINS}
-        visiblePlugin={EXAMPLES}
-        defaultEditorToolsVisibility="variables"
-        defaultQuery={FIRST}
-        initialQuery={LINKED.get("query") ?? undefined}
-        initialVariables={LINKED.get("variables") ?? undefined}
-        shouldPersistHeaders={false}
-        showPersistHeadersSettings={false}
-      />
+      <header className="token">
+        <h1>GraphiQL</h1>
+        <nav aria-label="Forgefront">
+          <a href={ROOT}>Forgefront</a>
+          <a href={`${ROOT}-/reference`}>The schema</a>
+          <a href={`${ROOT}api/v3/docs`}>REST v3</a>
+        </nav>
+        <form onSubmit={signIn} key={token}>
+          <label htmlFor="token">Private token</label>
+          <input id="token" name="token" type="password" autoComplete="off" spellCheck="false" defaultValue={token} required={!token} />
+          <button>{token ? "Change" : "Sign in"}</button>
+          <span role="status">{token ? "It is sent as PRIVATE-TOKEN. Empty it to sign out." : "Paste a token to begin."}</span>
+        </form>
+      </header>
+      <main>
+        <GraphiQL
+          fetcher={fetcher}
+          schema={token ? undefined : null}
+          schemaDescription={true}
+          plugins={PLUGINS}
+          visiblePlugin={EXAMPLES}
+          defaultEditorToolsVisibility="variables"
+          defaultQuery={FIRST}
+          initialQuery={LINKED.get("query") ?? undefined}
+          initialVariables={LINKED.get("variables") ?? undefined}
+          shouldPersistHeaders={false}
+          showPersistHeadersSettings={false}
+        />
+      </main>
     </>
   );
 }

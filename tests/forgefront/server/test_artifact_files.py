@@ -1,7 +1,5 @@
 """Files inside artifacts: `Artifact.entries` and `Artifact.file`, and GET /NAMESPACE/PROJECT/builds/ID/artifacts/file/PATH."""
 
-import io
-import zipfile
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +13,7 @@ from graph.rules.builds import artifact_files
 from tests.graph.builds.test_artifacts import create_build
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import Ask
+from tests.support.zips import pack_files
 
 LIST = """query ($id: String!, $build: Int!, $path: String!, $first: Int, $after: String, $last: Int, $before: String) {
     project(path: $id) { artifact(buildId: $build) {
@@ -25,15 +24,7 @@ FILE = """query ($id: String!, $build: Int!, $path: String!) { project(path: $id
 PICTURE = b"\x89PNG\r\n\x1a\n"
 
 
-def archive(**contents: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as packed:
-        for name, content in contents.items():
-            packed.writestr(name, content)
-    return buffer.getvalue()
-
-
-CONTENT = archive(**{"site/index.html": b"<script>alert(1)</script>", "site/a b.png": PICTURE, "unit.log": b"1 passed\n", "tool": b"\0\1"})
+CONTENT = pack_files({"site/index.html": b"<script>alert(1)</script>", "site/a b.png": PICTURE, "unit.log": b"1 passed\n", "tool": b"\0\1"})
 
 
 @pytest.fixture

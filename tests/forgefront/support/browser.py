@@ -183,7 +183,7 @@ def shared_chromium() -> str:
 
 @asynccontextmanager
 async def _open_tab(address: str) -> AsyncIterator[BrowserPage]:
-    async with connect(address, max_size=None, compression=None) as socket:
+    async with connect(address, max_size=None, compression=None, ping_interval=None) as socket:
         page = BrowserPage(socket)
         async with _read_messages(page):
             for domain in ("Page", "Runtime", "Log", "Network", "Audits"):

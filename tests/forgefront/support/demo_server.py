@@ -32,12 +32,13 @@ STATUSES = {"+": "SUCCESS", "-": "FAILED", "x": "CANCELED", "*": "RUNNING", "?":
 
 @dataclass(frozen=True)
 class DemoCommit:
-    """A commit so many minutes ago. `builds` are names of JOBS, each with the sign of ENDS for its result."""
+    """A commit so many minutes ago. `builds` are names of JOBS, each with the sign of ENDS for its result. `files`: paths and contents."""
 
     title: str
     author: str
     minutes: int
     builds: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class DemoMergeRequest:
     minutes: int
     branch: str
     builds: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ class DemoServer:
         await self.run_as("ada", "CreateBranch", projectPath=path, name="main", ref=tip)
         commits = [(push, oid, "main") for oid, push in pushed]
         for number, proposal in enumerate(demo.proposals):
-            oid = await self._commit(made["id"], tip, 1000 + number, DemoCommit(proposal.title, proposal.author, proposal.minutes))
+            commit = DemoCommit(proposal.title, proposal.author, proposal.minutes, files=proposal.files)
+            oid = await self._commit(made["id"], tip, 1000 + number, commit)
             self.clock_time = datetime.now(UTC) - timedelta(minutes=proposal.minutes)
             await self.run_as(proposal.author, "CreateBranch", projectPath=path, name=proposal.branch, ref=oid)
             await self.run_as(
@@ -154,7 +157,7 @@ class DemoServer:
     async def _commit(self, project_id: int, parent: str | None, number: int, push: DemoCommit) -> str:
         when = datetime.now(UTC) - timedelta(minutes=push.minutes)
         signature = CommitSignature(DEMO_USERS[push.author], f"{push.author}@example.org", when)
-        files = {f"file-{number}.txt": push.title.encode()}
+        files = {path: text.encode() for path, text in push.files} or {f"file-{number}.txt": push.title.encode()}
 
         def write(repository: Repository) -> str:
             return write_commit(repository, parent, files, push.title, signature)

@@ -41,6 +41,7 @@ from tests.support.api_clients import Ask
 from tests.support.database_selection import half_for_dialect, spread_values
 from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.scenario import Scenario, valid_mutation_input
+from tests.support.zips import pack_files
 
 assert graphql_schema.mutation_type is not None
 assert graphql_schema.query_type is not None
@@ -246,6 +247,7 @@ async def examples(attack: GraphqlFuzzer) -> tuple[dict[str, str], list[str]]:
         "Environment": environment,
         "Build": await make.build(world.private, world.sha),
     }
+    rows["Artifact"] = await make.artifact(rows["Build"], pack_files({"a/b.txt": "text"}))
     found = await attack.ask.data(
         """query ($path: String!) {
           users(first: 1) { pageInfo { endCursor } }

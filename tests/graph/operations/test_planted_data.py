@@ -52,6 +52,7 @@ SAMPLED_PATHS = int(os.environ.get("FORGEFRONT_PLANTED_DRAWN", "80"))
 PRUNINGS = 4
 PATHS_PER_QUERY = 100
 ARGUMENT_LITERALS = {
+    "Artifact.file": '(path: "report.txt")',
     "Branch.timeline": '(range: {since: "2016-01-01T00:00:00Z"})',
     "Project.blob": '(path: "absent")',
     "Project.commit": '(rev: "master")',

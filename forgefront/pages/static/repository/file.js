@@ -20,6 +20,7 @@ export function file(page, path, ref, blob, { branch, mayChange }) {
   const picture = PICTURES[blob.name.split(".").at(-1).toLowerCase()];
   const raw = `${base}/api/v3/projects/${encodeURIComponent(path)}/repository/blobs/${blob.commitOid}?filepath=${encodeURIComponent(blob.path)}`;
   const element = h("section.file-view", { "aria-label": blob.name },
+    h("h2.unseen", null, blob.name),
     h("header.file-head", null,
       h("p.file-facts", null,
         printed && !blob.truncated ? h("span", null, `${printed.count} ${printed.count === 1 ? "line" : "lines"}`) : null,

@@ -73,7 +73,7 @@ async function file(page, { name, size: bytes, downloadUrl }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const shown = h("div");
   const facts = h("p.file-facts", null, h("span", null, size(bytes)));
-  const element = h("section.file-view", { "aria-label": name },
+  const element = h("section.file-view", { "aria-label": name }, h("h2.unseen", null, name),
     h("header.file-head", null, facts, h("div.actions", null, doing("button", "Download", wrong, () => save(page, downloadUrl, name)))), wrong, shown);
   if (Number(bytes) > MAX_SHOWN_BYTES) {
     replace(shown, h("p.file-note", null, `A file of more than ${size(MAX_SHOWN_BYTES)} is not shown. Download it.`));

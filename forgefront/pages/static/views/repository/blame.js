@@ -63,7 +63,7 @@ function range(path, ref, blob, { startLine, lineCount, oid, previousOid, previo
       h("a.blame-title", { href: address(path, "commit", oid), "data-item": true, title: commit ? `${commit.title} (${commit.authorName})` : oid }, commit?.title ?? oid.slice(0, 8)),
       commit ? ago(commit.committedAt) : null,
       previousOid ? h("a.blame-before", { href: blameAddress(path, previousPath, previousOid), title: "Blame before this change", "aria-label": `Blame before this change of ${place}` }, "before") : null),
-    h("a.blame-number", { href: `${fileAddress(path, blob.path, ref)}#L${startLine}${last > startLine ? `-${last}` : ""}`, tabindex: -1, "aria-label": place },
-      Array.from({ length: lineCount }, (_, index) => h("span", { "aria-hidden": "true" }, startLine + index))),
+    h("a.blame-number", { href: `${fileAddress(path, blob.path, ref)}#L${startLine}${last > startLine ? `-${last}` : ""}`, tabindex: -1 },
+      h("span.unseen", null, place), Array.from({ length: lineCount }, (_, index) => h("span", { "aria-hidden": "true" }, startLine + index))),
     code);
 }

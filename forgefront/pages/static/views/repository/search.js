@@ -66,8 +66,8 @@ function texts(path, ref, text, { matches, truncated }) {
       ? h("ol.found-files", { "data-walk": true }, [...byFile].map(([place, rows]) => h("li.found-file", null,
         h("h3", null, h("a", { href: fileAddress(path, place, ref) }, place)),
         h("ol", null, rows.map((row) => h("li.found-line", { "data-box": true },
-          h("a", { href: `${fileAddress(path, place, ref)}#L${row.line}`, "data-item": true, "aria-label": `Line ${row.line}: ${row.text.trim()}` },
-            h("span.number", null, row.line), h("code", null, marked(row.text, text)))))))))
+          h("a", { href: `${fileAddress(path, place, ref)}#L${row.line}`, "data-item": true },
+            h("span.number", null, h("span.unseen", null, "Line "), row.line), h("code", null, marked(row.text, text)))))))))
       : h("p.quiet", null, truncated ? "Nothing was found within the time of a search. Search for something longer." : "No line has this text."));
 }
 
