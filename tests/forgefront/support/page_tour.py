@@ -175,6 +175,16 @@ def list_stops(build: int, running: int, sha: str) -> tuple[TourStop, ...]:
             TourStop(f"settings {part}", f"/{PATH}/settings/{part}", "form")
             for part in ("general", "hooks", "hooks/1", "deploy_keys", "variables", "runners", "triggers")
         ),
+        TourStop("labels", f"/{PATH}/labels", ".entry, .row"),
+        TourStop("milestones", f"/{PATH}/milestones", ".entry, .row"),
+        TourStop("profile", "/-/profile", "form"),
+        TourStop("administration", "/-/admin"),
+        TourStop("users", "/-/admin/users"),
+        TourStop("administered user", "/-/admin/users/mei", "form"),
+        TourStop("system runners", "/-/admin/runners"),
+        TourStop("system hooks", "/-/admin/hooks"),
+        TourStop("system hook", "/-/admin/hooks/2"),
+        TourStop("instance settings", "/-/admin/settings", "form"),
         TourStop("sign in", "/-/sign_in", "form"),
         TourStop("not found", f"/{PATH}/nothing"),
     )
@@ -207,10 +217,10 @@ def views_not_visited(stops: tuple[TourStop, ...]) -> set[str]:
 async def create_tour(forge: DemoServer) -> tuple[TourStop, ...]:
     """Creates what the pages show, beside STOREFRONT, which `forge` has."""
     project, sha = forge.tips[PATH]
-    for name, values in MUTATIONS:
+    for name, values in (*MUTATIONS, ("createHook", {"url": "https://hooks.example.org/system"})):
         kind = f"{name[0].upper()}{name[1:]}Input"
         text = f"mutation ($input: {kind}!) {{ {name}(input: $input) {{ userErrors {{ field message }} }} }}"
-        data = await run(forge, text, input={"projectPath": project, **values})
+        data = await run(forge, text, input=values if name == "createHook" else {"projectPath": project, **values})
         assert data[name]["userErrors"] == [], name
     build = forge.builds[PATH]["unit"]
     await _upload_artifact(forge, project, build)
