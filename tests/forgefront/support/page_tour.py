@@ -127,8 +127,8 @@ def list_stops(build: int, running: int, sha: str) -> tuple[TourStop, ...]:
     """Every page. `build` has an artifact, `running` has not ended, `sha` is the newest commit."""
     return (
         TourStop("wall", "/", ".tile"),
-        TourStop("dashboard", f"/{PATH}/dashboard", "svg"),
-        TourStop("group dashboard", "/groups/web/dashboard", "svg"),
+        TourStop("dashboard", f"/{PATH}/dashboard", ".figures-table"),
+        TourStop("group dashboard", "/groups/web/dashboard", ".figures-table"),
         TourStop("group", "/groups/web", ".tile"),
         TourStop("group issues", "/groups/web/issues", ".row"),
         TourStop("my merge requests", "/-/merge_requests"),
@@ -199,11 +199,11 @@ OTHER_STOPS = (
 
 
 def views_not_visited(stops: tuple[TourStop, ...]) -> set[str]:
-    """The views of the pages that no stop shows; `repository/other_addresses` only leads to another."""
+    """The views of the pages that no stop shows, beside those of groups' settings; `repository/other_addresses` only leads to another."""
     text = (pages.STATIC_FOLDER / "main.js").read_text()
     rows = [(project, own, view) for project, own, view in _VIEW.findall(text)]
     assert rows
-    visited = {"repository/other_addresses"}
+    visited = {"repository/other_addresses", "group/create", "group/members", "group/settings"}
     for stop in stops:
         path = stop.path.partition("?")[0]
         for project, own, view in rows:

@@ -109,13 +109,14 @@ export function openBox(path, go) {
   }
 }
 
-function groupsOf({ projects, users, issues, project }, path, text, files) {
-  const issueRow = (where) => ({ iid, title, state, project: own }) => [address(own?.fullPath ?? where, "issues", iid), `#${iid} ${title}`, own ? `${own.fullPath}, ${wordOf(state)}` : wordOf(state)];
+function groupsOf({ projects, users, issues, mergeRequests, project }, path, text, files) {
+  const workRow = (section, sign) => ({ iid, title, state, project: own }) =>
+    [address(own?.fullPath ?? path, section, iid), `${sign}${iid} ${title}`, own ? `${own.fullPath}, ${wordOf(state)}` : wordOf(state)];
   const lower = text.toLowerCase();
   return [
     ["Commits", project?.commit ? [[address(path, "commit", project.commit.oid), project.commit.title, project.commit.shortOid]] : []],
-    ["Issues", (project?.issues ?? issues)?.nodes.map(issueRow(path)) ?? []],
-    ["Merge requests", project?.mergeRequests?.nodes.map(({ iid, title, state }) => [address(path, "merge_requests", iid), `!${iid} ${title}`, wordOf(state)]) ?? []],
+    ["Issues", (project?.issues ?? issues)?.nodes.map(workRow("issues", "#")) ?? []],
+    ["Merge requests", (project?.mergeRequests ?? mergeRequests)?.nodes.map(workRow("merge_requests", "!")) ?? []],
     ["Branches", (project?.branches?.nodes ?? []).filter(({ name }) => name.toLowerCase().includes(lower)).slice(0, MAX_SHOWN).map(({ name }) => [folderAddress(path, "", name), name])],
     ["Files", (files?.matches ?? []).slice(0, MAX_SHOWN).map(({ path: place }) => [fileAddress(path, place), place])],
     ["Projects", projects.nodes.map(({ fullPath, description }) => [address(fullPath), fullPath, description])],
