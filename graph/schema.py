@@ -60,6 +60,7 @@ from graph.types.merge_requests.merge_request_import_mutations import MergeReque
 from graph.types.merge_requests.merge_request_mutations import MergeRequestMutations
 from graph.types.merge_requests.merge_request_subscriptions import MergeRequestSubscriptions
 from graph.types.merge_requests.merge_requests import MergeRequestQueries
+from graph.types.merge_requests.review_thread_mutations import ReviewThreadMutations
 from graph.types.merge_requests.viewed_files import ViewedFileMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
@@ -124,6 +125,7 @@ class Mutation(
     MilestoneMutations,
     MergeRequestImportMutations,
     CommitCommentMutations,
+    ReviewThreadMutations,
     ViewedFileMutations,
     CommitStatusMutations,
     BranchMutations,

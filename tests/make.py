@@ -351,6 +351,15 @@ class DataFactory:
         await self.save(note)
         return note
 
+    async def thread(self, merge_request: tables.MergeRequest, *, author: tables.User | None = None, **columns: Any) -> tables.ReviewThread:
+        """One on the whole merge request, unless `columns` have a line, with its first note."""
+        author_id = author.id if author else merge_request.author_id
+        keys = {"project_id": merge_request.project_id, "merge_request_id": merge_request.id}
+        thread = tables.ReviewThread(**keys, author_id=author_id, **columns)
+        await self.save(thread)
+        await self.note(merge_request, author=author, thread_id=thread.id)
+        return thread
+
     async def upload(
         self, project: tables.Project, content: bytes = b"bytes", *, author: tables.User | None = None, **columns: Any
     ) -> tables.Upload:

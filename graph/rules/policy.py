@@ -58,6 +58,7 @@ class Action(StrEnum):
     CREATE_MERGE_REQUEST = "merge_request:create"
     UPDATE_MERGE_REQUEST = "merge_request:update"
     TRIAGE_MERGE_REQUEST = "merge_request:triage"
+    RESOLVE_THREAD = "thread:resolve"
     FORK_PROJECT = "project:fork"
     READ_LABEL = "label:read"
     ADMIN_LABEL = "label:admin"
@@ -152,6 +153,7 @@ RULES: dict[Action, PolicyRule] = {
         AccessLevel.MASTER, includes_author=True, feature="merge_requests_enabled", requires_unarchived=True
     ),
     Action.TRIAGE_MERGE_REQUEST: PolicyRule(AccessLevel.DEVELOPER, feature="merge_requests_enabled"),
+    Action.RESOLVE_THREAD: PolicyRule(AccessLevel.DEVELOPER, includes_author=True, feature="merge_requests_enabled"),
     Action.FORK_PROJECT: PolicyRule(AccessLevel.REPORTER, includes_non_members=True),
     Action.READ_LABEL: PolicyRule(AccessLevel.GUEST, includes_non_members=True, any_feature=TRACKER_FEATURES),
     Action.ADMIN_LABEL: PolicyRule(AccessLevel.REPORTER, any_feature=TRACKER_FEATURES),

@@ -23,6 +23,7 @@ from storage.tables.issues import notes as statements
 if TYPE_CHECKING:
     from graph.types.issues.issues import Issue
     from graph.types.merge_requests.merge_requests import MergeRequest
+    from graph.types.merge_requests.review_threads import ReviewThread
     from graph.types.projects.projects import Project
     from graph.types.projects.snippets import Snippet
 
@@ -71,6 +72,9 @@ class Note(Node):
     )
     project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
         tables.Note.project_id, description="Project it belongs to."
+    )
+    thread: Annotated["ReviewThread", strawberry.lazy("graph.types.merge_requests.review_threads")] | None = to_one(
+        tables.Note.thread_id, description="Thread it belongs to; null for a note outside of threads."
     )
 
     @computed(

@@ -47,6 +47,7 @@ from storage.tables.issues.notes import Note
 from storage.tables.job_leases import JobLease
 from storage.tables.merge_requests.merge_request_imports import MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
+from storage.tables.merge_requests.review_threads import ReviewThread
 from storage.tables.merge_requests.viewed_files import ViewedFile
 from storage.tables.projects.deploy_keys import DeployKey
 from storage.tables.projects.project_imports import ProjectImport
@@ -127,6 +128,7 @@ __all__ = [
     "Release",
     "RepackLease",
     "RowCount",
+    "ReviewThread",
     "RunWhen",
     "Runner",
     "RunnerProject",

@@ -151,8 +151,9 @@ def find_breaking_changes(before: Connection, after: Connection) -> list[str]:
             if name in known and (str(column["type"]), column["nullable"]) != (str(known[name]["type"]), known[name]["nullable"]):
                 found.append(f"{table}.{name} has changed")
         for kind in ("unique_constraints", "check_constraints", "foreign_keys"):
-            added = len(getattr(new, f"get_{kind}")(table)) - len(getattr(old, f"get_{kind}")(table))
-            found += [f"{table} has more {kind}"] if added else []
+            # A foreign key of a new column restricts no program that does not know the column.
+            kept = [each for each in getattr(new, f"get_{kind}")(table) if known.keys() >= set(each.get("constrained_columns", ()))]
+            found += [f"{table} has more {kind}"] if len(kept) != len(getattr(old, f"get_{kind}")(table)) else []
         unique = [sum(bool(each["unique"]) for each in inspector.get_indexes(table)) for inspector in (old, new)]
         found += [f"{table} has more unique indexes"] if unique[0] != unique[1] else []
     return sorted(found)

@@ -11,6 +11,7 @@ from sqlalchemy import update
 from sqlmodel import col
 
 from graph.context import Context
+from graph.fields.declarations import global_id
 from graph.rules.builds import runner_registration
 from storage import tables
 from storage.database.engine import now
@@ -432,6 +433,14 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
         case "markFileViewed":
             seen = await make.merge_request(project, head_oid=world.sha)
             return {"projectPath": path, "databaseId": seen.id, "path": world.file_path, "headOid": world.sha, "viewed": True}
+        case "createThread":
+            line = {"headOid": world.sha, "path": world.file_path, "oldPath": world.file_path, "oldLine": None, "newLine": 1}
+            discussed = await make.merge_request(project, author=world.somebody, head_oid=world.sha)
+            return {"projectPath": path, "databaseId": discussed.id, "body": "B", "position": line}
+        case "replyToThread" | "resolveThread" | "unresolveThread":
+            discussed = await make.merge_request(project, author=world.somebody)
+            thread = await make.thread(discussed, resolved_at=now() if name == "unresolveThread" else None)
+            return {"id": global_id("ReviewThread", thread.id)} | ({"body": "B"} if name == "replyToThread" else {})
         case "createLabel":
             return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
         case "updateLabel" | "deleteLabel":

@@ -38,6 +38,11 @@ async def record_merge_request(
         await record_merge_requests(context, [(row.id, row.project_id, row.target_branch, old_state, row.state)])
 
 
+async def record_discussion(context: Context, row: tables.MergeRequest) -> None:
+    """Record that a thread of a merge request has changed, or a note of one."""
+    await record_merge_requests(context, [(row.id, row.project_id, row.target_branch, row.state, row.state)])
+
+
 async def record_merge_requests(
     context: Context, changed: Iterable[tuple[int, int, str, MergeRequestState | None, MergeRequestState]]
 ) -> None:

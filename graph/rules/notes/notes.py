@@ -12,7 +12,7 @@ from graph.errors import NotFound, Required, Taken
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
-from graph.rules.events import activities
+from graph.rules.events import activities, change_records
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can, filter_visible_projects
 from graph.rules.projects import uploads
@@ -45,16 +45,17 @@ class Noteable:
         return f"{self.noun}_id"
 
 
+MERGE_REQUEST = Noteable(
+    tables.MergeRequest,
+    "merge_request",
+    "merge_requests",
+    Action.READ_MERGE_REQUEST,
+    allows_votes=True,
+    activity=ActivitySubject.MERGE_REQUEST_NOTE,
+)
 NOTEABLES = (
     Noteable(tables.Issue, "issue", "issues", Action.READ_ISSUE, allows_votes=True, activity=ActivitySubject.ISSUE_NOTE),
-    Noteable(
-        tables.MergeRequest,
-        "merge_request",
-        "merge_requests",
-        Action.READ_MERGE_REQUEST,
-        allows_votes=True,
-        activity=ActivitySubject.MERGE_REQUEST_NOTE,
-    ),
+    MERGE_REQUEST,
     Noteable(tables.Snippet, "snippet", "snippets", Action.READ_SNIPPET, allows_votes=False, activity=None),
 )
 
@@ -110,18 +111,20 @@ def require_parent(note: tables.Note, ids: Mapping[str, Any]) -> None:
             raise NotFound("Note")
 
 
-async def create_note(context: Context, kind: Noteable, parent: Any, body: str) -> tables.Note:
-    """Add a note to an object of this kind; a vote if its body is one. Raises Required, Invalid, Taken."""
+async def create_note(context: Context, kind: Noteable, parent: Any, body: str, *, thread_id: int | None = None) -> tables.Note:
+    """Add a note to an object of this kind; a vote if its body is one, except in a thread. Raises Required, Invalid, Taken."""
     moment = context.now()
     note = tables.Note.new(
         project_id=parent.project_id,
         author_id=context.viewer.id,
         created_at=moment,
         updated_at=moment,
+        thread_id=thread_id,
         **{kind.foreign_key: parent.id},
         **await build_body_columns(context, parent.project_id, body),
     )
-    await apply_vote(context, note)
+    if thread_id is None:
+        await apply_vote(context, note)
     activities.add_comment(context, note, kind.activity)
     await record_mentions(context, note, parent)
     await publish(context, object_payloads.NoteWritten, note)
@@ -134,7 +137,10 @@ async def update_note(context: Context, note: tables.Note, body: str) -> tables.
     if not is_immutable(note):
         await update_body(context, note, cleaned)
         note.updated_at = context.now()
-        await record_mentions(context, note, await load_parent(context, note))
+        parent = await load_parent(context, note)
+        await record_mentions(context, note, parent)
+        if note.thread_id is not None:
+            await change_records.record_discussion(context, parent)
     return note
 
 

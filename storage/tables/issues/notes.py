@@ -16,7 +16,7 @@ class Note(TimestampedRow, table=True):
     `system` notes are written by the service; `upvote` and `downvote` mark a note that is only a vote. `attachment` is the name of the
     uploaded file that the body links to. `source`, in `source_project_id`, is the object that a system note refers to: `issue:ID`,
     `merge_request:ID` or `commit:OID` mentioned the noteable, each of which is recorded once; `merge_request:ID:…` or `commit:OID:…`
-    closed it.
+    closed it. `thread_id` is the thread of a merge request's review to which the note belongs.
     """
 
     __tablename__ = "notes"
@@ -30,6 +30,7 @@ class Note(TimestampedRow, table=True):
     issue_id: int | None = foreign_key("issues.id", optional=True, index=True)
     merge_request_id: int | None = foreign_key("merge_requests.id", optional=True, index=True)
     snippet_id: int | None = foreign_key("snippets.id", optional=True, index=True)
+    thread_id: int | None = foreign_key("review_threads.id", optional=True, index=True)
     author_id: int = foreign_key("users.id", index=True)
     body: str = long_text()
     attachment: str | None = Field(default=None, max_length=255)
