@@ -5,34 +5,39 @@ import { more } from "./parts.js";
 import { draft, keepTyped, restore } from "./repository/drafts.js";
 
 /**
- * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node.
+ * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node, or null.
  * After further pages were loaded, `renew()` does nothing: only a reload shows new notes then.
  */
 export async function discussion(read, make) {
   const list = h("div.notes", { role: "group", "aria-label": "Comments" });
   let further = false;
   const first = await read(null);
-  list.append(...first.nodes.map(make));
+  list.append(...first.nodes.map(make).filter(Boolean));
   const next = more(first.pageInfo, async (after) => {
     further = true;
     const page = await read(after);
-    list.append(...page.nodes.map(make));
+    list.append(...page.nodes.map(make).filter(Boolean));
     return page.pageInfo;
   }, "Show more comments");
   return {
     element: [list, next],
     async renew() {
-      if (!further) list.replaceChildren(...(await read(null)).nodes.map(make));
+      if (further) return;
+      const { nodes } = await read(null);
+      const active = document.activeElement;
+      list.replaceChildren(...nodes.map(make).filter(Boolean));
+      if (list.contains(active)) active.focus({ preventScroll: true });
     },
   };
 }
 
 /**
  * A comment form. Its button calls `send(text)`, and `done()` after it. `also(textOf)` returns buttons beside it, which may send the text
- * too: `textOf()` returns it, `textOf.sent()` forgets it. What is typed is kept in this tab until it is sent.
+ * too: `textOf()` returns it, `textOf.sent()` forgets it. What is typed is kept in this tab until it is sent; where a page has several
+ * forms, `name` says which it is.
  */
-export function answer(send, done, { page, also = () => null, comments = true }) {
-  const field = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Write a comment" });
+export function answer(send, done, { page, also = () => null, comments = true, name = "", label = "Your comment", word = "Comment" }) {
+  const field = h("textarea", { name: "body", id: name ? null : "comment", "aria-label": label, placeholder: "Write a comment. Ctrl+Enter sends.", onkeydown: sendByKey });
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const textOf = () => field.value;
   textOf.sent = () => {
@@ -49,11 +54,17 @@ export function answer(send, done, { page, also = () => null, comments = true })
     });
   };
   const element = h("form.stack", { onsubmit: submit }, comments ? field : null, wrong,
-    h("div.actions.start", null, also(textOf, wrong), comments ? h("button.primary", null, "Comment") : null));
-  const stored = draft(page);
+    h("div.actions.start", null, also(textOf, wrong), comments ? h("button.primary", null, word) : null));
+  const stored = draft(page, name);
   const forget = keepTyped(page, element, stored);
   restore(element, stored.read()?.values ?? {});
   return element;
+}
+
+function sendByKey(event) {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  event.target.form.requestSubmit();
 }
 
 /** A button that runs `act`, once at a time, and shows errors in `wrong`. */

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from graph.fields.declarations import global_id
 from tests.forgefront.pages.test_file_pages import FilesSite
 from tests.forgefront.pages.test_pages import CONTRAST, HOSTILE
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
@@ -23,6 +24,7 @@ LINES = [f"def price_{number}(tax):\n" if number % 2 else f"    return {number} 
 FILES = {"shop.py": "".join(LINES), HOSTILE_NAME: "old\n", "gone.txt": "gone\n", "with #space.txt": "a\n"}
 CHANGED = [*LINES[:59], "    return 60 * vat  # <b>\u202e</b>\n", "added = 1\n", *LINES[60:]]
 REQUEST = f"/{PATH}/merge_requests/1"
+REPLY = "mutation ($input: ReplyToThreadInput!) { replyToThread(input: $input) { userErrors { message } } }"
 TEXTS = "[...document.querySelectorAll('{}')].map(each => each.innerText.trim())"
 FILE = "document.querySelector('#file-2 .diff-lines')"
 
@@ -137,6 +139,65 @@ class TestChanges:
             await page.set_color_scheme(scheme)
             assert await page.evaluate(CONTRAST) == []
         await page.set_color_scheme("light")
+
+
+class TestThreads:
+    async def test_a_line_is_discussed_by_keyboard_and_followed(self, site: FilesSite) -> None:
+        """A thread is started, answered by somebody else, shown in the talk, resolved, and outdated by a commit."""
+        page = site.page
+        focused = "document.activeElement.getAttribute('aria-label')"
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for("document.querySelector('#file-2 .syntax-keyword')")
+        await page.evaluate(f"{FILE}.querySelector('.line-button[tabindex=\"0\"]').focus()")
+        await page.press("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown")
+        assert await page.evaluate(focused) == "Comment on line 60"
+        await page.press("Enter")
+        await page.wait_for("document.activeElement.matches('textarea')")
+        await page.type(f"Which tax? {HOSTILE}")
+        await page.wait_for("Object.keys(sessionStorage).some(each => each.endsWith('line +60 shop.py'))", "the draft is kept")
+        await page.evaluate("window.isOld = true, location.reload()")
+        await page.wait_for(f"!window.isOld && document.querySelector('#file-2 textarea')?.value === {f'Which tax? {HOSTILE}'!r}")
+        await page.evaluate("document.querySelector('#file-2 textarea').focus()")
+        await site.press_with_control("Enter")
+        thread = "document.querySelector('#file-2 .thread')"
+        await page.wait_for(f"{thread}?.innerText.includes('Which tax?') && !document.querySelector('#file-2 textarea')")
+        assert await page.evaluate(f"{thread}.closest('.line-threads').previousElementSibling.querySelector('.text').innerText.trim()") == (
+            "return 60 * vat  # <b>\u202e</b>"
+        )
+        assert await page.evaluate(focused) == "Comment on line 60"
+        await page.click("[data-layout=split]")
+        await page.wait_for("document.querySelector('#file-2 .pair + .line-threads .thread')")
+        await page.set_viewport(360, 640, mobile=True)
+        await page.wait_for("!document.querySelector('.pair')")
+        assert await page.evaluate("document.documentElement.scrollWidth") == 360
+        await page.set_viewport(1280, 800)
+        await page.click("[data-layout=unified]")
+
+        key = await page.evaluate("document.querySelector('#file-2 .thread').id.slice('thread-'.length)")
+        await site.ask(REPLY, "mei", input={"id": global_id("ReviewThread", key), "body": "The local one."})
+        await page.wait_for(f"{thread}.innerText.includes('The local one.')", "a reply is shown while the page is open")
+        for scheme in ("light", "dark"):
+            await page.set_color_scheme(scheme)
+            assert await page.evaluate(CONTRAST) == []
+        await page.set_color_scheme("light")
+
+        await site.visit(REQUEST, "mei")
+        await page.wait_for_text("1 unresolved thread")
+        await page.wait_for_text("The local one.")
+        assert await page.evaluate(TEXTS.format(".thread .excerpt .added .text")) == ["return 60 * vat  # <b>\u202e</b>"]
+        await page.press("j")
+        await page.wait_for("document.activeElement.matches('.thread summary')")
+        await page.evaluate("[...document.querySelectorAll('.thread button')].find(each => each.innerText === 'Resolve').click()")
+        await page.wait_for("document.querySelector('.thread').dataset.resolved === 'true' && !document.querySelector('.thread').open")
+        await page.wait_for_text("All threads resolved")
+        await page.evaluate("document.querySelector('.review input[type=checkbox]').click()")
+        assert await page.evaluate("document.querySelector('.thread').checkVisibility()") is False
+
+        await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED).replace("vat", "sum")})
+        await site.visit(f"{REQUEST}/changes")
+        await page.wait_for_text("Threads on lines that are not in the changes any more")
+        assert (await page.evaluate(TEXTS.format(".review + .part .tag")))[0] == "outdated"
+        await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED)})
 
 
 class TestViewedFiles:

@@ -5,12 +5,14 @@ import { DRAFT_PREFIX } from "../session.js";
 
 const PAUSE = 300;
 
+const prefix = (page) => `${DRAFT_PREFIX}${page.viewer.username} ${location.pathname}${location.search}`;
+
 /**
  * The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. `name` tells
  * the forms of a page apart.
  */
 export function draft(page, name = "") {
-  const key = `${DRAFT_PREFIX}${page.viewer.username} ${location.pathname}${location.search}${name && ` ${name}`}`;
+  const key = name ? `${prefix(page)} ${name}` : prefix(page);
   return {
     read() {
       try {
@@ -28,6 +30,16 @@ export function draft(page, name = "") {
     },
     remove: () => sessionStorage.removeItem(key),
   };
+}
+
+/** The names of the drafts at this address. */
+export function draftNames(page) {
+  const start = `${prefix(page)} `;
+  try {
+    return Object.keys(sessionStorage).filter((key) => key.startsWith(start)).map((key) => key.slice(start.length));
+  } catch {
+    return [];
+  }
 }
 
 /**

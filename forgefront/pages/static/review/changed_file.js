@@ -3,6 +3,7 @@
 import { h, replace } from "../dom.js";
 import { REORDERING } from "../repository/lines.js";
 import { colours } from "../repository/syntax.js";
+import { keepTyping, moveByKeys } from "./line_threads.js";
 import { cut, hunksOf, markWords, pairs } from "./lines.js";
 
 const PAGE_LINES = 1500;
@@ -10,9 +11,9 @@ const EXPAND_LINES = 20;
 
 /**
  * The body of a file. `entry` is one of `changes`; `read()` returns the lines of the file after the change, or null. `element` is filled by
- * `draw(sideBySide)`. `decorate(row, line, side)`, if given, may add to the rows of lines.
+ * `draw(sideBySide)`. `threads`, if given, are those of the file (`lineThreads`).
  */
-export function changedFile(entry, { read, decorate = () => {} }) {
+export function changedFile(entry, { read, threads = null }) {
   const name = entry.deletedFile ? entry.oldPath : entry.newPath;
   const hunks = hunksOf(entry.diff);
   const element = h("div.diff-body");
@@ -25,9 +26,10 @@ export function changedFile(entry, { read, decorate = () => {} }) {
 
   function draw(wide = sideBySide) {
     sideBySide = wide;
-    if (!hunks.length) return replace(element, h("p.quiet", null, emptyWord(entry)));
+    if (!hunks.length) return replace(element, h("p.quiet", null, emptyWord(entry)), threads?.rest());
     const wrong = h("p.wrong", { role: "alert", hidden: true });
     const box = h("div.diff-lines", { tabindex: 0, role: "region", "aria-label": `Lines of ${name}`, "data-wide": wide });
+    threads?.begin();
     let count = 0;
     let hidden = 0;
     for (const [at, hunk] of hunks.entries()) {
@@ -38,26 +40,25 @@ export function changedFile(entry, { read, decorate = () => {} }) {
       }
     }
     if (!hidden) box.append(...gap(hunks.length, wrong));
-    return replace(element, wrong,
+    if (threads) moveByKeys(box);
+    return keepTyping(element, () => replace(element, wrong,
       REORDERING.test(entry.diff) ? h("p.wrong", null, "These lines have invisible characters that change the order of their text: they may read differently from what programs see.") : null, box,
       hidden ? h("button.more", { type: "button", onclick: () => ((shown = Infinity), draw()) }, `Show ${hidden} more lines`) : null,
-      entry.tooLarge ? h("p.quiet", null, "The diff is too large to be shown completely.") : null);
+      entry.tooLarge ? h("p.quiet", null, "The diff is too large to be shown completely.") : null, threads?.rest()));
   }
 
-  const rows = (hunk) => (sideBySide ? pairs(hunk.lines).map(wideRow) : hunk.lines.map(narrowRow));
+  const rows = (hunk) => (sideBySide ? pairs(hunk.lines).flatMap(wideRow) : hunk.lines.flatMap(narrowRow));
 
   function narrowRow(line) {
-    if (line.kind === "remark") return h("div.line.hunk", null, h("span.number"), h("span.number"), h("span.text", null, line.text));
+    if (line.kind === "remark") return [h("div.line.hunk", null, h("span.number"), h("span.number"), h("span.text", null, line.text))];
     const row = h(`div.line.${line.kind}`, null, number(line.before), number(line.after), content(line));
-    decorate(row, line, line.kind === "removed" ? "OLD" : "NEW");
-    return row;
+    return [row, threads?.after(row, line)].filter(Boolean);
   }
 
   function wideRow([left, right]) {
     const row = h("div.line.pair", null, half(left, "before"), half(right, "after"));
-    if (left && left !== right) decorate(row, left, "OLD");
-    if (right) decorate(row, right, "NEW");
-    return row;
+    const below = [left === right ? null : left, right].map((line) => line && threads?.after(row, line));
+    return [row, ...below].filter(Boolean);
   }
 
   const half = (line, side) => h(`div.half.${line?.kind ?? "none"}`, null, number(line?.[side]), line ? content(line) : h("span.text"));
@@ -109,7 +110,7 @@ export function changedFile(entry, { read, decorate = () => {} }) {
     const first = end === "bottom" ? Math.max(from, to - EXPAND_LINES + 1) : from;
     const last = end === "top" ? Math.min(to, from + EXPAND_LINES - 1) : to;
     const shift = at ? endOf(hunks[at - 1]).before - endOf(hunks[at - 1]).after : hunks[0].before - hunks[0].after;
-    const lines = Array.from({ length: last - first + 1 }, (_, index) => ({ kind: "same", text: text[first - 1 + index], before: first + index + shift, after: first + index }));
+    const lines = Array.from({ length: last - first + 1 }, (_, index) => ({ kind: "same", expanded: true, text: text[first - 1 + index], before: first + index + shift, after: first + index }));
     if (!at || end === "bottom") {
       hunks[at].lines.unshift(...lines);
       hunks[at].before -= lines.length;

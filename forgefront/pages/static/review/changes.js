@@ -3,6 +3,7 @@
 import { counted } from "../diff.js";
 import { h, replace } from "../dom.js";
 import { changedFile } from "./changed_file.js";
+import { unresolvedOnly } from "./threads.js";
 
 const OPEN_LINES = 600;
 const WORDS = [["newFile", "new"], ["deletedFile", "deleted"], ["renamedFile", "renamed"]];
@@ -15,8 +16,9 @@ export const pathOf = (entry) => (entry.deletedFile ? entry.oldPath : entry.newP
 /**
  * The files of a change; null where the repository could not be read. `readFile(path)` returns the text of a file after the change.
  * `viewed` are the paths of the files that the viewer has viewed; `mark(path, viewed)` stores that, and throws what the service refuses.
+ * `threads` are those on lines (`lineThreads`).
  */
-export function changes(page, entries, { readFile, viewed, mark }) {
+export function changes(page, entries, { readFile, viewed, mark, threads }) {
   if (!entries) return h("p.quiet", null, "The repository cannot be read, so the changes are not shown.");
   if (!entries.length) return h("p.quiet", null, "No files changed.");
   let left = OPEN_LINES;
@@ -31,29 +33,31 @@ export function changes(page, entries, { readFile, viewed, mark }) {
       else done.delete(name);
       showProgress();
     };
-    const found = file(entry, at, { readFile, change, done: done.has(name), open: left > 0 && !done.has(name) });
+    const found = file(entry, at, { readFile, change, threads, done: done.has(name), open: left > 0 && !done.has(name) });
     if (!done.has(name)) left -= found.size;
     return found;
   });
   showProgress();
   const layout = layoutChoice(page, (wide) => files.forEach((each) => each.draw(wide)));
   const totals = entries.reduce((sum, { additions, deletions }) => ({ ...sum, additions: sum.additions + additions, deletions: sum.deletions + deletions }), { files: entries.length, additions: 0, deletions: 0 });
-  return h("div.review", null,
-    h("div.review-bar", null, counted(totals), progress, layout),
+  const element = h("div.review");
+  return replace(element,
+    h("div.review-bar", null, counted(totals), progress, unresolvedOnly(element), layout),
     h("nav.file-list", { "aria-label": "Changed files" }, h("ol", null, files.map(({ link }) => h("li", null, link)))),
     h("ol.diffs", { "data-walk": true }, files.map(({ element }) => h("li", { "data-box": true }, element))));
 }
 
-function file(entry, at, { readFile, change, done, open }) {
+function file(entry, at, { readFile, change, threads, done, open }) {
   const word = WORDS.find(([name]) => entry[name])?.[1];
   const counts = () => h("span.counted", null, h("b.added", null, `+${entry.additions}`), h("b.removed", null, `−${entry.deletions}`));
-  const body = changedFile(entry, { read: async () => linesOf(await readFile(entry.newPath)) });
+  const talk = threads.of(entry);
+  const body = changedFile(entry, { read: async () => linesOf(await readFile(entry.newPath)), threads: talk });
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const box = h("input", { type: "checkbox", checked: done, onchange: store });
   const size = body.hunks.reduce((sum, { lines }) => sum + lines.length, 0);
   const summary = h("summary", { "data-item": true },
     h("span.diff-path", null, entry.renamedFile ? [entry.oldPath, " → "] : null, pathOf(entry)),
-    word ? h("span.tag", null, word) : null, counts());
+    word ? h("span.tag", null, word) : null, talk.count, counts());
   const element = h("details.diff", { open, id: `file-${at + 1}` }, summary,
     h("div.diff-head", null, h("label.check", null, box, "Viewed", h("span.unseen", null, ` ${pathOf(entry)}`)), wrong), body.element);
   let drawn = null;

@@ -8,7 +8,9 @@ import { markdown } from "../markdown.js";
 import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { changes, failedIn } from "../review/changes.js";
+import { lineThreads } from "../review/line_threads.js";
 import { mergeBox } from "../review/merge_box.js";
+import { threads, unresolvedOnly } from "../review/threads.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
 import { sheet } from "../styles/sheets.js";
 import { triage } from "../work/triage.js";
@@ -88,7 +90,8 @@ function above(request) {
         request.assignee ? h("span", null, "assigned to ", person(request.assignee)) : null,
         request.milestone ? h("a", { href: address(path, "milestones", request.milestone.iid) }, request.milestone.title) : null,
         request.labelNodes.map(label),
-        request.diffStat ? counted(request.diffStat) : null)),
+        request.diffStat ? counted(request.diffStat) : null,
+        request.unresolvedThreadCount ? h("span.tag", null, `${request.unresolvedThreadCount} unresolved ${request.unresolvedThreadCount === 1 ? "thread" : "threads"}`) : null)),
   ];
 }
 
@@ -102,7 +105,7 @@ function tabs({ iid, project, commitCount, headCommit, diffStat }, current) {
 // Each tab shows itself in `body`, and has `ready`, and `renew(request, before)` for events.
 
 function showTalk({ page, about, read, act, body, request, soon }) {
-  const [side, box, said] = [h("div.column"), h("div"), h("div")];
+  const [side, box, said] = [h("div.column"), h("div"), h("div.review", { "data-walk": true })];
   const show = (now) => {
     keepFocus(box, () => replace(box, mergeBox(now, act)));
     replace(side, closing(now));
@@ -117,8 +120,18 @@ function showTalk({ page, about, read, act, body, request, soon }) {
       box, section("Comments", null, said)),
     side));
   const ready = (async () => {
-    talk = await discussion(async (after) => (await read("Notes", { after })).notes, note);
-    replace(said, talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew(), { page }) : null);
+    const started = threads(page, { read, done: () => talk.renew() });
+    // A thread is shown where its first note is.
+    const row = (each) => {
+      const card = each.thread && started.byId(each.thread.id);
+      if (!card) return note(each);
+      return card.thread.notes.nodes[0]?.databaseId === each.databaseId ? card.element : null;
+    };
+    talk = await discussion(async (after) => {
+      if (!after) await started.renew();
+      return (await read("Notes", { after })).notes;
+    }, row);
+    replace(said, unresolvedOnly(said), talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew(), { page }) : null);
   })().catch(failedIn(said));
   return {
     ready,
@@ -164,6 +177,13 @@ function showChanges({ page, about, read, act, body, request }) {
   const [box, fresh, files] = [h("div"), h("div"), h("div")];
   const showBox = (now) => keepFocus(box, () => replace(box, mergeBox(now, act)));
   let head = null;
+  let onLines = null;
+  const started = threads(page, { read, done: () => showThreads() });
+  const showThreads = async () => onLines?.place(await started.renew());
+  const start = async ({ newPath }, { before, after }, text) => {
+    await page.change("StartThread", { ...about, body: text, position: { headOid: head, path: newPath, oldLine: before, newLine: after } });
+    await showThreads();
+  };
   const show = async () => {
     const { headCommit, viewedPaths, changes: entries } = await read("Changes");
     head = headCommit?.oid;
@@ -173,16 +193,19 @@ function showChanges({ page, about, read, act, body, request }) {
       return blob?.truncated ? null : blob?.text ?? null;
     };
     const mark = (file, viewed) => page.change("MarkViewed", { ...about, file, head, viewed });
-    replace(files, changes(page, entries, { readFile, mark, viewed: viewedPaths ?? [] }));
+    onLines = lineThreads(page, { start: request.viewerCan.comment ? start : null });
+    replace(files, changes(page, entries, { readFile, mark, viewed: viewedPaths ?? [], threads: onLines }), onLines.others);
+    await showThreads();
   };
   replace(files, h("p.quiet", null, "Loading the files…"));
   replace(body, h("h2.unseen", null, "Changes"), fresh, files, h("div.review-end", null, box));
   showBox(request);
   return {
     ready: show().catch(failedIn(files)),
-    // Somebody who reads the lines is not interrupted.
+    // Somebody who reads the lines is not interrupted: only threads appear.
     async renew(now) {
       showBox(now);
+      await showThreads();
       if (now.headCommit?.oid !== head)
         replace(fresh, h("p.draft-note", { role: "status" }, "There are new commits. ", h("button", { type: "button", onclick: () => show().catch(failedIn(files)) }, "Show them")));
     },
