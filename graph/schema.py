@@ -61,6 +61,7 @@ from graph.types.merge_requests.merge_request_mutations import MergeRequestMutat
 from graph.types.merge_requests.merge_request_subscriptions import MergeRequestSubscriptions
 from graph.types.merge_requests.merge_requests import MergeRequestQueries
 from graph.types.merge_requests.review_thread_mutations import ReviewThreadMutations
+from graph.types.merge_requests.suggestions import SuggestionMutations
 from graph.types.merge_requests.viewed_files import ViewedFileMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
@@ -126,6 +127,7 @@ class Mutation(
     MergeRequestImportMutations,
     CommitCommentMutations,
     ReviewThreadMutations,
+    SuggestionMutations,
     ViewedFileMutations,
     CommitStatusMutations,
     BranchMutations,

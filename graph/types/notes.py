@@ -17,6 +17,7 @@ from graph.rules.policy import Action, can, load_project_of, require
 from graph.types.accounts.users import User
 from graph.types.inputs import NumberedResourceInput, ProjectResourceInput, find_in_project, optional, sent_values
 from graph.types.markdown import markdown_html
+from graph.types.merge_requests.suggestions import NoteSuggestionFields
 from storage import tables
 from storage.tables.issues import notes as statements
 
@@ -52,7 +53,7 @@ class NoteAbilities:
     action=Action.READ_NOTE,
     filter_nodes=notes.filter_visible,
 )
-class Note(Node):
+class Note(Node, NoteSuggestionFields):
     database_id: int = column(tables.Note.id, description="ID in the v3 API.")
     attachment: str | None = column(description="Name of the first uploaded file to which the note links.")
     system: bool = column(description="Whether it is a system note.")

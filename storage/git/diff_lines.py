@@ -1,4 +1,4 @@
-"""Lines of diffs: finding one that a diff shows, and following lines of a file from one version to a later one."""
+"""Lines of diffs and files: finding one that a diff shows, following them from one version to a later one, replacing them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _RAW_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
-class DiffLine(NamedTuple):
+class PatchLine(NamedTuple):
     """A line of a unified diff: its sign (`+`, `-` or a space), its numbers, None on the side that lacks it, and its contents."""
 
     sign: str
@@ -36,7 +36,7 @@ class DiffLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLine:
+class LocatedLine:
     """A line that a diff shows: the paths of its file, and the lines up to it as a hunk of a unified diff."""
 
     old_path: str
@@ -52,9 +52,9 @@ class ChangedRange(NamedTuple):
     new_count: int
 
 
-def read_hunks(patch: str) -> Iterator[list[DiffLine]]:
+def read_hunks(patch: str) -> Iterator[list[PatchLine]]:
     """Yields the lines of each hunk of a unified diff of one file, without marks such as `\\ No newline at end of file`."""
-    hunk: list[DiffLine] | None = None
+    hunk: list[PatchLine] | None = None
     old = new = 0
     for row in patch.removesuffix("\n").split("\n"):
         if head := _HUNK.match(row):
@@ -63,7 +63,7 @@ def read_hunks(patch: str) -> Iterator[list[DiffLine]]:
             hunk, old, new = [], int(head[1]), int(head[3])
         elif hunk is not None and row[:1] in ("+", "-", " "):
             sign, text = row[0], row[1:]
-            hunk.append(DiffLine(sign, None if sign == "+" else old, None if sign == "-" else new, text))
+            hunk.append(PatchLine(sign, None if sign == "+" else old, None if sign == "-" else new, text))
             old += sign != "+"
             new += sign != "-"
     if hunk:
@@ -72,7 +72,7 @@ def read_hunks(patch: str) -> Iterator[list[DiffLine]]:
 
 def find_line(
     entries: Iterable[FileDiff], old_path: str | None, new_path: str | None, old_line: int | None, new_line: int | None
-) -> FoundLine | None:
+) -> LocatedLine | None:
     """The line of a diff with exactly these numbers; None if the diff does not show it.
 
     A path that is None is not compared. An added line has only `new_line`, a removed one only `old_line`, a line of context both.
@@ -84,11 +84,13 @@ def find_line(
             for hunk in read_hunks(entry.diff):
                 for index, line in enumerate(hunk):
                     if (line.old, line.new) == (old_line, new_line):
-                        return FoundLine(entry.old_path, entry.new_path, _make_excerpt(hunk[max(index + 1 - EXCERPT_LINES, 0) : index + 1]))
+                        return LocatedLine(
+                            entry.old_path, entry.new_path, _make_excerpt(hunk[max(index + 1 - EXCERPT_LINES, 0) : index + 1])
+                        )
     return None
 
 
-def _make_excerpt(lines: list[DiffLine]) -> str:
+def _make_excerpt(lines: list[PatchLine]) -> str:
     ranges = []
     for sign, numbers in (("-", [line.old for line in lines]), ("+", [line.new for line in lines])):
         known = [number for number in numbers if number is not None]
@@ -101,12 +103,43 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_LINE_CHARACTERS else f"{text[:MAX_LINE_CHARACTERS]}…"
 
 
+class LineRange(NamedTuple):
+    """Lines of a file: the numbers of the first and the last one."""
+
+    first: int
+    last: int
+
+
+def replace_lines(data: bytes, lines: LineRange, text: str) -> bytes | None:
+    """Replaces lines of a file, in whose kind of line ends; an empty text removes them. None if the file has no such lines.
+
+    >>> replace_lines(b"a\r\nb\r\nc", LineRange(2, 3), "x\n")
+    b'a\r\nx'
+    """
+    rows = [row + b"\n" for row in data.split(b"\n")]
+    rows[-1] = rows[-1].removesuffix(b"\n")
+    if not rows[-1]:
+        rows.pop()
+    if not 1 <= lines.first <= lines.last <= len(rows):
+        return None
+    old = rows[lines.first - 1 : lines.last]
+    new = text.replace("\r\n", "\n").encode()
+    if new and not new.endswith(b"\n"):
+        new += b"\n"
+    if all(row.endswith(b"\r\n") for row in old if row.endswith(b"\n")) and any(row.endswith(b"\r\n") for row in rows):
+        new = new.replace(b"\n", b"\r\n")
+    if not old[-1].endswith(b"\n"):
+        new = new.removesuffix(b"\n").removesuffix(b"\r")
+    return b"".join([*rows[: lines.first - 1], new, *rows[lines.last :]])
+
+
 class LineFollower:
     """Follows lines of files from one commit to another. Files are compared once. Used by the repository's thread."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._changes: dict[tuple[str, str], list[ChangedRange] | None] = {}
+        self._texts: dict[str, list[bytes]] = {}
 
     def follow(self, path: str, line: int, old: str, new: str) -> int | None:
         """The number that `line` of the file `path` in the commit `old` has in the commit `new`; None if it was changed or removed.
@@ -123,6 +156,25 @@ class LineFollower:
             return None
         changes = [] if before[0] == after[0] else self._changed_ranges(before[0], after[0])
         return None if changes is None else follow_line(changes, line)
+
+    def follow_range(self, path: str, lines: LineRange, old: str, new: str) -> LineRange | None:
+        """Like `follow`, for lines that must still follow each other."""
+        found = [self.follow(path, number, old, new) for number in range(lines.first, lines.last + 1)]
+        first = found[0]
+        return LineRange(first, first + len(found) - 1) if first is not None and found == list(range(first, first + len(found))) else None
+
+    def read(self, path: str, lines: LineRange, commit: str) -> str | None:
+        """The text of lines of a file; None if there are no such lines, if the file is too large, or the commit is no longer there."""
+        try:
+            entry = trees.find_blob(self._repository, commit, path)
+        except LookupError:
+            return None
+        if entry is None or (trees.blob_size(self._repository, entry[0]) or 0) > MAX_FOLLOWED_BYTES:
+            return None
+        if entry[0] not in self._texts:
+            self._texts[entry[0]] = trees.read_bytes(self._repository, entry[0]).split(b"\n")
+        rows = self._texts[entry[0]][lines.first - 1 : lines.last]
+        return trees.decode_text(b"\n".join(rows)) if len(rows) == lines.last - lines.first + 1 else None
 
     def _changed_ranges(self, before: str, after: str) -> list[ChangedRange] | None:
         if (before, after) not in self._changes:

@@ -45,6 +45,7 @@ from storage.tables.issues.labels import IssueLabel, Label, MergeRequestLabel
 from storage.tables.issues.milestones import Milestone, MilestoneState
 from storage.tables.issues.notes import Note
 from storage.tables.job_leases import JobLease
+from storage.tables.merge_requests.applied_suggestions import AppliedSuggestion
 from storage.tables.merge_requests.merge_request_imports import MergeRequestImport
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.merge_requests.review_threads import ReviewThread
@@ -64,6 +65,7 @@ __all__ = [
     "Activity",
     "ActivityAction",
     "ActivitySubject",
+    "AppliedSuggestion",
     "Artifact",
     "BranchMove",
     "BranchProtection",

@@ -226,6 +226,7 @@ createThread         401  not_found ok        ok        ok        ok        ok  
 replyToThread        401  not_found ok        ok        ok        ok        ok        ok 401  ok
 resolveThread        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 unresolveThread      401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
+applySuggestion      401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 createLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 updateLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden
 deleteLabel          401  not_found forbidden ok        ok        ok        ok        ok 401  forbidden

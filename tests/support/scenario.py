@@ -89,6 +89,12 @@ class Scenario:
         await self.make.services.repositories.read(project.id, lambda repository: commit_text_files(repository, "topic", {path: "1"}))
         return path
 
+    async def head_of(self, project: tables.Project, branch: str) -> str:
+        """The head of a branch."""
+        found = await self.make.services.repositories.read(project.id, lambda repository: repository.find_ref(f"refs/heads/{branch}"))
+        assert found is not None
+        return found
+
     async def create_target(self, name: str, role: str, call: str) -> Any:
         """A new object for this call, so that no call sees the effects of another."""
         make, project = self.make, self.project(role)
@@ -441,6 +447,22 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             discussed = await make.merge_request(project, author=world.somebody)
             thread = await make.thread(discussed, resolved_at=now() if name == "unresolveThread" else None)
             return {"id": global_id("ReviewThread", thread.id)} | ({"body": "B"} if name == "replyToThread" else {})
+        case "applySuggestion":
+            suggested_path = await world.create_file(project)
+            head = await world.head_of(project, "topic")
+            discussed = await make.merge_request(
+                project, author=world.somebody, source_branch="topic", target_branch=f"t{number}", head_oid=head
+            )
+            line = {
+                "head_oid": head,
+                "old_path": suggested_path,
+                "new_path": suggested_path,
+                "new_line": 1,
+                "excerpt": "@@ -0,0 +1,1 @@\n+1\n",
+            }
+            thread = await make.thread(discussed, **line)
+            note = await make.note(discussed, thread_id=thread.id, body="```suggestion\n2\n```")
+            return {"id": global_id("Note", note.id), "index": 0, "message": "M"}
         case "createLabel":
             return {"projectPath": path, "name": f"new{number}", "color": "#FF0000"}
         case "updateLabel" | "deleteLabel":

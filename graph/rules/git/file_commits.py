@@ -11,7 +11,7 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -106,10 +106,19 @@ def _decode_base64(content: str) -> bytes:
         raise Invalid("content", "The content is not valid base64") from error
 
 
-async def create_commit(context: Context, project: tables.Project, branch: str, message: str, actions: Sequence[FileAction]) -> AddedCommit:
+async def create_commit(
+    context: Context,
+    project: tables.Project,
+    branch: str,
+    message: str,
+    actions: Sequence[FileAction],
+    *,
+    record: Callable[[Context, str], Awaitable[object]] | None = None,
+) -> AddedCommit:
     """Commit changes of files to a branch, or as the first commit of an empty repository.
 
-    The operation must not have changed anything yet. Raises NotFound, Forbidden, Required, Invalid, Taken, Conflict, Unavailable.
+    `record` is called with the id of the commit in the transaction that moves the branch. The operation must not have changed anything
+    yet. Raises NotFound, Forbidden, Required, Invalid, Taken, Conflict, Unavailable.
     """
     _validate(branch, message, actions)
     step = await steps(context)
@@ -118,7 +127,7 @@ async def create_commit(context: Context, project: tables.Project, branch: str, 
         async with refs.move_lock(context.services, project.id) if attempt else nullcontext():
             prepared = await _prepare(context, project.id, branch, message, actions, blobs)
             try:
-                await step(partial(_move_branch, project.id, prepared))
+                await step(partial(_move_branch, project.id, prepared, record))
             except RefConflict as error:
                 log.info("commit repeated", project_id=project.id, reason=str(error), request_id=context.request_id)
                 blobs = prepared.blobs
@@ -202,7 +211,9 @@ def _find_error(action: FileAction, blob: str | None) -> UserError | None:
     return None
 
 
-async def _move_branch(project_id: int, prepared: PreparedCommit, context: Context) -> None:
+async def _move_branch(
+    project_id: int, prepared: PreparedCommit, record: Callable[[Context, str], Awaitable[object]] | None, context: Context
+) -> None:
     """The transaction. Raises RefConflict, NotFound, Forbidden."""
     locked = await ref_updates.lock_projects(context, project_id, prepared.updates)
     updates = prepared.updates.updates
@@ -210,6 +221,9 @@ async def _move_branch(project_id: int, prepared: PreparedCommit, context: Conte
     await _authorize(context, locked, updates[0])
     await refs.require_movable(context, project_id, updates)
     await ref_updates.apply_updates(context, locked, prepared.updates)
+    if record is not None:
+        assert updates[0].new is not None  # noqa: S101 - _prepare
+        await record(context, updates[0].new)
 
 
 async def _authorize(context: Context, project: tables.Project, update: RefCommand) -> None:

@@ -41,8 +41,14 @@ TASK_PATTERN = re.compile(r"\[([ xX])\](?=\s)")
 UPLOAD_PATTERN = re.compile(r"/uploads/[0-9a-f]{32}/[A-Za-z0-9._+-]{1,255}")
 IMAGE_PATTERN = re.compile(r".*\.(?:png|jpe?g|gif|bmp)", re.IGNORECASE)
 
+SUGGESTION_PATTERN = re.compile(r"suggestion(?::-(?P<above>[0-9]{1,2})\+(?P<below>[0-9]{1,2}))?")
+"""What follows the fence of a suggestion; with the numbers of lines above and below the commented one that it also replaces."""
+MAX_SUGGESTIONS = 20
+"""Suggestions of a text; further ones are ordinary code."""
+
 ATTRIBUTES = {
     "a": {"href", "title"},
+    "code": {"data-suggestion"},
     "img": {"src", "alt", "title"},
     "input": {"disabled", "checked", "aria-label"},
     "ol": {"start"},
@@ -68,6 +74,14 @@ class ReferenceLink(NamedTuple):
 
     url: str
     title: str
+
+
+class SuggestedText(NamedTuple):
+    """A fenced block `suggestion` of a text: the text that replaces the commented line, and so many `above` and `below` it."""
+
+    above: int
+    below: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,8 @@ def render(parsed: ParsedMarkdown, links: Mapping[Reference, ReferenceLink], bas
     """The sanitized HTML of a parsed text. `links` are the references that the viewer may follow; others stay text."""
     if parsed.tokens is None:
         return f"<pre>{escape(parsed.text, quote=False)}</pre>"
+    for number, (fence, _) in enumerate(_suggestion_fences(parsed.tokens)):
+        fence.info, fence.attrs = "", {"data-suggestion": str(number)}
     previous: list[Token] = []
     for token in parsed.tokens:
         if token.type == "inline":
@@ -129,6 +145,25 @@ def render(parsed: ParsedMarkdown, links: Mapping[Reference, ReferenceLink], bas
         previous.append(token)
     parser = _parser()
     return _sanitize(parser.renderer.render(parsed.tokens, parser.options, {}))
+
+
+def find_suggestions(text: str) -> list[SuggestedText]:
+    """The suggestions of a text, in order.
+
+    >>> find_suggestions("Shorter:\\n```suggestion:-1+0\\na = 1\\n```")
+    [SuggestedText(above=1, below=0, text='a = 1\\n')]
+    """
+    if "suggestion" not in text:
+        return []
+    return [
+        SuggestedText(int(match["above"] or 0), int(match["below"] or 0), token.content)
+        for token, match in _suggestion_fences(parse(text).tokens or [])
+    ]
+
+
+def _suggestion_fences(tokens: list[Token]) -> list[tuple[Token, re.Match[str]]]:
+    fences = [(token, SUGGESTION_PATTERN.fullmatch(token.info.strip())) for token in tokens if token.type == "fence"]
+    return [(token, match) for token, match in fences if match is not None][:MAX_SUGGESTIONS]
 
 
 def _sanitize(html: str) -> str:

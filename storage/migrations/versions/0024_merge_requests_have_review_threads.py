@@ -38,7 +38,7 @@ def upgrade() -> None:
     )
     for column in ("author_id", "merge_request_id", "project_id", "resolved_by_id"):
         op.create_index(op.f(f"ix_review_threads_{column}"), "review_threads", [column], unique=False)
-    with op.batch_alter_table("notes", schema=None) as batch_op:
+    with op.batch_alter_table("notes", schema=None, table_kwargs={"sqlite_autoincrement": True}) as batch_op:
         batch_op.add_column(sa.Column("thread_id", sa.Integer(), nullable=True))
         batch_op.create_index(batch_op.f("ix_notes_thread_id"), ["thread_id"], unique=False)
         batch_op.create_foreign_key(batch_op.f("fk_notes_thread_id"), "review_threads", ["thread_id"], ["id"], ondelete="CASCADE")
