@@ -7,7 +7,7 @@ import * as session from "./session.js";
 
 const policy = globalThis.trustedTypes?.createPolicy("markdown", { createHTML: (html) => html }) ?? { createHTML: (html) => html };
 
-const ATTRIBUTES = { A: ["href", "title"], OL: ["start"], TH: ["align"], TD: ["align"] };
+const ATTRIBUTES = { A: ["href", "title"], CODE: ["data-suggestion"], OL: ["start"], TH: ["align"], TD: ["align"] };
 const ELEMENTS = new Set("A BLOCKQUOTE BR CODE DEL EM H1 H2 H3 H4 H5 H6 HR IMG INPUT LI OL P PRE S STRONG TABLE TBODY TD TH THEAD TR UL".split(" "));
 const UPLOAD = /\/uploads\/[0-9a-f]{32}\/[^/]+$/;
 

@@ -194,9 +194,21 @@ class TestThreads:
         assert await page.evaluate("document.querySelector('.thread').checkVisibility()") is False
 
         await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED).replace("vat", "sum")})
-        await site.visit(f"{REQUEST}/changes")
+        await site.visit(f"{REQUEST}/changes", "mei")
         await page.wait_for_text("Threads on lines that are not in the changes any more")
         assert (await page.evaluate(TEXTS.format(".review + .part .tag")))[0] == "outdated"
+
+        await page.evaluate(f"{FILE}.querySelector('[aria-label=\"Comment on line 61\"]').click()")
+        await page.evaluate(
+            "[...document.querySelectorAll('#file-2 form button')].find(each => each.innerText === 'Suggest a change').click()"
+        )
+        await page.type("added = 2")
+        await site.press_with_control("Enter")
+        await page.wait_for("document.querySelector('#file-2 .suggestion')")
+        assert await page.evaluate(TEXTS.format("#file-2 .suggestion .text")) == ["added = 1", "added = 2"]
+        await page.click("#file-2 .suggestion button")
+        await page.wait_for("document.querySelector('.suggestion figcaption')?.innerText.startsWith('Applied as ')")
+        assert b"added = 2\n" in (await site.content("shop.py", "topic") or b"")
         await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED)})
 
 

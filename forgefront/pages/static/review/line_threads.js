@@ -3,6 +3,7 @@
 import { answer } from "../discussion.js";
 import { h } from "../dom.js";
 import { draftNames } from "../repository/drafts.js";
+import { suggestButton } from "./suggestions.js";
 
 const keyOf = ({ before, after }) => (after === null ? `-${before}` : `+${after}`);
 const keyOfThread = ({ oldLine, newLine }) => (newLine === null ? `-${oldLine}` : `+${newLine}`);
@@ -49,7 +50,10 @@ export function lineThreads(page, { start }) {
       if (old) return old.querySelector("textarea").focus();
       const form = answer((body) => start(entry, line, body), () => close(), {
         page, name, label: `Your comment on line ${line.after ?? line.before}`, word: "Start a thread",
-        also: () => h("button", { type: "button", onclick: () => close() }, "Cancel"),
+        also: () => [
+          line.after === null ? null : suggestButton(line.text, () => form.querySelector("textarea")),
+          h("button", { type: "button", onclick: () => close() }, "Cancel"),
+        ],
       });
       const close = () => {
         form.remove();

@@ -6,10 +6,11 @@ import { ago, more, person } from "../parts.js";
 import { draftNames } from "../repository/drafts.js";
 import { note } from "../views/issue.js";
 import { hunksOf } from "./lines.js";
+import { showSuggestions } from "./suggestions.js";
 
 /**
  * The threads of a merge request. `renew()` reads them all and returns their cards, oldest first; `byId(id)` is the card of one.
- * `read(operation, variables)` reads the merge request; `done()` is called after a reply.
+ * `read(operation, variables)` reads the merge request; `done()` is called after each change.
  */
 export function threads(page, { read, done }) {
   const cards = new Map();
@@ -36,6 +37,7 @@ function card(page, thread, done) {
     thread.excerpt ? excerpt(thread.excerpt) : null, notes, foot);
   let current = null;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const noteOf = (each) => showSuggestions(page, note(each), each, done);
   const resolve = doing("button.resolve", "Resolve", wrong, async () => {
     const resolved = !current.isResolved;
     await page.change(resolved ? "Resolve" : "Unresolve", { thread: thread.id });
@@ -71,9 +73,9 @@ function card(page, thread, done) {
     resolve.textContent = next.isResolved ? "Open again" : "Resolve";
     replace(summary, title(next));
     if (JSON.stringify(before?.notes) === JSON.stringify(next.notes)) return;
-    replace(notes, next.notes.nodes.map(note), more(next.notes.pageInfo, async (after) => {
+    replace(notes, next.notes.nodes.map(noteOf), more(next.notes.pageInfo, async (after) => {
       const { node } = await page.ask("ThreadNotes", { thread: next.id, after });
-      notes.lastChild.before(...node.notes.nodes.map(note));
+      notes.lastChild.before(...node.notes.nodes.map(noteOf));
       return node.notes.pageInfo;
     }, "Show more replies"));
   }
