@@ -103,17 +103,17 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_LINE_CHARACTERS else f"{text[:MAX_LINE_CHARACTERS]}…"
 
 
-class LineRange(NamedTuple):
+class LineSpan(NamedTuple):
     """Lines of a file: the numbers of the first and the last one."""
 
     first: int
     last: int
 
 
-def replace_lines(data: bytes, lines: LineRange, text: str) -> bytes | None:
+def replace_lines(data: bytes, lines: LineSpan, text: str) -> bytes | None:
     """Replaces lines of a file, in whose kind of line ends; an empty text removes them. None if the file has no such lines.
 
-    >>> replace_lines(b"a\r\nb\r\nc", LineRange(2, 3), "x\n")
+    >>> replace_lines(b"a\r\nb\r\nc", LineSpan(2, 3), "x\n")
     b'a\r\nx'
     """
     rows = [row + b"\n" for row in data.split(b"\n")]
@@ -157,13 +157,13 @@ class LineFollower:
         changes = [] if before[0] == after[0] else self._changed_ranges(before[0], after[0])
         return None if changes is None else follow_line(changes, line)
 
-    def follow_range(self, path: str, lines: LineRange, old: str, new: str) -> LineRange | None:
+    def follow_range(self, path: str, lines: LineSpan, old: str, new: str) -> LineSpan | None:
         """Like `follow`, for lines that must still follow each other."""
         found = [self.follow(path, number, old, new) for number in range(lines.first, lines.last + 1)]
         first = found[0]
-        return LineRange(first, first + len(found) - 1) if first is not None and found == list(range(first, first + len(found))) else None
+        return LineSpan(first, first + len(found) - 1) if first is not None and found == list(range(first, first + len(found))) else None
 
-    def read(self, path: str, lines: LineRange, commit: str) -> str | None:
+    def read(self, path: str, lines: LineSpan, commit: str) -> str | None:
         """The text of lines of a file; None if there are no such lines, if the file is too large, or the commit is no longer there."""
         try:
             entry = trees.find_blob(self._repository, commit, path)

@@ -16,7 +16,7 @@ from graph.rules.git.ref_updates import BranchOperation
 from graph.rules.markdown.rendering import SuggestedText, find_suggestions
 from storage import tables
 from storage.git import trees
-from storage.git.diff_lines import MAX_FOLLOWED_BYTES, LineFollower, LineRange, replace_lines
+from storage.git.diff_lines import MAX_FOLLOWED_BYTES, LineFollower, LineSpan, replace_lines
 from storage.git.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables.merge_requests import applied_suggestions
@@ -30,7 +30,7 @@ FindNote = Callable[[Context], Awaitable[tuple[tables.Project, tables.Note]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
+class SuggestedChange:
     """A suggestion of a note.
 
     `old_text` are the lines that it replaces, as they were when the thread began; None if they cannot be read. `current` are the
@@ -42,7 +42,7 @@ class Suggestion:
     path: str
     new_text: str
     old_text: str | None
-    current: LineRange | None
+    current: LineSpan | None
     applied_oid: str | None
 
 
@@ -51,17 +51,17 @@ class _LinesKey(NamedTuple):
 
     project_id: int
     path: str
-    lines: LineRange
+    lines: LineSpan
     oid: str
     current_oid: str
 
 
 class _FoundLines(NamedTuple):
     old_text: str | None
-    current: LineRange | None
+    current: LineSpan | None
 
 
-async def load_suggestions(context: Context, note: tables.Note) -> list[Suggestion]:
+async def load_suggestions(context: Context, note: tables.Note) -> list[SuggestedChange]:
     """The suggestions of a note on a line; all notes of a level are read at once. Raises Unavailable."""
     thread = await context.rows_by_id(tables.ReviewThread).get(note.thread_id) if note.thread_id is not None else None
     if thread is None or thread.new_line is None or thread.head_oid is None or not (found := find_suggestions(note.body)):
@@ -83,12 +83,12 @@ async def load_suggestions(context: Context, note: tables.Note) -> list[Suggesti
     suggestions = []
     for index, (each, key) in enumerate(zip(found, keys, strict=True)):
         old_text, current = lines[key] or _FoundLines(None, None)
-        suggestions.append(Suggestion(merge_request, index, path, each.text, old_text, current, applied.get(index)))
+        suggestions.append(SuggestedChange(merge_request, index, path, each.text, old_text, current, applied.get(index)))
     return suggestions
 
 
-def _lines_of(line: int, suggested: SuggestedText) -> LineRange:
-    return LineRange(max(line - suggested.above, 1), line + suggested.below)
+def _lines_of(line: int, suggested: SuggestedText) -> LineSpan:
+    return LineSpan(max(line - suggested.above, 1), line + suggested.below)
 
 
 async def _read_lines(context: Context, keys: list[_LinesKey]) -> dict[_LinesKey, _FoundLines]:
@@ -111,7 +111,7 @@ async def _read_lines(context: Context, keys: list[_LinesKey]) -> dict[_LinesKey
     return found
 
 
-async def can_apply(context: Context, suggestion: Suggestion) -> bool:
+async def can_apply(context: Context, suggestion: SuggestedChange) -> bool:
     """Whether the viewer may apply the suggestion, and its lines are still there."""
     row = suggestion.merge_request
     if row.state not in OPEN or suggestion.current is None or suggestion.applied_oid is not None:

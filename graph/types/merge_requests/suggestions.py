@@ -41,7 +41,7 @@ class Suggestion:
         return await suggestions.can_apply(info.context, _as_suggestion(self))
 
 
-def _as_suggestion(suggestion: Any) -> suggestions.Suggestion:
+def _as_suggestion(suggestion: Any) -> suggestions.SuggestedChange:
     return suggestion  # type: ignore[no-any-return]
 
 

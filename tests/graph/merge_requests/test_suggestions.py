@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from storage import tables
-from storage.git.diff_lines import ChangedRange, LineRange, follow_line, replace_lines
+from storage.git.diff_lines import ChangedRange, LineSpan, follow_line, replace_lines
 from storage.tables import AccessLevel
 from tests.graph.merge_requests.test_review_threads import NUMBERS, create_history
 from tests.make import DataFactory
@@ -94,7 +94,7 @@ class TestApplySuggestion:
     ],
 )
 def test_replaced_lines(data: bytes, lines: tuple[int, int], text: str, expected: bytes | None) -> None:
-    assert replace_lines(data, LineRange(*lines), text) == expected
+    assert replace_lines(data, LineSpan(*lines), text) == expected
 
 
 def test_followed_lines() -> None:
