@@ -11,6 +11,7 @@ from storage.tables.builds.environments import Deployment
 from storage.tables.builds.pipelines import Pipeline
 from storage.tables.git.commit_comments import CommitComment
 from storage.tables.merge_requests.merge_requests import MergeRequest
+from storage.tables.merge_requests.review_threads import ReviewThread
 
 COLUMNS: tuple[tuple[Any, Any], ...] = (
     (Pipeline.project_id, Pipeline.sha),
@@ -21,6 +22,9 @@ COLUMNS: tuple[tuple[Any, Any], ...] = (
     (MergeRequest.project_id, MergeRequest.head_oid),
     (MergeRequest.project_id, MergeRequest.base_oid),
     (MergeRequest.project_id, MergeRequest.merge_commit_oid),
+    (ReviewThread.project_id, ReviewThread.base_oid),
+    (ReviewThread.project_id, ReviewThread.start_oid),
+    (ReviewThread.project_id, ReviewThread.head_oid),
 )
 """(project, commit): a collection of the project's objects keeps these commits, and what they reach."""
 

@@ -18,6 +18,7 @@ from tests.make import DataFactory
 from tests.support.git_history import commit_to_branch, git
 
 OTHER_COLUMNS = {
+    "applied_suggestions.commit_oid": "the source branch had it, and the page shows its id alone",
     "branch_moves.oid": "the history of a branch shows a commit that was deleted without its details",
     "commits.oid": "the index repeats objects, and its rows are deleted with them",
     "health_checks_due.sha": "the check reads the newest commit of a branch",
