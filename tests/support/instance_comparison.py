@@ -53,7 +53,7 @@ async def compare_answers(original: Services, restored: Services, edge_cases: Ed
     one, other = map(v3, graphs)
     async with one, other:
         for _, path, parameters in v3_calls(await collect_arguments(edge_cases, graphs[0], cursors=False)):
-            if below not in path or "per_page" in parameters:
+            if below not in path:
                 continue
             headers = {"PRIVATE-TOKEN": token_of(edge_cases.viewers["admin"])}
             first, second = [await app.get(path, params=parameters, headers=headers) for app in (one, other)]

@@ -247,6 +247,7 @@ async def examples(attack: GraphqlFuzzer) -> tuple[dict[str, str], list[str]]:
         "Environment": environment,
         "Build": await make.build(world.private, world.sha),
     }
+    rows["ReviewThread"] = await make.thread(rows["MergeRequest"])
     rows["Artifact"] = await make.artifact(rows["Build"], pack_files({"a/b.txt": "text"}))
     found = await attack.ask.data(
         """query ($path: String!) {

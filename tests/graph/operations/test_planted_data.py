@@ -32,6 +32,7 @@ from graph.http.responses import serialize_result
 from graph.operations.documents import PreparedOperation
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
+from graph.rules.builds.artifact_files import MAX_ARCHIVES
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory, token_of
@@ -239,8 +240,9 @@ def queries_of_paths(ids: dict[str, list[str]], length: int) -> Iterator[str]:
     for name, keys in ids.items():
         for path in paths(graphql_schema.type_map[name], length):
             if len(path) == length + 1:
-                for start in range(0, len(keys), PATHS_PER_QUERY):
-                    listed = ", ".join(f'"{key}"' for key in keys[start : start + PATHS_PER_QUERY])
+                per_query = MAX_ARCHIVES if name == "Artifact" else PATHS_PER_QUERY
+                for start in range(0, len(keys), per_query):
+                    listed = ", ".join(f'"{key}"' for key in keys[start : start + per_query])
                     yield f"{{ nodes(ids: [{listed}]) {{ ... on {name} {{ {selection_text(path)} }} }} }}"
     root: Any = graphql_schema.query_type
     for name in ROOTS:

@@ -61,6 +61,7 @@ LISTS = {
     "GroupMember": "members {{ nodes {{ {} }} }}",
     "Note": "issues {{ nodes {{ notes {{ nodes {{ {} }} }} }} }}",
     "Runner": "runners {{ nodes {{ {} }} }}",
+    "ReviewThread": "mergeRequests {{ nodes {{ threads {{ nodes {{ {} }} }} }} }}",
     "Pipeline": "pipelines {{ nodes {{ {} }} }}",
     "Project": "{}",
     "Activity": "activities {{ nodes {{ {} }} }}",
