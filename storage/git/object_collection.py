@@ -128,6 +128,19 @@ def mark_unreachable(path: Path, name: str, moment: float) -> None:
     (packs.folder_of(path) / f"{name}.keep").write_bytes(b"unreachable since %d\n" % moment)
 
 
+def set_mark(path: Path, name: str, moment: float | None) -> None:
+    """Marks a pack as one of objects that are unreachable since `moment`, if it has no mark yet; None removes its mark."""
+    file = packs.folder_of(path) / f"{name}.keep"
+    try:
+        is_marked = _MARK.fullmatch(file.read_bytes()) is not None
+    except FileNotFoundError:
+        is_marked = False
+    if moment is None and is_marked:
+        file.unlink(missing_ok=True)
+    elif moment is not None and not is_marked:
+        mark_unreachable(path, name, moment)
+
+
 async def _collect_once(path: Path, tips: CollectionTips, moment: float) -> CollectedObjects:
     await asyncio.to_thread(packs.pack_loose_objects, path)
     listed, unreachable = await asyncio.to_thread(_list_packs, path)

@@ -363,6 +363,9 @@ def _finish_fetch(path: Path, current: Sequence[rows.Pack], local: set[str]) -> 
     """Records the packs of the bucket, and deletes those that newer ones have replaced there."""
     if shallow := pack_transfer.merge_shallow(current):
         replace_file(path / packs.SHALLOW, shallow)
+    for pack in current:
+        # A pack that this host wrote itself may have been found unreachable by another.
+        object_collection.set_mark(path, pack.name, pack.created_at.timestamp() if pack.is_reachable is False else None)
     names = {pack.name for pack in current}
     packs.remove_packs(path, packs.read_published(path) & local - names)
     packs.write_published(path, names)

@@ -75,7 +75,9 @@ def put(dialect: str, row: Mapping[str, Any]) -> Any:
     statement = insert_into(dialect, Pack).values(row)
     changed = {name: statement.excluded[name] for name in row if name not in ("project_id", "name")}
     return statement.on_conflict_do_update(
-        index_elements=["project_id", "name"], set_={**changed, "removed_at": None}, where=col(Pack.removed_at).is_not(None)
+        index_elements=["project_id", "name"],
+        set_={**changed, "removed_at": None, "is_reachable": None},
+        where=col(Pack.removed_at).is_not(None),
     )
 
 

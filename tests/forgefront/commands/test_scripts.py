@@ -111,7 +111,7 @@ class TestTestScript:
         assert f"test: FAILED: .venv/bin/{failing.strip()}" in result.stderr
         assert [call for call in checkout.logged_calls() if call != TYPES] == self.STEPS[:steps]
 
-    @pytest.mark.parametrize("there", [("chromium", "firefox-esr", "ssh", "npm", "haproxy", "nginx", "bwrap", "slapd"), ("ssh",)])
+    @pytest.mark.parametrize("there", [("chromium", "ssh", "npm", "haproxy", "nginx", "bwrap", "slapd"), ("ssh",)])
     def test_matches_continuous_integration(self, checkout: Checkout, there: tuple[str, ...], tmp_path: Path) -> None:
         machine = tmp_path / "bin"
         machine.mkdir()
@@ -129,7 +129,7 @@ class TestTestScript:
         if "npm" in there:
             assert requested == []
         else:
-            packages = ["chromium", "firefox-esr", "npm", "haproxy", "nginx-light", "bubblewrap", "slapd"]
+            packages = ["chromium", "npm", "haproxy", "nginx-light", "bubblewrap", "slapd"]
             assert requested == ["apt-get -qq update", *(f"apt-get -qq install --yes --no-install-recommends {each}" for each in packages)]
             assert [line for line in result.stderr.splitlines() if line.startswith("ci:")] == [
                 f"ci: could not install {each}: the tests that need it do not run" for each in packages

@@ -1,6 +1,7 @@
 """The main flows in a real Firefox, as a person goes through them; the tests in Chromium look at the details."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from tests.forgefront.support.demo_server import run_demo_server
 from tests.forgefront.support.firefox import FIREFOX, FirefoxPage, open_firefox
 from tests.forgefront.support.page_tour import PATH, STOREFRONT, create_tour, sign_in
 
-pytestmark = pytest.mark.skipif(FIREFOX is None, reason="NOT RUN: firefox (apt install firefox-esr)")
+pytestmark = [
+    pytest.mark.skipif(FIREFOX is None, reason="NOT RUN: firefox (apt install firefox-esr)"),
+    pytest.mark.skipif("FORGEFRONT_ALL_PAGES" not in os.environ, reason="scripts/check --pages runs it"),
+]
 
 
 async def press_button(page: FirefoxPage, word: str) -> None:

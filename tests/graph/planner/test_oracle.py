@@ -95,8 +95,10 @@ class TestEqualAnswers:
             report(f"seeds {SEED} to {seed}: {dict(oracle.comparison_counts)}")
         assert not differences, "\n\n".join(differences)
         counts = oracle.comparison_counts
-        assert counts["rows"] > counts["errors"] + counts["refusals"]
-        assert counts["refusals"] >= (QUERIES if QUERIES > DEFAULT_QUERY_COUNT else 1)
+        is_large = QUERIES > DEFAULT_QUERY_COUNT
+        # Half a small number of queries may have more errors than the whole.
+        assert counts["rows"] * (1 if is_large else 2) > counts["errors"] + counts["refusals"]
+        assert counts["refusals"] >= (QUERIES if is_large else 1)
 
     async def test_to_the_calls_of_v3(self, edge_cases: EdgeCaseData, oracle: PlanOracle, dialect: str) -> None:
         drawn = await collect_arguments(edge_cases, oracle.reference_graph, cursors=False)

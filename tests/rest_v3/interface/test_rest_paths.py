@@ -9,7 +9,7 @@ from storage import tables
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask, app_of_profile
 
-ABSENT = {"AccessToken", "Activity", "Delivery", "Deployment", "Environment", "Pipeline", "Star", "Upload"}
+ABSENT = {"AccessToken", "Activity", "Delivery", "Deployment", "Environment", "Pipeline", "ReviewThread", "Star", "Upload"}
 """What v3 has no path of."""
 LISTS = {"CommitComment", "CommitStatus", "Label", "Release", "Tag", "Trigger"}
 """Of these v3 has a list alone: all those of the commit or the project."""
