@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, event
 
+from graph.operations import time_slices
 from storage.database.engine import Database
 
 TRANSACTION_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
@@ -52,6 +53,7 @@ class StatementRecorder:
 
 
 @pytest.fixture
-def statements(database: Database) -> StatementRecorder:
-    """The statements of the `database` fixture."""
+def statements(database: Database, monkeypatch: pytest.MonkeyPatch) -> StatementRecorder:
+    """The statements of the `database` fixture. Work does not pause for other tasks, which on a slow machine can split a batch of keys."""
+    monkeypatch.setattr(time_slices, "SLICE_SECONDS", 10.0)
     return StatementRecorder(database.engine.sync_engine)
