@@ -4,8 +4,6 @@ import asyncio
 from time import monotonic
 
 import structlog
-from sqlalchemy import select
-from sqlmodel import col
 
 from graph.context import Services
 from graph.operations.transaction import write_transaction
@@ -14,7 +12,6 @@ from storage.git.object_collection import CollectionTips
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import named_commits
 from storage.tables.git import commits, refs
-from storage.tables.projects.projects import Project
 
 ROWS_PER_STATEMENT = 500
 
@@ -64,5 +61,5 @@ async def collect_project(services: Services, project_id: int) -> int | None:
 
 async def _read_version(services: Services, project_id: int) -> int | None:
     async with services.database.read_session() as session:
-        rows = await session.read(select(col(Project.refs_version)).where(col(Project.id) == project_id))
+        rows = await session.read(refs.version(project_id))
     return rows[0][0] if rows else None

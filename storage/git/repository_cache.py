@@ -39,6 +39,7 @@ from storage.git.repository import NotARepository, RefTargets, Repository
 from storage.git.subprocesses import background_command
 from storage.objects.object_store import ObjectStore
 from storage.tables.git import packs as rows
+from storage.tables.git import refs
 from storage.tables.projects.projects import Project
 
 DEFAULT_MAX_BYTES = 10 * 2**30
@@ -304,7 +305,7 @@ class RepositoryCache(Repositories):
     async def _read_version(self, project_id: int) -> int | None:
         """The version of the refs of the database; None if there is no such project."""
         async with self._database.read_session() as session:
-            found = await session.read(select(col(Project.refs_version)).where(col(Project.id) == project_id))
+            found = await session.read(refs.version(project_id))
         return found[0][0] if found else None
 
     async def _upload(self, repository: Path, name: str) -> dict[str, Any]:

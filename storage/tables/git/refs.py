@@ -136,6 +136,11 @@ def next_version(version: int, moment: datetime) -> int:
     return max(version + 1, int(moment.timestamp() * 1_000_000))
 
 
+def version(project_id: int) -> Select[int]:
+    """The version of the refs of a project."""
+    return select(col(Project.refs_version)).where(col(Project.id) == project_id)
+
+
 def advance_version(project_ids: Collection[int], moment: datetime) -> Update:
     """The statement that increases the versions of the refs of these projects."""
     version, at = Project.refs_version, next_version(0, moment)
