@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from graph.operations import time_slices
+from graph.planner import cache
 from storage.database.engine import Database
 
 TRANSACTION_STATEMENTS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
@@ -53,7 +54,13 @@ class StatementRecorder:
 
 
 @pytest.fixture
-def statements(database: Database, monkeypatch: pytest.MonkeyPatch) -> StatementRecorder:
-    """The statements of the `database` fixture. Work does not pause for other tasks, which on a slow machine can split a batch of keys."""
-    monkeypatch.setattr(time_slices, "SLICE_SECONDS", 10.0)
-    return StatementRecorder(database.engine.sync_engine)
+def statements(database: Database) -> Iterator[StatementRecorder]:
+    """The statements of the `database` fixture.
+
+    What decides about their number beside the operation is fixed: an operation is planned when it runs first, so that two runs of it are
+    alike, and work does not pause for other tasks, which on a slow machine can split a batch of keys.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time_slices, "SLICE_SECONDS", 10.0)
+        patched.setattr(cache, "MIN_RUNS_TO_PLAN", 1)
+        yield StatementRecorder(database.engine.sync_engine)
