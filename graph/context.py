@@ -22,6 +22,7 @@ from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.live.trace_feeds import TraceFeeds
+from graph.operations.deadlines import Deadline
 from graph.operations.loaders import Loader
 from graph.operations.rate_limits import RateLimiter, RateUsage
 from graph.operations.time_slices import SliceScheduler
@@ -235,6 +236,8 @@ class Context:
 
     `scheduler` has the parts of the operation that are paused until their time slice.
 
+    `deadline` is the time limit of a mutation, which its commits suspend; None without one.
+
     `mutation_result` is the result of the mutation, if a plan ran it (`graph/planner/mutation_replay.py`).
     """
 
@@ -254,6 +257,7 @@ class Context:
     rate_usage: RateUsage | None = None
     policy_projects: dict[int, tables.Project] = field(default_factory=dict)
     mutation_result: Any = None
+    deadline: Deadline | None = None
     scheduler: SliceScheduler = field(default_factory=SliceScheduler)
 
     @property
