@@ -32,6 +32,7 @@ from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.bulk_inserts import BulkRows
 from storage.database.engine import Database, DatabaseSession, now
+from storage.database.insert_cache import Numbering
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.git.content_cache import ContentCache
@@ -359,6 +360,19 @@ class Context:
         assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
         self.session.add_with_follower(row, follower, key)
         return row
+
+    def add_numbered(self, row: R, numbering: Numbering, follower: Row, key: str) -> R:
+        """As `add_with_follower`, for a row that gets its number from a counter when it is inserted; both are unknown until then."""
+        assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
+        self.session.add_numbered(row, numbering, follower, key)
+        return row
+
+    def lock_later(self, row: Row) -> bool:
+        """Whether the row need not be locked, because the commit finds out if others have changed it since it was read.
+
+        The mutation is then repeated (`graph/fields/mutations.py`), so its effects so far must be undone by a rollback.
+        """
+        return isinstance(self.session, WriteSession) and self.session.lock_later(row)
 
     def insert_later(self, statement: Any, rows: BulkRows) -> None:
         """Inserts rows by the end of the transaction, and before its next statement that may depend on them (`WriteSession`)."""

@@ -311,6 +311,7 @@ class Graph:
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
             session = database.write_session(TextBudget(MAX_ANSWER_BYTES))
+            session.may_repeat = True
             context = self._make_context(session, caller, request_id, quote, undo)
             context.deadline = deadline
             if isinstance(credential, str):

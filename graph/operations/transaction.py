@@ -100,6 +100,17 @@ async def switch_to_reader(context: Context) -> None:
         context.rows_by_id(tables.User).prime_if_absent(context.viewer.id, context.viewer)
 
 
+async def restart(context: Context) -> None:
+    """Rolls the transaction of a mutation back and begins a new one, in which every row is locked when it is needed."""
+    await close_session(context)
+    await undo_effects(context.undo)
+    context.loaders.clear()
+    context.policy_projects.clear()
+    context.on_commit.clear()
+    context.after_commit.clear()
+    context.session = context.services.database.write_session(context.budget)
+
+
 async def close_session(context: Context) -> None:
     """Closes the operation's session; uncommitted changes are rolled back."""
     await context.session.__aexit__(None, None, None)
