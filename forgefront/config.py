@@ -21,10 +21,8 @@ from forgefront.bucket_settings import BucketSettings
 from forgefront.config_error import ConfigError as ConfigError
 from forgefront.git_settings import GitSettings
 from forgefront.sign_in_settings import SignInSettings
-from graph.jobs.change_pruning import DEFAULT_DAYS, DEFAULT_ROWS, ChangeRetention
+from graph.jobs.change_retention import DEFAULT_DAYS, DEFAULT_ROWS, ChangeRetention
 from graph.rules.ci.config_versions import parse_version
-from storage.database.engine import driver_url
-from storage.secrets import InvalidKey, load_key
 
 PREFIX = "FORGEFRONT_"
 FILE_NAME = "forgefront.toml"
@@ -233,6 +231,8 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     def _validate_database_url(cls, raw_url: str) -> str:
         if not raw_url:
             return raw_url
+        from storage.database.engine import driver_url
+
         try:
             url = driver_url(raw_url)
         except Exception:
@@ -246,6 +246,8 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     @classmethod
     def _validate_secret_key(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None:
+            from storage.secrets import InvalidKey, load_key
+
             try:
                 load_key(DEFAULT_DATA, key.get_secret_value())
             except InvalidKey:
@@ -302,11 +304,14 @@ class Config(BucketSettings, GitSettings, SignInSettings):
 
     def load_secret_key(self) -> bytes:
         """The secret key of the instance; without one in the configuration that of the data folder, which is created. As `load_key`."""
+        from storage.secrets import load_key
+
         return load_key(self.data, self.secret_key.get_secret_value() if self.secret_key else None)
 
     @property
     def uses_sqlite(self) -> bool:
-        return driver_url(self.database_url).get_backend_name() == "sqlite"
+        # Not read from SQLAlchemy, which the program that only waits for its workers need not load.
+        return self.database_url.partition(":")[0].partition("+")[0] == "sqlite"
 
     @property
     def repositories(self) -> Path:

@@ -1,12 +1,15 @@
 """The part of the configuration that limits git: concurrent fetches and pushes, sizes, and what one git process may use."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from storage.git.protocol.transport import Transport
 from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
+
+if TYPE_CHECKING:
+    from storage.git.protocol.transport import Transport
 
 
 class GitSettings(BaseSettings):
@@ -66,8 +69,10 @@ class GitSettings(BaseSettings):
         file_size = min(self.git_file_size, 2 * self.largest_push) * MEGABYTE
         return replace(self.git_limits, memory_bytes=self.push_memory * MEGABYTE, file_bytes=file_size)
 
-    def create_transport(self) -> Transport:
+    def create_transport(self) -> "Transport":
         """The git transport with these limits; HTTP and SSH share it."""
+        from storage.git.protocol.transport import Transport
+
         return Transport(
             max_processes=self.git_processes,
             max_push_bytes=self.largest_push * MEGABYTE,

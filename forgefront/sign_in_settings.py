@@ -8,15 +8,14 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode
 
-from graph.identity_providers.people import AccountPolicy, GroupGrant, GroupMapping
-from storage.tables import AccessLevel
-from storage.tables.accounts.identities import DIRECTORY_PREFIX
-
 if TYPE_CHECKING:
-    # The libraries of both are imported only where they are configured.
+    # The libraries of both are imported only where they are configured, and the tables only where levels are.
     from graph.identity_providers.ldap_directory import LdapDirectory
     from graph.identity_providers.openid_provider import OpenIdProvider
+    from graph.identity_providers.people import AccountPolicy
 
+DIRECTORY_PREFIX = "ldap"
+"""As in `storage/tables/accounts/identities.py`, which is not imported here, since that would load all tables."""
 GRANT_PATTERN = re.compile(r"(?P<path>[A-Za-z0-9_][A-Za-z0-9_.-]*):(?P<level>[a-z]+)=(?P<group>.+)")
 GRANT_EXAMPLE = "GROUP:LEVEL=EXTERNAL GROUP, such as tools:developer=cn=devs,ou=groups,dc=example,dc=com, separated by semicolons"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -164,6 +163,8 @@ class SignInSettings(BaseSettings):
     def _parse_grants(cls, value: Any) -> Any:
         grants = _split(value, ";")
         for grant in grants:
+            from storage.tables import AccessLevel
+
             match = GRANT_PATTERN.fullmatch(grant)
             if match is None or match["level"].upper() not in AccessLevel.__members__:
                 levels = ", ".join(level.name.lower() for level in AccessLevel)
@@ -198,7 +199,6 @@ class SignInSettings(BaseSettings):
             bind_password=self.ldap_bind_password.get_secret_value() if self.ldap_bind_password else "",
             timeout=self.ldap_timeout,
         )
-        mapping = GroupMapping(_make_grants(self.ldap_groups), self.ldap_admin_group or None)
         return LdapDirectory(
             LdapOptions(
                 server=server,
@@ -211,7 +211,7 @@ class SignInSettings(BaseSettings):
                 email_attribute=self.ldap_email_attribute,
                 nested_groups=self.ldap_nested_groups,
                 sync_seconds=self.ldap_sync_minutes * 60.0,
-                policy=AccountPolicy(mapping, self.ldap_create_accounts, self.ldap_match_email),
+                policy=_make_policy(self.ldap_groups, self.ldap_admin_group, self.ldap_create_accounts, self.ldap_match_email),
             )
         )
 
@@ -221,7 +221,6 @@ class SignInSettings(BaseSettings):
             return None
         from graph.identity_providers.openid_provider import OpenIdOptions, OpenIdProvider
 
-        mapping = GroupMapping(_make_grants(self.oidc_groups), self.oidc_admin_group or None)
         return OpenIdProvider(
             OpenIdOptions(
                 issuer=self.oidc_issuer,
@@ -232,7 +231,7 @@ class SignInSettings(BaseSettings):
                 scopes=tuple(self.oidc_scopes.split()),
                 username_claim=self.oidc_username_claim,
                 groups_claim=self.oidc_groups_claim,
-                policy=AccountPolicy(mapping, self.oidc_create_accounts, self.oidc_match_email),
+                policy=_make_policy(self.oidc_groups, self.oidc_admin_group, self.oidc_create_accounts, self.oidc_match_email),
             )
         )
 
@@ -244,6 +243,10 @@ def _split(value: Any, separator: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _make_grants(grants: tuple[str, ...]) -> tuple[GroupGrant, ...]:
+def _make_policy(grants: tuple[str, ...], admin_group: str, creates_accounts: bool, matches_email: bool) -> "AccountPolicy":
+    from graph.identity_providers.people import AccountPolicy, GroupGrant, GroupMapping
+    from storage.tables import AccessLevel
+
     matches = [match for grant in grants if (match := GRANT_PATTERN.fullmatch(grant)) is not None]
-    return tuple(GroupGrant(match["path"].lower(), AccessLevel[match["level"].upper()], match["group"].strip()) for match in matches)
+    found = (GroupGrant(match["path"].lower(), AccessLevel[match["level"].upper()], match["group"].strip()) for match in matches)
+    return AccountPolicy(GroupMapping(tuple(found), admin_group or None), creates_accounts, matches_email)

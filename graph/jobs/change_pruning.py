@@ -1,23 +1,14 @@
 """Deletes old rows of the logs of changes, in short transactions."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from graph.context import Services
+from graph.jobs.change_retention import ChangeRetention
 from graph.operations.transaction import write_transaction
 from storage.tables.builds import build_changes
 from storage.tables.events import changes
 
 BATCH_SIZE = 5_000
-DEFAULT_DAYS, DEFAULT_ROWS = 30, 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRetention:
-    """Which changes subscriptions can resume after: those younger than `days`, of them the newest `rows`."""
-
-    days: int = DEFAULT_DAYS
-    rows: int = DEFAULT_ROWS
 
 
 async def prune(services: Services, retention: ChangeRetention) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from forgefront.config import Config, ConfigError
+from forgefront.sign_in_settings import DIRECTORY_PREFIX
+from storage.tables.accounts import identities
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +171,7 @@ class TestSignIn:
     def test_is_off_by_default(self, tmp_path: Path) -> None:
         config = Config.load(data=tmp_path)
         assert (config.open_directory(), config.open_openid_provider()) == (None, None)
+        assert DIRECTORY_PREFIX == identities.DIRECTORY_PREFIX
 
     def test_mistakes_are_explained(self, tmp_path: Path) -> None:
         directory = {"data": tmp_path, "ldap_url": "ldap://a.example", "ldap_base": "dc=example"}
