@@ -374,7 +374,8 @@ class TestStarts:
 
     @pytest.mark.parametrize(("first_ms", "is_met"), [(41.0, False), (39.0, True)])
     def test_goals_are_those_of_the_medians(self, first_ms: float, is_met: bool) -> None:
-        one = {"version": 0.1, "health": 1.3, "cpu": 1.0, "slowest_ms": 51.0, "idle_ms": 3.0, "first": {"D01": 4.0}, "warm": {"D01": 1.0}}
+        times = {"version": 0.1, "health": 1.3, "cpu": 1.0, "ready": 2.0, "ready_cpu": 2.0}
+        one = {**times, "starting_ms": 7.0, "slowest_ms": 51.0, "idle_ms": 3.0, "first": {"D01": 4.0}, "warm": {"D01": 1.0}}
         slow = {**one, "first": {"D01": 4.0, "D02": first_ms}, "warm": {"D01": 1.0, "D02": 20.0}}
 
         row = starts.summarize_starts([slow, slow], 4.9)
@@ -382,9 +383,16 @@ class TestStarts:
             {"results": [{"database": "sqlite", **row}], "run": {"rounds": 2}, "machine": runs.machine(False, 0.0)}
         )
 
-        assert row["met"] == {"version": True, "health": False, "slowest_ms": False, "first": is_met, "planning": True}
-        answers = ["yes", "no", "no", "yes" if is_met else "no", "yes"]
-        assert [line.split("|")[-2].strip() for line in report.splitlines()[2:7]] == answers
+        assert row["met"] == {
+            "version": True,
+            "health": False,
+            "starting_ms": True,
+            "slowest_ms": False,
+            "first": is_met,
+            "planning": True,
+        }
+        answers = ["yes", "no", "-", "yes", "no", "yes" if is_met else "no", "yes"]
+        assert [line.split("|")[-2].strip() for line in report.splitlines()[2:9]] == answers
 
 
 class TestRepositories:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 SERVER_CORE, OTHER_CORE = 0, 1
 EXTERNAL_URL = "http://forge.example"
 """In the links of the service's answers."""
+READINESS = "/-/readiness"
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -84,17 +85,23 @@ def leave_server_core() -> None:
 
 @contextmanager
 def run_service(
-    data: Path, database_url: str, *, pinned: bool, workers: int = 1, settings: Mapping[str, str] | None = None
+    data: Path,
+    database_url: str,
+    *,
+    pinned: bool,
+    workers: int = 1,
+    settings: Mapping[str, str] | None = None,
+    ready: str = READINESS,
 ) -> Iterator[MeasuredServer]:
     """The complete service: authentication, policy, access log and metrics are on. `workers` are its processes.
 
-    `settings` are further variables of its environment.
+    `settings` are further variables of its environment; it is yielded when the path `ready` answers 200.
     """
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
     environment = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
     environment |= {"FORGEFRONT_WORKERS": str(workers), **(settings or {})}
     port = free_port()
-    with run_server("ours", [*command, "--port", str(port)], environment, port, "/-/health", data / "serve.log", pinned=pinned) as server:
+    with run_server("ours", [*command, "--port", str(port)], environment, port, ready, data / "serve.log", pinned=pinned) as server:
         yield replace(server, includes_children=workers > 1)
 
 
@@ -146,11 +153,12 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path)
             # It has nothing there, or not for everybody; but it answers.
             if error.code < 500:
                 return
-            time.sleep(0.1)
+            is_over = False
         except OSError:
-            if process.poll() is not None or time.monotonic() > until:
-                raise ServerStartError(log.read_text(errors="replace")[-2000:]) from None
-            time.sleep(0.02)
+            is_over = process.poll() is not None
+        if is_over or time.monotonic() > until:
+            raise ServerStartError(log.read_text(errors="replace")[-2000:])
+        time.sleep(0.02)
 
 
 def free_port() -> int:
