@@ -26,10 +26,10 @@ from forgefront.pages.graphiql import ROUTE as GRAPHIQL
 from forgefront.pages.graphiql import GraphiqlApp
 from forgefront.pages.reference import ROUTE as REFERENCE
 from forgefront.pages.reference import ReferenceApp
-from forgefront.server import health
 from forgefront.server.app_router import AppRoute, AppRouter, send_not_found
 from forgefront.server.cors import CorsMiddleware
 from forgefront.server.health import ReadinessEndpoint, create_database_check, create_folder_check, create_store_check
+from forgefront.server.liveness import HEALTH, READINESS, answer_liveness
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from forgefront.server.task_runner import TaskRunner, repeat_every
@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 
 GRAPHQL = "/graphql"
 REST_V3 = "/api/v3"
-HEALTH = "/-/health"
-READINESS = "/-/readiness"
 METRICS = "/-/metrics"
 ARTIFACT_FILE = "/:namespace/:project/builds/:id/artifacts/file/:path"
 PREFLIGHT = "preflight"
@@ -129,7 +127,7 @@ class App(Backend):
                 AppRoute(git_http.PATH_PATTERN, self._git_endpoint),
                 AppRoute(f"{GRAPHIQL}/*", GraphiqlApp(config.base_url), GRAPHIQL),
                 AppRoute(f"{REFERENCE}/*", ReferenceApp(config.base_url), REFERENCE),
-                AppRoute(HEALTH, health.answer_liveness, HEALTH),
+                AppRoute(HEALTH, answer_liveness, HEALTH),
                 AppRoute(READINESS, readiness, READINESS),
                 *([AppRoute(METRICS, metrics, METRICS)] if config.metrics else []),
                 AppRoute("/", IndexEndpoint(config.base_url, paths, pages), "/"),

@@ -37,6 +37,12 @@ UsernameOption = Annotated[
         "--as", metavar="USERNAME", help="Act as this user, with their permissions.  [default: the first administrator]", show_default=False
     ),
 ]
+RepositoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--repository", help="The repository whose history the demo shows.  [default: this checkout]", file_okay=False, show_default=False
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 

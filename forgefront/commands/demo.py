@@ -2,13 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from forgefront.backend import Backend
 from forgefront.commands import command_context
-from forgefront.commands.command_context import DataOption, JsonOption, fail, load_config
+from forgefront.commands.command_context import DataOption, JsonOption, RepositoryOption, fail, load_config
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
 from forgefront.data_folder_claim import FolderNotEmpty, claim_folder
@@ -18,13 +17,6 @@ from forgefront.demo.demo_builder import Demo, DemoBuilder, ExistingDemo
 CHECKOUT_FOLDER = Path(__file__).parents[2]
 """The checkout that this program runs from, if it is one."""
 OWN_PROJECT_NAME = "forgefront"
-
-RepositoryOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--repository", help="The repository whose history the demo shows.  [default: this checkout]", file_okay=False, show_default=False
-    ),
-]
 
 
 def demo(data: DataOption = None, repository: RepositoryOption = None, as_json: JsonOption = False) -> None:

@@ -6,18 +6,17 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forgefront.commands import demo as demo_command
-from forgefront.commands.command_context import EXIT_FAILED, DataOption, fail, load_config
-from forgefront.config import Config, ConfigError
-from forgefront.data_folder_claim import is_fillable
-from forgefront.demo import demo_builder
-from forgefront.demo.demo_builder import Demo
-from storage import integrity
-from storage.database.engine import Database
+from forgefront.commands.command_context import EXIT_FAILED, DataOption, RepositoryOption, fail, load_config
+from forgefront.config import Config
+from forgefront.config_error import ConfigError
+
+if TYPE_CHECKING:
+    # The server answers before these are imported, which takes most of the start.
+    from forgefront.demo.demo_builder import Demo, ExistingDemo
 
 
 def serve(
@@ -31,22 +30,14 @@ def serve(
         int | None, typer.Option(help="The port for git over SSH; 0 picks a free one.  [default: no SSH]", show_default=False)
     ] = None,
     with_demo: Annotated[bool, typer.Option("--demo", help="Fill an empty data folder with the demo first.")] = False,
-    repository: demo_command.RepositoryOption = None,
+    repository: RepositoryOption = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C: GraphQL at /graphql, REST v3 at /api/v3.
 
     Migrates the database first. Everything else is configured by FORGEFRONT_* variables and by forgefront.toml in the data folder.
     """
     config = load_config(data, host=host, port=port, external_url=external_url, ssh_port=ssh_port)
-    created: Demo | None = None
-    existing: demo_builder.ExistingDemo | None = None
-    if with_demo and _can_fill_folder(config):
-        source, reason = demo_command.find_source(repository)
-        if reason:
-            typer.echo(f"{reason}; the demo's project is empty. To show a history: --repository PATH, with a new --data.", err=True)
-        created = demo_command.fill_folder(config, source)
-    elif with_demo:
-        existing = demo_command.find_existing_demo(config)
+    created, existing = _prepare_demo(config, repository) if with_demo else (None, None)
     from forgefront.server import http_server
 
     try:
@@ -55,14 +46,28 @@ def serve(
         fail("\n".join(error.problems), EXIT_FAILED)
 
 
+def _prepare_demo(config: Config, repository: Path | None) -> "tuple[Demo | None, ExistingDemo | None]":
+    """Fills an empty folder; returns what it has created, or what an earlier run has."""
+    from forgefront.commands import demo as demo_command
+
+    if not _can_fill_folder(config):
+        return None, demo_command.find_existing_demo(config)
+    source, reason = demo_command.find_source(repository)
+    if reason:
+        typer.echo(f"{reason}; the demo's project is empty. To show a history: --repository PATH, with a new --data.", err=True)
+    return demo_command.fill_folder(config, source), None
+
+
 def _can_fill_folder(config: Config) -> bool:
+    from forgefront.data_folder_claim import is_fillable
+
     try:
         return is_fillable(config)
     except OSError as error:
         fail(f"the data folder cannot be used: {error}")
 
 
-def _create_greeting(created: Demo | None, existing: demo_builder.ExistingDemo | None) -> Callable[[Config], None]:
+def _create_greeting(created: "Demo | None", existing: "ExistingDemo | None") -> Callable[[Config], None]:
     def greet(config: Config) -> None:
         base = config.base_url
         lines = [
@@ -106,6 +111,8 @@ def _format_ssh_lines(config: Config) -> list[str]:
 
 def _has_administrator(config: Config) -> bool:
     """Reads the database in a thread of its own, since the server's event loop runs in this one. True if the database cannot be reached."""
+    from storage import integrity
+    from storage.database.engine import Database
 
     async def query() -> bool:
         database = Database(config.database_url, pool_size=1)

@@ -1,6 +1,6 @@
-"""Liveness (`/-/health`) and readiness (`/-/readiness`), for supervisors and load balancers.
+"""Readiness (`/-/readiness`), for supervisors and load balancers.
 
-Both require no credential, so they report problems without addresses, paths or driver messages; those are in the log.
+It requires no credential, so it reports problems without addresses, paths or driver messages; those are in the log.
 """
 
 import asyncio
@@ -13,10 +13,9 @@ from typing import Any
 
 import structlog
 from sqlalchemy import text
-from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from forgefront.server.liveness import send_status
 from storage.database.engine import Database, is_unavailable
 from storage.objects.object_store import ObjectStore
 
@@ -34,11 +33,6 @@ class NotReadyError(Exception):
     """A check has failed; the message is public."""
 
 
-async def answer_liveness(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serves `GET /-/health`: the process and its event loop run. It checks nothing else."""
-    await _respond(scope, receive, send, 200, {"status": "ok"})
-
-
 class ReadinessEndpoint:
     """Serves `GET /-/readiness`: 200 when every check passes, else 503; `checks` maps a name to a function that raises on failure."""
 
@@ -53,9 +47,9 @@ class ReadinessEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         result = await self.result()
         if result["status"] == "ok":
-            await _respond(scope, receive, send, 200, result)
+            await send_status(scope, receive, send, 200, result)
         else:
-            await _respond(scope, receive, send, 503, result, {"Retry-After": "2"})
+            await send_status(scope, receive, send, 503, result, {"Retry-After": "2"})
 
     async def result(self) -> dict[str, Any]:
         """`{"status": "ok" | "unavailable", "checks": {NAME: {"status": …, "problem": …}}}`. Concurrent requests share one check."""
@@ -148,13 +142,3 @@ def create_store_check(store: ObjectStore) -> ReadinessCheck:
             valid_until = time.monotonic() + STORE_CACHE_SECONDS
 
     return check
-
-
-async def _respond(
-    scope: Scope, receive: Receive, send: Send, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None
-) -> None:
-    if Request(scope).method not in ("GET", "HEAD"):
-        response = JSONResponse({"message": "405 Method Not Allowed"}, 405, {"Allow": "GET, HEAD"})
-    else:
-        response = JSONResponse(body, status, {"Cache-Control": "no-store", **(headers or {})})
-    await response(scope, receive, send)

@@ -1,4 +1,6 @@
-"""One server process: listens, serves an app, and shuts down gracefully.
+"""One server process: listens, starts an app, serves it, and shuts down gracefully.
+
+It accepts connections before the app is loaded, which takes most of the start (`forgefront/server/deferred_app.py`).
 
 At SIGTERM or SIGINT it accepts no new connections, lets running requests end (`stop_timeout`), then closes the app, and the process exits
 with 0, within 15 seconds in any case. A second SIGINT does not wait for the requests.
@@ -11,17 +13,19 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from types import FrameType
-from typing import Protocol, runtime_checkable
 
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.lifespan.off import LifespanOff
 
 from forgefront import logs
 from forgefront.config import Config
+from forgefront.server.deferred_app import DeferredApp
 from forgefront.server.heap import fix_block_limit
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
 from forgefront.server.listeners import create_listener, raise_file_limit
@@ -39,33 +43,23 @@ AppFactory = Callable[[Config], ASGIApp]
 ReadyCallback = Callable[[Config], None]
 
 
-@runtime_checkable
-class DrainableApp(Protocol):
-    """An app with its own connections, such as SSH."""
-
-    def begin_shutdown(self, seconds: float) -> None:
-        """Called when a shutdown begins: accepts nothing new; running work has these seconds to end."""
-
-
 def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallback | None = None) -> None:
     """Serves until it is stopped; returns after a clean shutdown.
 
-    `on_ready` is called once connections are accepted, with the configuration in which the port and the external address are final. Raises
-    ConfigError when the address cannot be bound, SystemExit(3) when the app cannot start (the log says why).
+    `on_ready` is called, in a thread, once the app serves requests, with the configuration in which the port and the external address are
+    final. Raises ConfigError when the address cannot be bound, SystemExit(3) when the app cannot start (the log says why), and what `build`
+    raises.
     """
     logs.configure(config.log_format, config.log_level)
     listener = create_listener(config.host, config.port)
     others: tuple[socket.socket, ...] = ()
     if build is None:
-        # Imported here, since a program with its own app need not load the whole service.
-        from forgefront.app import create_app as build_app
-
-        build = build_app
+        build = _build_service
         if config.ssh_port is not None:
             ssh_listener = create_listener(config.ssh_host or config.host, config.ssh_port)
             config = config.model_copy(update={"ssh_port": ssh_listener.getsockname()[1]})
             # A socket that is passed to worker processes, like the HTTP socket.
-            build, others = partial(build_app, ssh_listener=ssh_listener), (ssh_listener,)
+            build, others = partial(_build_service, ssh_listener=ssh_listener), (ssh_listener,)
     # model_copy, since reading the sources again would restore the old port.
     config = config.model_copy(update={"port": listener.getsockname()[1]})
     config = config.model_copy(update={"external_url": config.base_url})
@@ -77,14 +71,26 @@ def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallb
         serve(config, listener, build, on_ready)
 
 
-def serve(config: Config, listener: socket.socket, build: AppFactory, on_ready: ReadyCallback | None = None) -> None:
-    """Serves in this process, until SIGTERM or SIGINT."""
+def _build_service(config: Config, ssh_listener: socket.socket | None = None) -> ASGIApp:
+    # Imported when it is built, by which time connections are accepted; a program with its own app need not load the service at all.
+    from forgefront.app import create_app
+
+    return create_app(config, ssh_listener=ssh_listener)
+
+
+def serve(
+    config: Config, listener: socket.socket, build: AppFactory, on_ready: ReadyCallback | None = None, *, accepts_early: bool = True
+) -> None:
+    """Serves in this process, until SIGTERM or SIGINT. `accepts_early`: from the beginning, instead of when the app has started.
+
+    Raises as `run`.
+    """
     # What is imported by now lives to the end, so the collections of the start need not traverse it.
     gc.freeze()
     raise_file_limit()
     fix_block_limit()
     times = ConnectionTimeouts(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
-    app = build(config)
+    app = DeferredApp(partial(build, config))
     settings = uvicorn.Config(
         app,
         http=create_connection_class(times),
@@ -101,32 +107,82 @@ def serve(config: Config, listener: socket.socket, build: AppFactory, on_ready: 
     )
     server = ForgefrontServer(
         settings,
+        app,
         config.base_url,
-        config.stop_timeout + CLOSING_SECONDS,
+        config.stop_timeout,
+        accepts_early=accepts_early,
         on_ready=lambda: on_ready(config) if on_ready else None,
-        on_stopping=partial(app.begin_shutdown, config.stop_timeout) if isinstance(app, DrainableApp) else lambda: None,
     )
     # Not by `listener.dup()`, which would make the socket blocking, also for the other processes that share it.
     others = [socket.socket(fileno=os.dup(listener.fileno())) for _ in range(MAX_ACCEPTS_PER_ROUND // config.workers - 1)]
     server.run(sockets=[listener, *others])
+    if server.failure is not None:
+        raise server.failure
 
 
 class ForgefrontServer(uvicorn.Server):
-    """uvicorn's server, which also closes slow connections, tunes the garbage collector after startup, and exits with 0."""
+    """uvicorn's server, which also starts its app while it serves, closes slow connections, tunes the garbage collector, and exits with 0.
+
+    `failure` is why the app could not be built or started; the server has stopped then.
+    """
 
     def __init__(
-        self, config: uvicorn.Config, address: str, stop_seconds: float, *, on_ready: Callable[[], None], on_stopping: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        app: DeferredApp,
+        address: str,
+        stop_timeout: float,
+        *,
+        accepts_early: bool,
+        on_ready: Callable[[], None],
     ) -> None:
         super().__init__(config)
+        self._app = app
         self._address = address
-        self._stop_seconds = stop_seconds
+        self._stop_timeout = stop_timeout
+        self._accepts_early = accepts_early
         self._on_ready = on_ready
-        self._on_stopping = on_stopping
+        self._starting: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self.failure: BaseException | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepts_early:
+            await self._listen(sockets)
+            self._starting = asyncio.create_task(self._start(None))
+        else:
+            await self._start(partial(self._listen, sockets))
+
+    async def _start(self, listen: Callable[[], Awaitable[None]] | None) -> None:
+        """Builds and starts the app, and then calls `listen`. What fails becomes `failure`, and stops the server."""
+        try:
+            await self._app.build_app()
+            if not self.should_exit:
+                await self.lifespan.startup()
+                if self.lifespan.should_exit:
+                    raise SystemExit(STARTUP_FAILURE)
+            if listen is not None:
+                await listen()
+            if not self.should_exit:
+                await self._announce()
+        except (Exception, SystemExit) as error:
+            self.failure, self.should_exit = error, True
+            self._app.refuse_requests()
+
+    async def _listen(self, sockets: list[socket.socket] | None) -> None:
+        lifespan = self.lifespan
+        self._disable_lifespan()
         await super().startup(sockets)
+        self.lifespan = lifespan
         self._sweeper = asyncio.create_task(self._maintain())
+
+    def _disable_lifespan(self) -> None:
+        """Makes uvicorn's next call of the lifespan do nothing. Connections share its state."""
+        disabled = LifespanOff(self.config)
+        disabled.state = self.lifespan.state
+        self.lifespan = disabled
+
+    async def _announce(self) -> None:
         # Objects created by now (the schema, the prepared operations, the routes) live to the end and need no collection.
         gc.collect()
         gc.freeze()
@@ -134,16 +190,26 @@ class ForgefrontServer(uvicorn.Server):
         # collected where it grows (graph/operations/document_cache.py).
         gc.set_threshold(10_000, 2, 3_000)
         structlog.get_logger().info("ready", process=os.getpid(), address=self._address)
-        self._on_ready()
+        # The greeting reads the database, while requests are served.
+        await asyncio.to_thread(self._on_ready)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log = structlog.get_logger()
-        log.info("stopping", process=os.getpid(), running=len(self.server_state.tasks))
-        self._on_stopping()
+        if self.failure is None:
+            log.info("stopping", process=os.getpid(), running=len(self.server_state.tasks))
+        if not self._app.has_started:
+            self._app.refuse_requests()
+        if self._starting is not None:
+            # A start that has begun is completed, since what is half-started cannot be stopped.
+            await self._starting
+        self._app.begin_shutdown(self._stop_timeout)
+        if not self._app.has_started:
+            self._disable_lifespan()
         await super().shutdown(sockets)
         if self._sweeper is not None:
             self._sweeper.cancel()
-        log.info("stopped", process=os.getpid())
+        if self.failure is None:
+            log.info("stopped", process=os.getpid())
 
     async def _maintain(self) -> None:
         """Closes slow connections every second, and collects garbage every COLLECTION_SECONDS."""
@@ -174,7 +240,7 @@ class ForgefrontServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:
-            exit_by_force_after(self._stop_seconds)
+            exit_by_force_after(self._stop_timeout + CLOSING_SECONDS)
         super().handle_exit(sig, frame)
 
 

@@ -88,7 +88,10 @@ class _WorkerSupervisor:
     def _start_worker(self) -> None:
         parent_pipe, child_pipe = _spawn.Pipe()
         process = _spawn.Process(
-            target=_run_worker, args=(self._config, self._listeners[0], self._build, child_pipe), name="forgefront-worker"
+            target=_run_worker,
+            # While other workers serve, one that is not ready must take no connections from them.
+            args=(self._config, self._listeners[0], self._build, child_pipe, not self._is_ready),
+            name="forgefront-worker",
         )
         process.start()
         child_pipe.close()
@@ -156,7 +159,7 @@ class _WorkerSupervisor:
         return max(failures[0], 1) if failures else 0
 
 
-def _run_worker(config: Config, listener: socket.socket, build: AppFactory, parent: Connection) -> None:
+def _run_worker(config: Config, listener: socket.socket, build: AppFactory, parent: Connection, accepts_early: bool) -> None:
     """One worker: serves, reports when it is ready, stops when its parent does."""
     logs.configure(config.log_format, config.log_level)
 
@@ -166,4 +169,4 @@ def _run_worker(config: Config, listener: socket.socket, build: AppFactory, pare
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=stop_with_parent, daemon=True).start()
-    serve(config, listener, build, lambda _: parent.send(True))
+    serve(config, listener, build, lambda _: parent.send(True), accepts_early=accepts_early)

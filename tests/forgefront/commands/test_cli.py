@@ -39,7 +39,13 @@ def ask(data: Path, query: str, credential: str | None = None, **variables: Any)
     return asyncio.run(work())
 
 
-LIGHT_MODULES = ("forgefront.commands.schema", "forgefront.commands.shadow", "forgefront.shadow.comparison.__main__")
+LIGHT_MODULES = (
+    "forgefront.commands.serve",
+    "forgefront.server.http_server",
+    "forgefront.commands.schema",
+    "forgefront.commands.shadow",
+    "forgefront.shadow.comparison.__main__",
+)
 
 
 class TestFirstAdministrator:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from forgefront.server import health
 from forgefront.server.health import NotReadyError, ReadinessEndpoint, create_database_check, create_folder_check
+from forgefront.server.liveness import answer_liveness
 from storage.database.engine import Database
 
 
@@ -35,12 +36,12 @@ async def succeed() -> None:
 
 class TestLiveness:
     async def test_answers(self) -> None:
-        response = await client(health.answer_liveness).get("/-/health")
+        response = await client(answer_liveness).get("/-/health")
         assert (response.status_code, response.json()) == (200, {"status": "ok"})
         assert response.headers["Cache-Control"] == "no-store"
 
     async def test_only_get_and_head_are_allowed(self) -> None:
-        response = await client(health.answer_liveness).delete("/-/health")
+        response = await client(answer_liveness).delete("/-/health")
         assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
 
 

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from forgefront.server import http_server
+from forgefront.server.deferred_app import DeferredApp
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
 
 CONNECTIONS = 5
@@ -103,7 +104,8 @@ class TestCollections:
                 collected.set()
 
         settings = uvicorn.Config(respond, log_config=None)
-        server = http_server.ForgefrontServer(settings, "http://x", 1, on_ready=lambda: None, on_stopping=lambda: None)
+        app = DeferredApp(lambda: respond)
+        server = http_server.ForgefrontServer(settings, app, "http://x", 1, accepts_early=True, on_ready=lambda: None)
         gc.callbacks.append(notice)
         enforcing = asyncio.create_task(server._maintain())
         try:

@@ -312,7 +312,10 @@ class TestStartup:
     def test_app_that_cannot_start(self, tmp_path: Path) -> None:
         with run_app_server(tmp_path, SERVING_FAILS="1") as found:
             assert found.process.wait(10) == 3
-            assert any(line["event"] == "as asked" for line in found.lines())
+            assert [line["event"] for line in found.lines()] == ["as asked", "Application startup failed. Exiting."]
+        with run_app_server(tmp_path, SERVING_FAILS="build") as found:
+            assert found.process.wait(10) == 1
+            assert "ConfigError: as asked" in found.log.read_text()
 
     def test_port_in_use(self) -> None:
         with create_listener("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="Address already in use"):

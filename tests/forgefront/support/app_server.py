@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forgefront.config import Config
+from forgefront.config_error import ConfigError
 from forgefront.server import http_server, worker_processes
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
@@ -28,6 +29,11 @@ from tests.support.fork_server import start_program
 
 def build_app(config: Config) -> ASGIApp:
     """An app with the ways to be slow that the tests need."""
+    if gate := os.environ.get("SERVING_GATE"):
+        # A FIFO: this thread waits until the test writes to it.
+        Path(gate).read_bytes()
+    if os.environ.get("SERVING_FAILS") == "build":
+        raise ConfigError(["as asked"])
     metrics = Metrics()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,21 +104,20 @@ class AppServer:
 
 
 @contextmanager
-def run_app_server(folder: Path, **environment: str) -> Iterator[AppServer]:
-    """A server that has said that it is ready."""
+def run_app_server(folder: Path, *, port: int = 0, **environment: str) -> Iterator[AppServer]:
+    """A server that has said that it is ready; with a port, one that has just been started."""
     log = folder / "log"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")},
         "FORGEFRONT_DATA": str(folder),
-        "FORGEFRONT_PORT": "0",
+        "FORGEFRONT_PORT": str(port),
         **environment,
     }
     with log.open("wb") as errors:
         process = start_program(__name__, env=environment, stdout=subprocess.PIPE, stderr=errors)
     assert process.stdout is not None
     try:
-        port_line = process.stdout.readline()
-        yield AppServer(process, int(port_line or 0), log)
+        yield AppServer(process, port or int(process.stdout.readline() or 0), log)
     finally:
         process.kill()
         process.wait()
