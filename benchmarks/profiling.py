@@ -19,14 +19,21 @@ from benchmarks.dataset.seed import Dataset
 from benchmarks.harness import runs
 from benchmarks.harness.in_process import call, discard_logs, service
 from benchmarks.harness.load import LoadRequest
-from benchmarks.suites import questions
+from benchmarks.suites import questions, write_questions
 
-CASES = (*(f"graph-{key}" for key in questions.TITLES), "v3-list", "v3-one", "v3-note", "v3-projects")
+WRITES = ("create", "update")
+CASES = (
+    *(f"graph-{key}" for key in (*questions.TITLES, *WRITES)),
+    *(f"v3-{key}" for key in ("list", "one", "note", "projects", *WRITES)),
+)
 
 
 def find_request(case: str, data: Dataset) -> LoadRequest:
     """The request of a case, as the table sends it."""
     interface, _, key = case.partition("-")
+    if key in WRITES:
+        find_questions = write_questions.graph_questions if interface == "graph" else write_questions.v3_questions
+        return find_questions(data)[key].requests[0]
     asked = questions.graphql_questions(data) if interface == "graph" else questions.v3_questions(data)
     return asked[key].request
 

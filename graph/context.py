@@ -22,6 +22,7 @@ from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.live.trace_feeds import TraceFeeds
+from graph.operations.deadlines import Deadline
 from graph.operations.loaders import Loader
 from graph.operations.rate_limits import RateLimiter, RateUsage
 from graph.operations.time_slices import SliceScheduler
@@ -31,6 +32,7 @@ from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
 from storage.database.bulk_inserts import BulkRows
 from storage.database.engine import Database, DatabaseSession, now
+from storage.database.insert_cache import Numbering
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.git.content_cache import ContentCache
@@ -235,6 +237,8 @@ class Context:
 
     `scheduler` has the parts of the operation that are paused until their time slice.
 
+    `deadline` is the time limit of a mutation, which its commits suspend; None without one.
+
     `mutation_result` is the result of the mutation, if a plan ran it (`graph/planner/mutation_replay.py`).
     """
 
@@ -254,6 +258,7 @@ class Context:
     rate_usage: RateUsage | None = None
     policy_projects: dict[int, tables.Project] = field(default_factory=dict)
     mutation_result: Any = None
+    deadline: Deadline | None = None
     scheduler: SliceScheduler = field(default_factory=SliceScheduler)
 
     @property
@@ -355,6 +360,19 @@ class Context:
         assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
         self.session.add_with_follower(row, follower, key)
         return row
+
+    def add_numbered(self, row: R, numbering: Numbering, follower: Row, key: str) -> R:
+        """As `add_with_follower`, for a row that gets its number from a counter when it is inserted; both are unknown until then."""
+        assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
+        self.session.add_numbered(row, numbering, follower, key)
+        return row
+
+    def lock_later(self, row: Row) -> bool:
+        """Whether the row need not be locked, because the commit finds out if others have changed it since it was read.
+
+        The mutation is then repeated (`graph/fields/mutations.py`), so its effects so far must be undone by a rollback.
+        """
+        return isinstance(self.session, WriteSession) and self.session.lock_later(row)
 
     def insert_later(self, statement: Any, rows: BulkRows) -> None:
         """Inserts rows by the end of the transaction, and before its next statement that may depend on them (`WriteSession`)."""

@@ -11,6 +11,7 @@ ForgeError
 │   │   └── UnreadableRepository  git cannot read a repository
 │   ├── BadRequest            the operation is malformed: a cursor of another list, an unknown document
 │   └── Internal              an internal error; its details are only logged
+│       └── ResultUnreadable      the mutation was committed, but its result cannot be answered
 └── UserError                 reported as `userErrors`, and the whole operation is rolled back
     ├── Invalid               a value is invalid
     ├── Required              a required value is missing
@@ -126,6 +127,13 @@ class Internal(OperationError):
 
     def __init__(self) -> None:
         super().__init__("Internal server error; the server log contains the details under this request ID.")
+
+
+class ResultUnreadable(Internal):
+    """Not an error that invites clients to repeat the mutation, as LimitExceeded and Unavailable do: it would change things twice."""
+
+    def __init__(self, reason: str) -> None:
+        OperationError.__init__(self, f"The change was made, but its result {reason}. Do not repeat the request; read the object instead.")
 
 
 class UserError(ForgeError):

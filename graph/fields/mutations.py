@@ -15,8 +15,9 @@ from graph.context import Context, Info
 from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
 from graph.fields.declarations import ENTITIES, global_id
 from graph.fields.metadata import facts
-from graph.operations.transaction import commit, run_after_commit, switch_to_reader
+from graph.operations.transaction import commit, restart, run_after_commit, switch_to_reader
 from storage.database.engine import is_unique_violation
+from storage.database.write_session import ConcurrentChange
 
 ErrorCode = strawberry.enum(Code, name="ErrorCode", description="All error codes.")
 
@@ -57,13 +58,22 @@ def mutation(
         payload = _make_payload_type(function.__name__, [(entity, returns, entity_description), *([extra_field] if extra_field else [])])
         extra_name = extra_field[0] if extra_field else None
 
+        async def change(info: Info, input: Any) -> Any:
+            row = await function(info, input)
+            if deletes:
+                row = row, global_id(ENTITIES[type(row)].name, row.id)
+            await commit(info.context)
+            return row
+
         async def resolver(info: Info, input: Any) -> Any:
             context: Context = info.context
             try:
-                row = await function(info, input)
-                if deletes:
-                    row = row, global_id(ENTITIES[type(row)].name, row.id)
-                await commit(context)
+                try:
+                    row = await change(info, input)
+                except ConcurrentChange:
+                    # Once: the rows are locked now.
+                    await restart(context)
+                    row = await change(info, input)
             except UserError as error:
                 return _make_error_payload(payload, (entity, extra_name), error)
             except StaleDataError as error:

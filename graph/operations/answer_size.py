@@ -23,6 +23,7 @@ from graphql.language import (
 )
 
 from graph.context import Context
+from graph.errors import ResultUnreadable
 from graph.http.json_pieces import PIECE_BYTES
 from graph.operations.documents import PreparedOperation
 from graph.operations.limits import MAX_ANSWER_BYTES
@@ -142,7 +143,8 @@ async def limit_answer(result: OperationResult, prepared: PreparedOperation, con
             budget.check()
         result.is_large = await measure_json(result.data, context.scheduler) > MAX_SMALL_ANSWER_BYTES
     except TextLimitExceeded as error:
-        entry = make_error_entry(to_operation_error(error, context.request_id))
+        has_committed = context.deadline is not None and context.deadline.has_committed
+        entry = make_error_entry(ResultUnreadable("is too large") if has_committed else to_operation_error(error, context.request_id))
         return OperationResult(None, [entry], result.viewer_id, rate_usage=result.rate_usage)
     return result
 

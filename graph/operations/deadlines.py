@@ -9,16 +9,17 @@ NEVER = float("inf")
 class Deadline:
     """A context manager like `asyncio.timeout`, entered with `with`: it cancels the task and raises TimeoutError after the deadline.
 
-    `expired` is whether the deadline has passed.
+    `expired` is whether the deadline has passed. `has_committed` is whether the operation has committed a change; it has the whole time
+    again from there on, because it can no longer be rejected as too late.
     """
 
-    __slots__ = ("_cancelling", "_deadlines", "_seconds", "expired", "task")
+    __slots__ = ("_cancelling", "_deadlines", "_seconds", "expired", "has_committed", "task")
 
     def __init__(self, deadlines: "Deadlines", seconds: float) -> None:
         self._deadlines = deadlines
         self._seconds = seconds
         self._cancelling = 0
-        self.expired = False
+        self.expired = self.has_committed = False
         self.task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> "Deadline":
@@ -33,6 +34,18 @@ class Deadline:
         # If others have cancelled the task too, the cancellation is passed on.
         if self.expired and self.task is not None and self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
+
+    async def suspend(self) -> None:
+        """Ends the time limit until `restart`, for what must not be cancelled. Raises TimeoutError if the deadline has passed."""
+        if self.expired:
+            # The cancellation may be pending: the next `await` raises it.
+            await asyncio.sleep(0)
+            raise TimeoutError
+        self._deadlines.remove(self)
+
+    def restart(self) -> None:
+        """Grants the whole time from now on."""
+        self._deadlines.add(self, self._seconds)
 
 
 class Deadlines:

@@ -11,9 +11,9 @@ import structlog
 from graphql import ExecutionResult, GraphQLError
 
 from graph.context import Context, RunnerIdentity, Services
-from graph.errors import Code, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
+from graph.errors import Code, LimitExceeded, NotFound, OperationError, ResultUnreadable, Unauthenticated, Unavailable
 from graph.operations.answer_size import is_surely_small, limit_answer
-from graph.operations.deadlines import Deadlines
+from graph.operations.deadlines import Deadline, Deadlines
 from graph.operations.documents import (
     AllowedOperation,
     DocumentStore,
@@ -51,6 +51,8 @@ TIMEOUT_MESSAGE = "The operation exceeded the time limit of {:.0f} s. Request sm
 SUBSCRIPTION_TRANSPORT_MESSAGE = (
     "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket with the subprotocol graphql-transport-ws."
 )
+REPEATED_CODES = frozenset((Code.LIMIT_EXCEEDED, Code.UNAVAILABLE))
+"""Errors after which clients of prepared operations repeat the request."""
 
 
 log = structlog.get_logger("graph")
@@ -222,7 +224,10 @@ class Graph:
             with deadline:
                 if prepared.kind == "query":
                     return await self._run_query(prepared, variables, credential, request_id, quote)
-                return await self._run_mutation(prepared, variables, credential, request_id, quote)
+                result = await self._run_mutation(prepared, variables, credential, request_id, quote, deadline)
+                if deadline.has_committed and unavailable_when_late and any(error.code in REPEATED_CODES for error in result.errors):
+                    raise ResultUnreadable("could not be read")
+                return result
         except TimeoutError:
             # A driver that cannot connect in time raises the same error.
             is_late = deadline.expired and not unavailable_when_late
@@ -231,6 +236,8 @@ class Graph:
             operation_error = error
         except Exception as error:
             operation_error = to_operation_error(error, request_id)
+        if deadline.has_committed and not isinstance(operation_error, ResultUnreadable):
+            operation_error = ResultUnreadable("could not be read" + (" in time" if deadline.expired else ""))
         return OperationResult(None, [make_error_entry(operation_error, None)], rate_usage=quote.usage if quote else None)
 
     async def _run_query(
@@ -297,13 +304,16 @@ class Graph:
         credential: str | LocalAdmin | None,
         request_id: str,
         quote: CostQuote | None,
+        deadline: Deadline,
     ) -> OperationResult:
         database = self.services.database
         caller = await self._authenticate_caller(credential, prepared, quote)
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
             session = database.write_session(TextBudget(MAX_ANSWER_BYTES))
+            session.may_repeat = True
             context = self._make_context(session, caller, request_id, quote, undo)
+            context.deadline = deadline
             if isinstance(credential, str):
                 context.credential = credential
             try:

@@ -5,12 +5,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+import structlog
+
 from graph.context import Context
 from storage import tables
 from storage.database.engine import Database, DatabaseSession
 from storage.database.text_budget import TextBudget
 
 T = TypeVar("T")
+
+log = structlog.get_logger("graph")
 
 
 def session_for(database: Database, *, writing: bool, budget: TextBudget | None = None) -> AbstractAsyncContextManager[DatabaseSession]:
@@ -28,8 +32,20 @@ async def commit_and_notify(context: Context) -> None:
 
 
 async def commit(context: Context) -> None:
-    """Flushes and commits the operation's changes, and runs its `on_commit` callbacks. Raises IntegrityError, StaleDataError."""
-    await context.session.commit()
+    """Flushes and commits the operation's changes, and runs its `on_commit` callbacks. Raises IntegrityError, StaleDataError.
+
+    The time limit of the operation cannot cancel a commit, whose outcome would then be unknown.
+    """
+    deadline = context.deadline
+    if deadline is None:
+        await context.session.commit()
+    else:
+        await deadline.suspend()
+        try:
+            await context.session.commit()
+            deadline.has_committed = True
+        finally:
+            deadline.restart()
     context.undo.clear()
     for wake in context.on_commit:
         wake()
@@ -37,11 +53,14 @@ async def commit(context: Context) -> None:
 
 
 async def run_after_commit(context: Context) -> None:
-    """Runs the `after_commit` callbacks."""
+    """Runs the `after_commit` callbacks. One that fails is logged: the change itself has succeeded."""
     for effect in context.after_commit:
-        awaitable = effect()
-        if awaitable is not None:
-            await awaitable
+        try:
+            awaitable = effect()
+            if awaitable is not None:
+                await awaitable
+        except Exception:
+            log.exception("effect of a commit failed", request_id=context.request_id)
 
 
 class TransactionSteps:
@@ -71,11 +90,25 @@ async def steps(context: Context) -> TransactionSteps:
 
 async def switch_to_reader(context: Context) -> None:
     """Replaces the session by a read session, so that reading the payload does not block writers. The context's creator closes it."""
-    await close_session(context)
+    try:
+        await close_session(context)
+    except Exception:
+        log.exception("session could not be closed after its commit", request_id=context.request_id)
     context.session = context.services.database.read_session(context.budget)
     if context.viewer_or_none is not None:
         # Most payloads show the viewer as the author; the row in the context includes the viewer's own changes.
         context.rows_by_id(tables.User).prime_if_absent(context.viewer.id, context.viewer)
+
+
+async def restart(context: Context) -> None:
+    """Rolls the transaction of a mutation back and begins a new one, in which every row is locked when it is needed."""
+    await close_session(context)
+    await undo_effects(context.undo)
+    context.loaders.clear()
+    context.policy_projects.clear()
+    context.on_commit.clear()
+    context.after_commit.clear()
+    context.session = context.services.database.write_session(context.budget)
 
 
 async def close_session(context: Context) -> None:

@@ -35,6 +35,7 @@ from storage.database.sessions import DatabaseSession as DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.database.statement_cache import StatementCache
 from storage.database.text_budget import TextBudget
+from storage.database.update_cache import UpdateCache
 from storage.database.write_session import WriteSession
 from storage.database.writers import DatabaseBusy, PostgresWriter, SqliteWriter, Statement, WriteLock, Writer
 
@@ -201,6 +202,7 @@ class Database:
         self.account_tables = TableVersion(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
         self.insert_cache = InsertCache(self.engine.dialect)
+        self.update_cache = UpdateCache(self.engine.dialect)
         self.bulk_inserts = BulkInsertCache(self.engine.dialect)
         self._slow_statements = SlowStatementCache()
         self._is_closed = False

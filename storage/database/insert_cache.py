@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Dialect, Select, bindparam, func, insert, not_, select
+from sqlalchemy import Dialect, Select, bindparam, func, insert, literal_column, not_, select, true
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
@@ -33,6 +34,16 @@ class CompiledInsert:
         return self.sql, self.binder(values)
 
 
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """Where a new row gets its number from: `column` of the row is `number` of the row of `table` with this key, incremented by one."""
+
+    column: str
+    table: type
+    number: str
+    key: Mapping[str, Any]
+
+
 class InsertCache:
     """The compiled INSERTs of one database."""
 
@@ -59,6 +70,61 @@ class InsertCache:
         values = {**row.__dict__, **{_FOLLOWER + name: value for name, value in follower.__dict__.items()}}
         statement = self._find_follower(row, follower, key, skip_condition).bind(values)
         return None if statement is None else [statement]
+
+    def bind_numbered(
+        self, row: Any, numbering: Numbering, follower: Any, key: str, skip_condition: Select[Any] | None = None
+    ) -> list[tuple[str, list[Any]]] | None:
+        """As `bind`, for a row that gets a number; the number is returned before the id of the row."""
+        cache_key = (type(row), id(skip_condition), type(follower), numbering.table)
+        numbers = {_NUMBERING + name: value for name, value in numbering.key.items()}
+        values = {**row.__dict__, **numbers, **{_FOLLOWER + name: value for name, value in follower.__dict__.items()}}
+        compiled = self._inserts.get(cache_key)
+        if self._dialect.name == "sqlite":
+            advance = self._find_advance(numbering)
+            if compiled is None:
+                compiled = self._inserts[cache_key] = self._compile_numbered(row, numbering)
+            found = [advance.bind(numbers), compiled.bind(values), self._find_follower(row, follower, key).bind(follower.__dict__)]
+            return None if None in found else found  # type: ignore[return-value]
+        if compiled is None:
+            compiled = self._inserts[cache_key] = self._compile_numbered_with_follower(row, numbering, follower, key, skip_condition)
+        statement = compiled.bind(values)
+        return None if statement is None else [statement]
+
+    def bind_advance(self, numbering: Numbering) -> tuple[str, list[Any]]:
+        """Returns an SQL string that returns the next number alone, and its parameters."""
+        compiled = self._find_advance(numbering)
+        return compiled.sql, compiled.binder({_NUMBERING + name: value for name, value in numbering.key.items()})
+
+    def _find_advance(self, numbering: Numbering) -> CompiledInsert:
+        compiled = self._inserts.get((numbering.table,))
+        if compiled is None:
+            statement, columns = _advance(self._dialect.name, numbering, None)
+            compiled = self._inserts[(numbering.table,)] = self._compile(statement, columns)
+        return compiled
+
+    def _compile_numbered(self, row: Any, numbering: Numbering) -> CompiledInsert:
+        parameters, columns = _parameters_of(type(row), left_out=numbering.column)
+        table = _table_of(numbering.table)
+        current = select(table.c[numbering.number])
+        for name in numbering.key:
+            columns[_NUMBERING + name] = table.c[name]
+            current = current.where(table.c[name] == bindparam(_NUMBERING + name, type_=table.c[name].type))
+        return self._compile(_insert(type(row), {**parameters, numbering.column: current.scalar_subquery()}, None), columns)
+
+    def _compile_numbered_with_follower(
+        self, row: Any, numbering: Numbering, follower: Any, key: str, skip_condition: Select[Any] | None
+    ) -> CompiledInsert:
+        advance, columns = _advance(self._dialect.name, numbering, skip_condition)
+        number = advance.cte("advanced")
+        parameters, own_columns = _parameters_of(type(row), left_out=numbering.column)
+        values = select(*parameters.values(), number.c[numbering.number])
+        first_insert = insert(type(row)).from_select([*parameters, numbering.column], values, False)
+        first = first_insert.returning(*inspect(type(row)).primary_key).cte("inserted")
+        follower_parameters, follower_columns = _parameters_of(type(follower), _FOLLOWER, key)
+        second_values = select(*follower_parameters.values(), first.c.id)
+        second = insert(inspect(type(follower)).local_table).from_select([*follower_parameters, key], second_values, False).cte("followed")
+        returned = select(func.unnest(postgresql.array([number.c[numbering.number], first.c.id]))).select_from(number.join(first, true()))
+        return self._compile(returned.add_cte(second), {**columns, **own_columns, **follower_columns})
 
     def _find(self, row: Any, skip_condition: Select[Any] | None) -> CompiledInsert:
         cache_key = (type(row), id(skip_condition))
@@ -99,6 +165,29 @@ class InsertCache:
 
 _FOLLOWER = "follower_"
 """Begins the names of the parameters of a follower, because both tables may have columns of one name."""
+_NUMBERING = "number_"
+"""Begins the names of the parameters of a numbering."""
+
+
+def _advance(dialect: str, numbering: Numbering, skip_condition: Select[Any] | None) -> tuple[Any, dict[str, Any]]:
+    """Returns the statement that increments a number and returns it, and the columns by the names of the parameters."""
+    table = _table_of(numbering.table)
+    number, one = table.c[numbering.number], literal_column("1", table.c[numbering.number].type)
+    columns = {_NUMBERING + name: table.c[name] for name in numbering.key}
+    parameters = [bindparam(name, type_=column.type) for name, column in columns.items()]
+    names = [*numbering.key, numbering.number]
+    statement: Any = (sqlite if dialect == "sqlite" else postgresql).insert(numbering.table)
+    if skip_condition is None:
+        statement = statement.values(dict(zip(names, [*parameters, one], strict=True)))
+    else:
+        statement = statement.from_select(names, select(*parameters, one).where(not_(skip_condition.scalar_subquery())), False)
+    key = list(numbering.key)
+    return statement.on_conflict_do_update(index_elements=key, set_={numbering.number: number + one}).returning(number), columns
+
+
+def _table_of(table: type) -> Any:
+    mapper: Mapper[Any] = inspect(table)
+    return mapper.local_table
 
 
 def _parameters_of(table: type, prefix: str = "", left_out: str = "") -> tuple[dict[str, Any], dict[str, Any]]:

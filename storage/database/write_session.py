@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select
+from sqlalchemy import Select, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.inspection import inspect
@@ -18,15 +18,21 @@ from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.attributes import instance_state
 
 from storage.database.bulk_inserts import BulkRows
+from storage.database.insert_cache import Numbering
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.sessions import DatabaseSession
 from storage.database.text_budget import TextBudget, TextColumns
+from storage.database.update_cache import WAS_CHANGED, WAS_SKIPPED
 
 if TYPE_CHECKING:
     from storage.database.engine import Database
 
 SELECT_PREFIXES = ("SELECT", "WITH")
 """Statements that begin so are run by a reader; its connection is read-only, so it rejects one that writes."""
+
+
+class ConcurrentChange(Exception):
+    """A row that was not locked was changed or deleted by another transaction; nothing was committed, and a repetition may succeed."""
 
 
 class WriteSession(DatabaseSession):
@@ -51,6 +57,9 @@ class WriteSession(DatabaseSession):
         self._followers: dict[int, tuple[Any, Any, str]] = {}
         self._condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
         self._inserts: dict[int, tuple[Any, list[Mapping[str, Any]]]] = {}
+        self._numbered: list[tuple[Any, Numbering]] = []
+        self._unlocked: tuple[Any, dict[str, Any]] | None = None
+        self.may_repeat = False
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
@@ -73,6 +82,21 @@ class WriteSession(DatabaseSession):
         """As `add_deferred`, with a second row whose column `key` is the id of the first one."""
         self.add_deferred(row)
         self._followers[id(row)] = row, follower, key
+
+    def add_numbered(self, row: Any, numbering: Numbering, follower: Any, key: str) -> None:
+        """As `add_with_follower`, for a row that gets its number when it is inserted."""
+        self._numbered.append((row, numbering))
+        self._followers[id(row)] = row, follower, key
+
+    def lock_later(self, row: Any) -> bool:
+        """Whether a row that this session has read need not be locked, because the commit raises ConcurrentChange if it was changed.
+
+        That is so if whoever commits repeats the transaction then (`may_repeat`), and if this is the first row.
+        """
+        if not self.may_repeat or self._has_begun or self._unlocked is not None or not any(row is each for each in self._rows.values()):
+            return False
+        self._unlocked = row, {name: row.__dict__[name] for name in _column_names(row.__class__)}
+        return True
 
     def insert_later(self, statement: Any, rows: BulkRows) -> None:
         """Inserts rows by the end of the transaction, and before its next statement that may depend on them.
@@ -154,6 +178,10 @@ class WriteSession(DatabaseSession):
 
     async def flush(self, objects: Any = None) -> None:
         if self._has_begun or self._has_pending():
+            if self._unlocked is not None:
+                await self._lock_row()
+            if self._numbered:
+                await self._number_rows()
             await super().flush(objects)
             if self._followers:
                 await self._flush_followers()
@@ -167,6 +195,26 @@ class WriteSession(DatabaseSession):
             self.add(follower)
         await super().flush()
 
+    async def _number_rows(self) -> None:
+        numbered, self._numbered = self._numbered, []
+        for row, numbering in numbered:
+            sql, parameters = self._database.insert_cache.bind_advance(numbering)
+            async with self._statement_lock:
+                ((value,),) = await (await self.connection()).exec_driver_sql(sql, tuple(parameters))
+            setattr(row, numbering.column, value)
+            self.add(row)
+
+    async def _lock_row(self) -> None:
+        """Locks the row that `lock_later` has left unlocked. Raises ConcurrentChange if it was changed or deleted meanwhile."""
+        assert self._unlocked is not None  # noqa: S101 - the callers check it
+        (row, before), self._unlocked = self._unlocked, None
+        columns = inspect(type(row)).columns
+        statement = select(*[columns[name] for name in before]).where(columns["id"] == row.id).with_for_update(key_share=True)
+        async with self._statement_lock:
+            found = (await (await self.connection()).execute(statement)).one_or_none()
+        if found is None or tuple(found) != tuple(before.values()):
+            raise ConcurrentChange
+
     async def _flush_inserts(self) -> None:
         inserts, self._inserts = list(self._inserts.values()), {}
         async with self._statement_lock:
@@ -175,37 +223,47 @@ class WriteSession(DatabaseSession):
                 await connection.exec_driver_sql(sql, parameters)
 
     async def execute(self, *args: Any, **settings: Any) -> Any:
-        if self._inserts:
+        if self._must_flush:
             await self.flush()
         return await super().execute(*args, **settings)
 
     async def scalar(self, *args: Any, **settings: Any) -> Any:
-        if self._inserts:
+        if self._must_flush:
             await self.flush()
         return await super().scalar(*args, **settings)
 
     async def delete(self, instance: object) -> None:
-        if self._inserts:
+        if self._must_flush:
             await self.flush()
         await super().delete(instance)
 
     def _has_pending(self) -> bool:
         """Whether rows wait that the transaction does not have yet, or are changed."""
-        return bool(self._deferred or self._inserts) or self._has_changes()
+        return bool(self._deferred or self._numbered or self._inserts) or self._has_changes()
+
+    @property
+    def _must_flush(self) -> bool:
+        """Whether something waits that a statement of the ORM does not write by itself."""
+        return bool(self._inserts or self._numbered or self._unlocked is not None)
 
     def _has_changes(self) -> bool:
         return any(instance_state(row).modified for row in self._rows.values())
 
     async def run_if(self, condition: Select[Any], action: Callable[[], Awaitable[None]]) -> None:
-        if self._has_begun or self._condition is not None or len(self._deferred) != 1 or self._database.writer.max_statements != 1:
+        waiting = len(self._deferred) + len(self._numbered) + (self._unlocked is not None)
+        if self._has_begun or self._condition is not None or waiting != 1 or self._database.writer.max_statements != 1:
             await super().run_if(condition, action)
         else:
             self._condition = condition, action
 
     async def commit(self) -> None:
-        if self._inserts:
+        if self._inserts or (self._has_begun and self._must_flush):
             await self.flush()
+        if self._unlocked is not None and await self._update_directly():
+            return
         if self._has_begun or self._has_changes() or not await self._write_directly():
+            if self._must_flush:
+                await self.flush()
             if self._condition is not None:
                 pending, self._condition = self._condition, None
                 await super().run_if(*pending)
@@ -213,12 +271,39 @@ class WriteSession(DatabaseSession):
                 await self.flush()
             await super().commit()
 
+    async def _update_directly(self) -> bool:
+        """Changes the unlocked row, the only one, without the ORM. Returns False if the ORM has to do it. Raises ConcurrentChange."""
+        assert self._unlocked is not None  # noqa: S101 - the caller checks it
+        row, before = self._unlocked
+        if self._has_begun or self._deferred or self._numbered or sum(instance_state(each).modified for each in self._rows.values()) > 1:
+            return False
+        bound = self._database.update_cache.bind(row, before, self._condition[0] if self._condition is not None else None)
+        if bound is None:
+            # Nothing was changed in the end. The ORM writes nothing then either.
+            self._unlocked = None
+            return False
+        self._release_reader()
+        (found,) = await self._database.write([bound])
+        if found == WAS_SKIPPED:
+            return False
+        if found == WAS_CHANGED:
+            raise ConcurrentChange
+        self._unlocked = self._condition = None
+        self._rows.clear()
+        return True
+
     async def _write_directly(self) -> bool:
         """Inserts the deferred rows without the ORM. Returns False if the ORM has to do it."""
         max_statements, skip_condition = self._database.writer.max_statements, self._condition[0] if self._condition is not None else None
-        if max_statements is not None and len(self._deferred) > max_statements:
+        if max_statements is not None and len(self._deferred) + len(self._numbered) > max_statements:
             return False
         statements: list[tuple[str, list[Any]]] = []
+        for row, numbering in self._numbered:
+            _, follower, key = self._followers[id(row)]
+            bound = self._database.insert_cache.bind_numbered(row, numbering, follower, key, skip_condition)
+            if bound is None:
+                return False
+            statements += bound
         for row in self._deferred:
             _, follower, key = self._followers.get(id(row), (row, None, ""))
             bound = self._database.insert_cache.bind(row, skip_condition, follower, key)
@@ -228,13 +313,18 @@ class WriteSession(DatabaseSession):
         self._release_reader()
         if statements:
             rows, self._deferred = self._deferred, []
+            numbered, self._numbered = self._numbered, []
             ids = await self._database.write(statements)
             if not ids:
                 # The condition is true, so nothing was inserted; the action has to run first.
-                self._deferred = rows
+                self._deferred, self._numbered = rows, numbered
                 return False
             found = iter(ids)
-            for row in rows:
+            written: list[tuple[Any, str | None]] = [(row, numbering.column) for row, numbering in numbered]
+            written += [(row, None) for row in rows]
+            for row, column in written:
+                if column is not None:
+                    row.__dict__[column] = next(found)
                 row.__dict__["id"] = next(found)
                 if id(row) in self._followers and max_statements is None:
                     # On SQLite the follower is a statement of its own.
@@ -244,11 +334,13 @@ class WriteSession(DatabaseSession):
 
     async def rollback(self) -> None:
         self._deferred, self._followers, self._condition, self._inserts = [], {}, None, {}
+        self._numbered, self._unlocked = [], None
         if self._has_begun:
             await super().rollback()
 
     async def close(self) -> None:
         self._rows, self._deferred, self._followers, self._condition, self._inserts = {}, [], {}, None, {}
+        self._numbered, self._unlocked = [], None
         self._release_reader()
         if self._has_begun:
             await super().close()
@@ -259,6 +351,12 @@ class WriteSession(DatabaseSession):
             await super().__aexit__(*error)
         else:
             await self.close()
+
+
+@cache
+def _column_names(table: type) -> list[str]:
+    mapper: Mapper[Any] = inspect(table)
+    return [column.key for column in mapper.columns]
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Writers: driver connections that run whole transactions of INSERTs and bypass SQLAlchemy; on PostgreSQL a single statement.
+"""Writers: driver connections that run whole transactions and bypass SQLAlchemy; on PostgreSQL a single statement.
 
-`write` takes INSERTs that each return an id, or no row if their condition is false. It returns the ids. It raises SQLAlchemy's
-IntegrityError, DatabaseBusy, and any other error of the driver; nothing is committed then.
+`write` takes INSERTs and UPDATEs that each return an id, or no row if their condition is false. It returns the ids, on SQLite 0 for no
+row. It raises SQLAlchemy's IntegrityError, DatabaseBusy, and any other error of the driver; nothing is committed then.
 """
 
 import asyncio
@@ -309,7 +309,7 @@ def _write_request(connection: sqlite3.Connection, request: _WriteRequest) -> No
     try:
         if uses_savepoint:
             connection.execute("SAVEPOINT request")
-        request.ids = [connection.execute(sql := each, parameters).fetchone()[0] for each, parameters in request.statements]
+        request.ids = [(connection.execute(sql := each, parameters).fetchone() or (0,))[0] for each, parameters in request.statements]
         if uses_savepoint:
             connection.execute("RELEASE request")
     except Exception as error:

@@ -8,6 +8,7 @@ from sqlmodel import Field, SQLModel, col
 
 from storage.database.dialects import insert_into
 from storage.database.engine import enum_type
+from storage.database.insert_cache import Numbering
 
 
 class CounterKind(StrEnum):
@@ -24,6 +25,11 @@ class Counter(SQLModel, table=True):
     project_id: int = Field(primary_key=True, foreign_key="projects.id", ondelete="CASCADE")
     kind: CounterKind = Field(primary_key=True, sa_type=enum_type(CounterKind))
     value: int = 0
+
+
+def numbering(project_id: int, kind: CounterKind) -> Numbering:
+    """Where a new row of a project gets its `iid` from."""
+    return Numbering("iid", Counter, "value", {"project_id": project_id, "kind": kind})
 
 
 def advance(dialect: str, project_id: int, kind: CounterKind, by: int = 1) -> Any:

@@ -334,6 +334,7 @@ def share_compiled_statements(database: Database) -> None:
         return
     database.statement_cache = first.statement_cache
     database.insert_cache = first.insert_cache
+    database.update_cache = first.update_cache
     database.bulk_inserts = first.bulk_inserts
     for engine in (database.engine.sync_engine, database.write_engine.sync_engine):
         engine.dialect = first.engine.sync_engine.dialect

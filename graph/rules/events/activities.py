@@ -13,6 +13,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.rules.policy import Action, can_see_project, filter_allowed_projects
 from storage import tables
+from storage.database.insert_cache import Numbering
 from storage.tables import ActivityAction, ActivitySubject
 from storage.tables.events import activities
 
@@ -79,6 +80,12 @@ def add_comment(context: Context, row: Any, subject: ActivitySubject | None) -> 
     else:
         activity = _make_row(context, ActivityAction.COMMENTED, subject, row.project_id, None, 0)
         context.add_with_follower(row, activity, "target_id")
+
+
+def add_numbered(context: Context, row: tables.Issue, subject: ActivitySubject, numbering: Numbering) -> None:
+    """Insert a new row that gets a number, together with the activity that the viewer opened it, as `Context.add_numbered` does."""
+    activity = _make_row(context, ActivityAction.OPENED, subject, row.project_id, None, 0)
+    context.add_numbered(row, numbering, activity, "target_id")
 
 
 def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Issue]]) -> None:

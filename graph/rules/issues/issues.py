@@ -10,6 +10,7 @@ from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.events import activities
 from graph.rules.notes import system_notes
+from graph.rules.notes.mentions import parse_mentions
 from graph.rules.policy import Action, can
 from graph.rules.snapshots import IssueSnapshot
 from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
@@ -22,7 +23,12 @@ DEFAULT_LABEL_COLOR = "#428BCA"
 
 
 async def lock_issue(context: Context, issue: tables.Issue) -> tables.Issue:
-    """The current issue, locked until the transaction ends. Raises NotFound when it has been deleted."""
+    """The current issue, locked until the transaction ends, or as it was read if the commit finds out whether it has changed since.
+
+    Raises NotFound when it has been deleted.
+    """
+    if context.lock_later(issue):
+        return issue
     row = await context.first(issues.for_update(issue.id))
     if row is None:
         raise NotFound("Issue")
@@ -141,7 +147,7 @@ async def create_issue(context: Context, project: tables.Project, values: Mappin
 
     Without the right to triage, assignee, milestone and labels are ignored.
     """
-    issue = tables.Issue(
+    issue = tables.Issue.new(
         project_id=project.id,
         iid=0,
         author_id=context.viewer.id,
@@ -154,12 +160,13 @@ async def create_issue(context: Context, project: tables.Project, values: Mappin
     if may_triage:
         issue.assignee_id = await resolve_assignee_id(context, project, values.get("assignee_id"))
         issue.milestone_id = await resolve_milestone_id(context, project, values.get("milestone_id"))
-    issue.iid = await allocate_iid(context, project, tables.CounterKind.ISSUE)
-    await context.add(issue)
-    if may_triage:
-        await set_labels(context, issue, values.get("labels") or [])
-    await system_notes.write_mentions(context, issue, issue.description)
-    activities.record_change(context, ActivitySubject.ISSUE, issue, "open")
+    activities.add_numbered(context, issue, ActivitySubject.ISSUE, counters.numbering(project.id, tables.CounterKind.ISSUE))
+    if may_triage and values.get("labels"):
+        await context.session.flush()
+        await set_labels(context, issue, values["labels"])
+    if parse_mentions(issue.description or ""):
+        await context.session.flush()
+        await system_notes.write_mentions(context, issue, issue.description)
     await publish(context, object_payloads.IssueChanged, issue, "open")
     return issue
 

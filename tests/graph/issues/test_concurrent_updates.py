@@ -1,0 +1,54 @@
+"""Issues are changed without a lock where the commit finds out that nobody has changed them since they were read."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, update
+from sqlmodel import col
+
+from graph.rules.issues import issues
+from storage import tables
+from tests.make import DataFactory
+from tests.support.api_clients import Ask
+
+UPDATE = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) {
+  issue { title description notes(first: 5) { nodes { body } } } userErrors { code } } }"""
+
+
+@pytest.fixture
+def interfere(monkeypatch: pytest.MonkeyPatch, make: DataFactory) -> Callable[[Any], None]:
+    """`interfere(statement)`: another transaction runs the statement before the next change of an issue is written."""
+    notify_changes = issues.notify_changes
+    waiting: list[Any] = []
+
+    async def interrupted(*arguments: Any, **settings: Any) -> None:
+        while waiting:
+            async with make.services.database.write_session() as session:
+                await session.execute(waiting.pop())
+                await session.commit()
+        await notify_changes(*arguments, **settings)
+
+    monkeypatch.setattr(issues, "notify_changes", interrupted)
+    return waiting.append
+
+
+async def test_an_update_keeps_what_another_one_has_changed_meanwhile(
+    ask: Ask, make: DataFactory, interfere: Callable[[Any], None]
+) -> None:
+    issue = await make.issue(await make.project(owner=(owner := await make.user())), title="Old")
+    this_issue = col(tables.Issue.id) == issue.id
+    for number, change in enumerate(({"description": "Mine"}, {"stateEvent": "CLOSE"}, {"description": "See #1"})):
+        interfere(update(tables.Issue).where(this_issue).values(title=f"Theirs {number}"))
+        data = await ask.data(UPDATE, owner, input={"projectPath": str(issue.project_id), "databaseId": issue.id, **change})
+        assert data["updateIssue"]["issue"]["title"] == f"Theirs {number}"
+        row = await make.fetch(tables.Issue, issue.id)
+        assert row is not None and row.title == f"Theirs {number}"
+    assert (row.description, row.state) == ("See #1", tables.IssueState.CLOSED)
+    notes = [note["body"] for note in data["updateIssue"]["issue"]["notes"]["nodes"]]
+    assert notes == ["Status changed to closed"]
+
+    interfere(delete(tables.Issue).where(this_issue))
+    assert await ask.codes(UPDATE, owner, input={"projectPath": str(issue.project_id), "databaseId": issue.id, "title": "T"}) == [
+        "NOT_FOUND"
+    ]
