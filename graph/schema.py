@@ -63,6 +63,7 @@ from graph.types.merge_requests.merge_requests import MergeRequestQueries
 from graph.types.merge_requests.review_thread_mutations import ReviewThreadMutations
 from graph.types.merge_requests.suggestions import SuggestionMutations
 from graph.types.merge_requests.viewed_files import ViewedFileMutations
+from graph.types.merge_requests.visit_mutations import MergeRequestVisitMutations
 from graph.types.nodes import NodeQueries
 from graph.types.notes import NoteMutations
 from graph.types.projects.deploy_keys import DeployKeyMutations
@@ -129,6 +130,7 @@ class Mutation(
     ReviewThreadMutations,
     SuggestionMutations,
     ViewedFileMutations,
+    MergeRequestVisitMutations,
     CommitStatusMutations,
     BranchMutations,
     TagMutations,

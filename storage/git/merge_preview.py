@@ -5,7 +5,7 @@ The head commit of a fork is fetched there first, by its id: branch names are ne
 """
 
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,9 +84,14 @@ def _commits_mentioning_issues(repository: Repository, start: str, end: str) -> 
 
 def ids_between(repository: Repository, start: str | None, end: str, *, limit: int = MAX_COMMITS) -> tuple[str, ...]:
     """Returns the ids of commits reachable from `end` but not from `start`, in the order of git log. Raises as `preview_merge`."""
-    for oid in filter(None, (start, end)):
+    return ids_beyond(repository, [start] if start is not None else [], end, limit=limit)
+
+
+def ids_beyond(repository: Repository, starts: Sequence[str], end: str, *, limit: int = MAX_COMMITS) -> tuple[str, ...]:
+    """Like `ids_between`, of commits that none of `starts` reaches."""
+    for oid in (*starts, end):
         repository.raw_commit(oid)
-    revisions = (end, "--") if start is None else (f"^{start}", end, "--")
+    revisions = (*(f"^{start}" for start in starts), end, "--")
     output = git_command.run(repository.path, "rev-list", f"--max-count={limit}", *revisions, seconds=WALK_SECONDS)
     return tuple(output.decode().split())
 

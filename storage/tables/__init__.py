@@ -47,6 +47,7 @@ from storage.tables.issues.notes import Note
 from storage.tables.job_leases import JobLease
 from storage.tables.merge_requests.applied_suggestions import AppliedSuggestion
 from storage.tables.merge_requests.merge_request_imports import MergeRequestImport
+from storage.tables.merge_requests.merge_request_visits import MergeRequestVisit
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 from storage.tables.merge_requests.review_threads import ReviewThread
 from storage.tables.merge_requests.viewed_files import ViewedFile
@@ -112,6 +113,7 @@ __all__ = [
     "MergeRequestImport",
     "MergeRequestLabel",
     "MergeRequestState",
+    "MergeRequestVisit",
     "MergeStatus",
     "Milestone",
     "MilestoneState",

@@ -222,6 +222,7 @@ updateMergeRequest   401  not_found forbidden forbidden forbidden ok        ok  
 acceptMergeRequest   401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 cancelMergeWhenBuildSucceeds 401 not_found forbidden forbidden ok ok        ok        ok 401  forbidden
 markFileViewed       401  not_found ok        ok        ok        ok        ok        ok 401  ok
+markMergeRequestVisited 401 not_found ok     ok        ok        ok        ok        ok 401  ok
 createThread         401  not_found ok        ok        ok        ok        ok        ok 401  ok
 replyToThread        401  not_found ok        ok        ok        ok        ok        ok 401  ok
 resolveThread        401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden

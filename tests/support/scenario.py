@@ -439,6 +439,9 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
         case "markFileViewed":
             seen = await make.merge_request(project, head_oid=world.sha)
             return {"projectPath": path, "databaseId": seen.id, "path": world.file_path, "headOid": world.sha, "viewed": True}
+        case "markMergeRequestVisited":
+            seen = await make.merge_request(project, head_oid=world.sha)
+            return {"projectPath": path, "databaseId": seen.id, "headOid": world.sha}
         case "createThread":
             line = {"headOid": world.sha, "path": world.file_path, "oldPath": world.file_path, "oldLine": None, "newLine": 1}
             discussed = await make.merge_request(project, author=world.somebody, head_oid=world.sha)

@@ -5,18 +5,18 @@ import { more } from "./parts.js";
 import { draft, keepTyped, restore } from "./repository/drafts.js";
 
 /**
- * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node, or null.
+ * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node, several, or null.
  * After further pages were loaded, `renew()` does nothing: only a reload shows new notes then.
  */
 export async function discussion(read, make) {
   const list = h("div.notes", { role: "group", "aria-label": "Comments" });
   let further = false;
   const first = await read(null);
-  list.append(...first.nodes.map(make).filter(Boolean));
+  list.append(...first.nodes.flatMap((each) => make(each) ?? []));
   const next = more(first.pageInfo, async (after) => {
     further = true;
     const page = await read(after);
-    list.append(...page.nodes.map(make).filter(Boolean));
+    list.append(...page.nodes.flatMap((each) => make(each) ?? []));
     return page.pageInfo;
   }, "Show more comments");
   return {
@@ -25,7 +25,7 @@ export async function discussion(read, make) {
       if (further) return;
       const { nodes } = await read(null);
       const active = document.activeElement;
-      list.replaceChildren(...nodes.map(make).filter(Boolean));
+      list.replaceChildren(...nodes.flatMap((each) => make(each) ?? []));
       if (list.contains(active)) active.focus({ preventScroll: true });
     },
   };

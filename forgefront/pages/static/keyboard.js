@@ -9,6 +9,7 @@ const KEYS = [
   ["← ↑ ↓ →", "Move between tiles"],
   ["Enter", "Open"],
   ["v", "Mark the file of a merge request as viewed"],
+  ["s", "All changes of a merge request, or those since your last visit"],
   ["↑ ↓ Enter", "Between the numbers of changed lines; comment on one"],
   ["u", "Up to the project, or to all projects"],
   ["w", "All projects"],

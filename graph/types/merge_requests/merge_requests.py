@@ -44,6 +44,7 @@ from graph.types.issues.labels import Label
 from graph.types.markdown import markdown_html
 from graph.types.merge_requests.lead_times import MergeRequestLeadTimeFields
 from graph.types.merge_requests.review_threads import MergeRequestThreadFields
+from graph.types.merge_requests.visits import MergeRequestVisitFields
 from graph.types.notes import MergeRequestNoteFields
 from graph.types.web_urls import web_url
 from graph.types.work_scope import list_in_scope, scope_connection
@@ -181,7 +182,14 @@ def _as_row(merge_request: Any) -> tables.MergeRequest:
     project_key="project_id",
     action=Action.READ_MERGE_REQUEST,
 )
-class MergeRequest(Node, MergeRequestNoteFields, MergeRequestThreadFields, MergeRequestClosingFields, MergeRequestLeadTimeFields):
+class MergeRequest(
+    Node,
+    MergeRequestNoteFields,
+    MergeRequestThreadFields,
+    MergeRequestVisitFields,
+    MergeRequestClosingFields,
+    MergeRequestLeadTimeFields,
+):
     database_id: int = column(tables.MergeRequest.id, description="ID in the v3 API.")
     iid: int = column(description="Number within the project.")
     project_id: int = column(description="v3 ID of the target project.")

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import select
 
 from graph.fields.declarations import global_id
+from storage import tables
 from tests.forgefront.pages.test_file_pages import FilesSite
 from tests.forgefront.pages.test_pages import CONTRAST, HOSTILE
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
@@ -24,6 +26,7 @@ LINES = [f"def price_{number}(tax):\n" if number % 2 else f"    return {number} 
 FILES = {"shop.py": "".join(LINES), HOSTILE_NAME: "old\n", "gone.txt": "gone\n", "with #space.txt": "a\n"}
 CHANGED = [*LINES[:59], "    return 60 * vat  # <b>\u202e</b>\n", "added = 1\n", *LINES[60:]]
 REQUEST = f"/{PATH}/merge_requests/1"
+COMMENT = "mutation ($input: CreateNoteInput!) { createNote(input: $input) { note { databaseId } userErrors { message } } }"
 REPLY = "mutation ($input: ReplyToThreadInput!) { replyToThread(input: $input) { userErrors { message } } }"
 TEXTS = "[...document.querySelectorAll('{}')].map(each => each.innerText.trim())"
 FILE = "document.querySelector('#file-2 .diff-lines')"
@@ -231,3 +234,57 @@ class TestViewedFiles:
         await page.evaluate("document.querySelector('#file-1 summary').click()")
         await page.evaluate("document.querySelector('#file-1 input').click()")
         await page.wait_for_text("0 of 4 viewed")
+
+
+class TestVisits:
+    async def test_what_is_new_since_the_last_visit(self, site: FilesSite) -> None:
+        """Commits and comments that came after a visit are marked, and are shown by a button or a key."""
+        page = site.page
+        pressed = "document.querySelector('[data-since][aria-pressed=true]')?.innerText"
+        files = TEXTS.format("#main .file-list .file-name")
+        comment = {"projectPath": PATH, "mergeRequestIid": 1}
+        await site.ask(COMMENT, "mei", input={**comment, "body": "An old remark."})
+        await site.visit(REQUEST, "tomas")
+        await page.wait_for_text("An old remark.")
+        await page.evaluate("[...document.querySelectorAll('.tabs a')].at(-1).click()")
+        await page.wait_for_text("0 of 4 viewed")
+        assert await page.evaluate("document.querySelectorAll('.new-tag, .new-line, [data-since]').length") == 0
+
+        text = "".join(CHANGED).replace("return 60 * vat", "return 61 * vat")
+        await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": text})
+        await page.wait_for_text("There are new commits.")
+        await page.evaluate("[...document.querySelectorAll('button')].find(each => each.innerText === 'Show them').click()")
+        await page.wait_for(f"{pressed} === 'All changes'")
+        await page.press("s")
+        await page.wait_for(f"{pressed} === 'Since your last visit (1 commit)' && {files}.length === 1")
+        assert await page.evaluate(files) == ["shop.py"]
+        added = "document.querySelector('#file-1 .line.added .text')?.innerText.includes('return 61 * vat')"
+        await page.wait_for(f"{added} && document.querySelectorAll('#file-1 .line-button').length === 1")
+        for scheme in ("light", "dark"):
+            await page.set_color_scheme(scheme)
+            assert await page.evaluate(CONTRAST) == []
+        await page.set_color_scheme("light")
+        await page.set_viewport(360, 640, mobile=True)
+        assert await page.evaluate("document.documentElement.scrollWidth") == 360
+        await page.set_viewport(1280, 800)
+        await page.click("[data-since=all]")
+        await page.wait_for(f"{files}.length === 4")
+
+        await site.ask(COMMENT, "tomas", input={**comment, "body": "My own remark."})
+        await site.ask(COMMENT, "mei", input={**comment, "body": "A new remark."})
+        await site.visit(REQUEST, "tomas")
+        await page.wait_for_text("A new remark.")
+        new = TEXTS.format(".new-line ~ .note")
+        assert [each.splitlines()[-1] for each in await page.evaluate(new)] == ["just now", "My own remark.", "A new remark."]
+        assert "Added 1 commit" in (await page.evaluate(new))[0]
+        assert (await page.evaluate(TEXTS.format(".tabs a")))[0] == "Talk 1 new"
+        await site.visit(REQUEST, "priya")
+        await page.wait_for_text("A new remark.")
+        assert await page.evaluate("document.querySelectorAll('.new-tag, .new-line').length") == 0
+
+        async with site.forge.app.database.write_session() as session:
+            for row in await session.scalars(select(tables.MergeRequestVisit)):
+                row.head_oid = row.previous_head_oid = "1" * 40
+            await session.commit()
+        await site.visit(f"{REQUEST}/changes", "tomas")
+        await page.wait_for_text("the newest commit was 11111111. It is no longer in the repository, so all changes are shown.")

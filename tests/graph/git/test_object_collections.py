@@ -23,6 +23,8 @@ OTHER_COLUMNS = {
     "commits.oid": "the index repeats objects, and its rows are deleted with them",
     "health_checks_due.sha": "the check reads the newest commit of a branch",
     "merge_request_commits.oid": "the head of the merge request reaches them",
+    "merge_request_visits.head_oid": "the page says that the commit was deleted, and shows all changes",
+    "merge_request_visits.previous_head_oid": "as that of the visit after it",
     "merge_request_imports.tip_oid": "a ref has it until the import has ended",
     "pipelines.before_sha": "the commit before a push is passed to builds, who do not read it",
     "refs.notified_oid": "subscribers were told of it",

@@ -9,11 +9,12 @@ const keyOf = ({ before, after }) => (after === null ? `-${before}` : `+${after}
 const keyOfThread = ({ oldLine, newLine }) => (newLine === null ? `-${oldLine}` : `+${newLine}`);
 
 /**
- * The threads of all files. `start(entry, line, body)` starts one; it is null for those who may not comment. `of(entry)` are the threads
+ * The threads of all files. `start(entry, line, body)` starts one; it is null for those who may not comment, and called for added lines
+ * alone if `addedOnly`. `of(entry)` are the threads
  * of a file: `begin()` before its lines are drawn, `after(row, line)` returns what is below a line, and `rest()` what is below the file;
  * `count` shows how many are not resolved.
  */
-export function lineThreads(page, { start }) {
+export function lineThreads(page, { start, addedOnly = false }) {
   const files = new Map();
   const outdated = h("div.notes");
   const others = h("section.part", { hidden: true }, h("h2", null, "Threads on lines that are not in the changes any more"), outdated);
@@ -76,7 +77,7 @@ export function lineThreads(page, { start }) {
       after(row, line) {
         const key = keyOf(line);
         file.rows.set(key, row);
-        if (start && !line.expanded) {
+        if (start && !line.expanded && (!addedOnly || line.kind === "added")) {
           const number = line.after ?? line.before;
           const cells = row.querySelectorAll(".number");
           const cell = line.kind === "removed" ? cells[0] : [...cells].at(-1);

@@ -10,9 +10,10 @@ import { showSuggestions } from "./suggestions.js";
 
 /**
  * The threads of a merge request. `renew()` reads them all and returns their cards, oldest first; `byId(id)` is the card of one.
- * `read(operation, variables)` reads the merge request; `done()` is called after each change.
+ * `read(operation, variables)` reads the merge request; `done()` is called after each change; `isNew(note)` tells which notes are marked
+ * as new.
  */
-export function threads(page, { read, done }) {
+export function threads(page, { read, done, isNew = () => false }) {
   const cards = new Map();
   return {
     byId: (id) => cards.get(id),
@@ -22,7 +23,7 @@ export function threads(page, { read, done }) {
         const { threads: { nodes, pageInfo } } = await read("Threads", { after });
         for (const thread of nodes) {
           if (cards.has(thread.id)) cards.get(thread.id).show(thread);
-          else cards.set(thread.id, card(page, thread, done));
+          else cards.set(thread.id, card(page, thread, { done, isNew }));
         }
         after = pageInfo.hasNextPage ? pageInfo.endCursor : null;
       } while (after);
@@ -31,13 +32,13 @@ export function threads(page, { read, done }) {
   };
 }
 
-function card(page, thread, done) {
+function card(page, thread, { done, isNew }) {
   const [summary, notes, foot] = [h("summary", { "data-item": true }), h("div.notes"), h("div.thread-foot")];
   const element = h("details.thread.card", { id: `thread-${thread.databaseId}`, open: !thread.isResolved }, summary,
     thread.excerpt ? excerpt(thread.excerpt) : null, notes, foot);
   let current = null;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const noteOf = (each) => showSuggestions(page, note(each), each, done);
+  const noteOf = (each) => showSuggestions(page, note(each, isNew(each)), each, done);
   const resolve = doing("button.resolve", "Resolve", wrong, async () => {
     const resolved = !current.isResolved;
     await page.change(resolved ? "Resolve" : "Unresolve", { thread: thread.id });
@@ -71,7 +72,7 @@ function card(page, thread, done) {
     element.dataset.resolved = String(next.isResolved);
     if (before && next.isResolved && !before.isResolved && !element.contains(document.activeElement)) element.open = false;
     resolve.textContent = next.isResolved ? "Open again" : "Resolve";
-    replace(summary, title(next));
+    replace(summary, title(next, next.notes.nodes.filter(isNew).length));
     if (JSON.stringify(before?.notes) === JSON.stringify(next.notes)) return;
     replace(notes, next.notes.nodes.map(noteOf), more(next.notes.pageInfo, async (after) => {
       const { node } = await page.ask("ThreadNotes", { thread: next.id, after });
@@ -86,12 +87,13 @@ function card(page, thread, done) {
 }
 
 /** The words of a thread's first line: where it is, what became of it, how many replies it has. */
-function title({ author, createdAt, position, currentLine, isResolved, resolvedBy, resolvedAt, notes }) {
+function title({ author, createdAt, position, currentLine, isResolved, resolvedBy, resolvedAt, notes }, fresh) {
   const replies = notes.nodes.length - 1;
   const where = position ? `${position.newPath}:${position.newLine ?? position.oldLine}` : "The whole merge request";
   return [
     h("span.thread-place", null, where), person(author), ago(createdAt),
     replies > 0 ? h("span", null, `${replies}${notes.pageInfo.hasNextPage ? "+" : ""} ${replies === 1 ? "reply" : "replies"}`) : null,
+    fresh ? h("span.tag.new-tag", null, `${fresh} new`) : null,
     position && !currentLine ? h("span.tag", null, "outdated") : null,
     isResolved ? h("span.tag.done-tag", null, "resolved", resolvedBy ? ` by ${resolvedBy.name}` : null, " ", ago(resolvedAt)) : null,
   ];

@@ -19,7 +19,7 @@ export async function open(page) {
   };
   const [issue] = await Promise.all([read(), styles()]);
   const closed = issue.state === "CLOSED";
-  const notes = h("div.notes", null, issue.notes.nodes.map(note));
+  const notes = h("div.notes", null, issue.notes.nodes.map((each) => note(each)));
 
   page.title(`#${iid} ${issue.title}`, [[path, address(path)], ["issues", address(path, "issues")]]);
   page.show(
@@ -36,16 +36,16 @@ export async function open(page) {
       notes,
       more(issue.notes.pageInfo, async (after) => {
         const next = (await read(after)).notes;
-        notes.append(...next.nodes.map(note));
+        notes.append(...next.nodes.map((each) => note(each)));
         return next.pageInfo;
       }, "More notes"),
       issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed, can: issue.viewerCan }) : null));
 }
 
-export const note = ({ body, bodyHtml, system, author, createdAt }) =>
+export const note = ({ body, bodyHtml, system, author, createdAt }, isNew = false) =>
   system
     ? h("div.note.system", null, person(author), h("span", null, body), ago(createdAt))
-    : h("article.note.card", null, h("header", null, person(author), ago(createdAt)), markdown(bodyHtml));
+    : h("article.note.card", null, h("header", null, person(author), ago(createdAt), isNew ? h("span.tag.new-tag", null, "new") : null), markdown(bodyHtml));
 
 const closing = ({ iid, title, state, project, headCommit }) =>
   h("li.row", { "data-box": true },

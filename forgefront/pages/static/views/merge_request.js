@@ -11,6 +11,7 @@ import { changes, failedIn } from "../review/changes.js";
 import { lineThreads } from "../review/line_threads.js";
 import { mergeBox } from "../review/merge_box.js";
 import { threads, unresolvedOnly } from "../review/threads.js";
+import { newLine, newerThan, sinceChoice, visit } from "../review/visits.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
 import { sheet } from "../styles/sheets.js";
 import { triage } from "../work/triage.js";
@@ -95,11 +96,15 @@ function above(request) {
   ];
 }
 
-function tabs({ iid, project, commitCount, headCommit, diffStat }, current) {
+function tabs({ iid, project, commitCount, headCommit, diffStat, lastVisit }, current) {
   const counts = { commits: commitCount, builds: headCommit?.rollup.counts.total, changes: diffStat?.files };
+  const fresh = {
+    talk: lastVisit?.newNoteCount ? `${lastVisit.newNoteCount} new` : null,
+    changes: lastVisit?.headOid && headCommit && lastVisit.headOid !== headCommit.oid ? "new" : null,
+  };
   return h("nav.tabs", { "aria-label": "Parts of the merge request" }, [["talk", "Talk"], ["commits", "Commits"], ["builds", "Builds"], ["changes", "Changes"]].map(([name, word]) =>
     h("a", { href: address(project.fullPath, "merge_requests", iid, ...(name === "talk" ? [] : [name])), "aria-current": name === current ? "page" : null },
-      word, counts[name] ? [" ", h("span.tab-count", null, counts[name])] : null)));
+      word, counts[name] ? [" ", h("span.tab-count", null, counts[name])] : null, fresh[name] ? [" ", h("span.tab-count.new-tag", null, fresh[name])] : null)));
 }
 
 // Each tab shows itself in `body`, and has `ready`, and `renew(request, before)` for events.
@@ -120,17 +125,28 @@ function showTalk({ page, about, read, act, body, request, soon }) {
       box, section("Comments", null, said)),
     side));
   const ready = (async () => {
-    const started = threads(page, { read, done: () => talk.renew() });
+    const record = visit(page, about);
+    let [isNew, line, firstNew] = [null, null, null];
+    const started = threads(page, { read, done: () => talk.renew(), isNew: (each) => isNew(each) });
     // A thread is shown where its first note is.
     const row = (each) => {
       const card = each.thread && started.byId(each.thread.id);
       if (!card) return note(each);
       return card.thread.notes.nodes[0]?.databaseId === each.databaseId ? card.element : null;
     };
+    const withLine = (each) => {
+      const element = row(each);
+      if (element && isNew(each)) firstNew ??= each.databaseId;
+      return each.databaseId === firstNew ? [line, element] : element;
+    };
     talk = await discussion(async (after) => {
+      const { notes, lastVisit } = await read("Notes", { after });
+      isNew ??= newerThan(lastVisit, page.viewer);
+      line ??= lastVisit ? newLine(lastVisit) : null;
       if (!after) await started.renew();
-      return (await read("Notes", { after })).notes;
-    }, row);
+      record.saw({ note: Math.max(0, ...notes.nodes.map(({ databaseId }) => databaseId)) || null });
+      return notes;
+    }, withLine);
     replace(said, unresolvedOnly(said), talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew(), { page }) : null);
   })().catch(failedIn(said));
   return {
@@ -178,27 +194,37 @@ function showChanges({ page, about, read, act, body, request }) {
   const showBox = (now) => keepFocus(box, () => replace(box, mergeBox(now, act)));
   let head = null;
   let onLines = null;
+  const record = visit(page, about);
+  const choice = sinceChoice(page, () => show().catch(failedIn(files)));
   const started = threads(page, { read, done: () => showThreads() });
   const showThreads = async () => onLines?.place(await started.renew());
   const start = async ({ newPath }, { before, after }, text) => {
-    await page.change("StartThread", { ...about, body: text, position: { headOid: head, path: newPath, oldLine: before, newLine: after } });
+    // The numbers before the change are those of the commit that was seen, not those of the merge request's diff.
+    const oldLine = choice.value === "since" ? null : before;
+    await page.change("StartThread", { ...about, body: text, position: { headOid: head, path: newPath, oldLine, newLine: after } });
     await showThreads();
   };
   const show = async () => {
-    const { headCommit, viewedPaths, changes: entries } = await read("Changes");
+    const since = choice.value === "since";
+    const { headCommit, viewedPaths, lastVisit, changes: all } = await read(since ? "ChangesSince" : "Changes");
     head = headCommit?.oid;
+    choice.show(lastVisit, head);
+    // The commit that was seen may be the head again, or be deleted, since the choice was made.
+    if (since && choice.value !== "since") return show();
+    const entries = since ? lastVisit.changes : all;
     replace(fresh);
     const readFile = async (path) => {
       const blob = (await page.ask("FileText", { path: about.path, ref: head, file: path })).project?.blob;
       return blob?.truncated ? null : blob?.text ?? null;
     };
     const mark = (file, viewed) => page.change("MarkViewed", { ...about, file, head, viewed });
-    onLines = lineThreads(page, { start: request.viewerCan.comment ? start : null });
+    onLines = lineThreads(page, { start: request.viewerCan.comment ? start : null, addedOnly: since });
     replace(files, changes(page, entries, { readFile, mark, viewed: viewedPaths ?? [], threads: onLines }), onLines.others);
     await showThreads();
+    if (head) record.saw({ head });
   };
   replace(files, h("p.quiet", null, "Loading the files…"));
-  replace(body, h("h2.unseen", null, "Changes"), fresh, files, h("div.review-end", null, box));
+  replace(body, h("h2.unseen", null, "Changes"), fresh, choice.element, files, h("div.review-end", null, box));
   showBox(request);
   return {
     ready: show().catch(failedIn(files)),
