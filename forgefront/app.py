@@ -21,7 +21,7 @@ from forgefront.endpoints.index import IndexEndpoint
 from forgefront.git_http import endpoint as git_http
 from forgefront.host_registry import HostRefused, HostRegistry
 from forgefront.old_ids import read_old_ids
-from forgefront.pages import BELOW_PROJECT_PATTERN, FAVICON_PATH, FILES_PATH, PAGE_PATTERN, PagesApp
+from forgefront.pages import FAVICON_PATH, FILES_PATH, MISSING_PAGE_PATTERN, PAGE_PATTERN, PagesApp
 from forgefront.pages.graphiql import ROUTE as GRAPHIQL
 from forgefront.pages.graphiql import GraphiqlApp
 from forgefront.pages.reference import ROUTE as REFERENCE
@@ -134,7 +134,7 @@ class App(Backend):
                 AppRoute(FAVICON_PATH, pages),
                 AppRoute(f"{FILES_PATH}*", pages),
                 AppRoute(PAGE_PATTERN, pages),
-                AppRoute(BELOW_PROJECT_PATTERN, pages),
+                AppRoute(MISSING_PAGE_PATTERN, pages),
             )
         )
         self.graph.services.broadcaster.on_count_change = metrics.set_streams

@@ -1,8 +1,10 @@
 """The ASGI application: routing, methods and common response headers."""
 
+import asyncio
+import gzip
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +12,7 @@ import orjson
 
 from graph.caches import CacheBounds, LruCache
 from graph.errors import Unavailable
+from graph.http.content_coding import accepts_gzip
 from rest_v3.endpoints.endpoint import Endpoint
 from rest_v3.endpoints.file_downloads import FileResponse, send_file
 from rest_v3.endpoints.messages import RestRequest, RestResponse
@@ -33,17 +36,28 @@ MAX_CACHED_PATH_BYTES = 100
 
 
 class StaticPage:
-    """A constant response to GET without a credential: the OpenAPI document and its page."""
+    """A constant response to GET without a credential: the OpenAPI document and its page. Clients that accept gzip get it compressed."""
 
     def __init__(self, build_body: Callable[[], bytes], content_type: str, policy: str | None = None) -> None:
         self._build_body = build_body
         self._headers = [(b"content-type", content_type.encode()), (b"cache-control", b"max-age=0, must-revalidate")]
+        self._headers.append((b"vary", b"accept-encoding"))
         if policy is not None:
             self._headers.append((b"content-security-policy", policy.encode()))
 
+    async def respond(self, headers: Mapping[bytes, bytes]) -> RestResponse:
+        """The response. Both bodies are built in a thread, at the first request."""
+        if "_bodies" not in self.__dict__:
+            await asyncio.to_thread(lambda: self._bodies)
+        plain, compressed = self._bodies
+        if accepts_gzip(headers.get(b"accept-encoding", b"").decode("latin-1")):
+            return RestResponse(200, compressed, [*self._headers, (b"content-encoding", b"gzip")])
+        return RestResponse(200, plain, [*self._headers])
+
     @cached_property
-    def response(self) -> RestResponse:
-        return RestResponse(200, self._build_body(), self._headers)
+    def _bodies(self) -> tuple[bytes, bytes]:
+        body = self._build_body()
+        return body, gzip.compress(body, mtime=0)
 
 
 Target = Endpoint | StaticPage
@@ -141,7 +155,7 @@ class RestApp:
         if handler is None:
             return _add_allow_header(RestResponse(204, b"", []) if method == "OPTIONS" else _error_response(405), node)
         if isinstance(handler, StaticPage):
-            return RestResponse(200, handler.response.body, [*handler.response.headers])
+            return await handler.respond(headers)
         state = scope.setdefault("state", {})
         # For metrics: the route, since the number of paths is unbounded.
         state["route"] = self.base + handler.path

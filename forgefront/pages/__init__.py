@@ -33,17 +33,18 @@ except by the policy `markdown` of `static/markdown.js`."""
 
 _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
-    rf"/|/-/(?:sign_in|new_project|new_group|issues|merge_requests|profile)|/-/admin(?:/(?:users(?:/{_NAME_PATTERN})?|runners|hooks(?:/\d+)?|settings))?"
+    rf"/|(?:/-/(?:sign_in|new_project|new_group|issues|merge_requests|profile)"
+    rf"|/-/admin(?:/(?:users(?:/{_NAME_PATTERN})?|runners|hooks(?:/\d+)?|settings))?"
     rf"|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests|members|settings))?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|issues|milestones)(?:/\d+)?"
     r"|/builds/\d+/artifacts(?:/browse/[^\0]+)?"
     r"|/merge_requests(?:/\d+(?:/(?:commits|builds|changes))?)?|/(?:issues|merge_requests)/(?:new|\d+/edit)"
     r"|/(?:dashboard|labels|activity|stars|branches|tags|environments|snippets|fork|contributors|search)"
     r"|/(?:files|new_file|compare)(?:/[^\0]*)?|/(?:edit_file|remove_file|history|blame|tree|blob)/[^\0]+"
-    r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/snippets/\d+)?/?"
+    r"|/settings(?:/(?:members|general|hooks(?:/\d+)?|deploy_keys|variables|runners|triggers))?|/commits?/[0-9a-f]{7,64}|/snippets/\d+)?)/?"
 )
-BELOW_PROJECT_PATTERN = re.compile(rf"/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)/[^\0]*")
-"""Addresses below a project. Browsers get a page also for those that are not one, with the status 404."""
+MISSING_PAGE_PATTERN = re.compile(rf"/{_NAME_PATTERN}/?|/(?:-|-/admin|{_NAME_PATTERN})/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/[^\0]*)?")
+"""Addresses beside and below those of pages. Browsers get a page for those that are not one, too, with the status 404."""
 _PAGE_PREFIXES = frozenset({"u", "groups"})
 
 
@@ -80,8 +81,8 @@ def is_page(path: str) -> bool:
 
 
 def _has_html(path: str) -> bool:
-    """Whether the path is that of a page, or below a project, where the page says that there is none."""
-    return (PAGE_PATTERN.fullmatch(path) or BELOW_PROJECT_PATTERN.fullmatch(path)) is not None and _is_for_pages(path)
+    """Whether the path is that of a page, or of one that does not exist, which the page says."""
+    return (PAGE_PATTERN.fullmatch(path) or MISSING_PAGE_PATTERN.fullmatch(path)) is not None and _is_for_pages(path)
 
 
 def _is_for_pages(path: str) -> bool:

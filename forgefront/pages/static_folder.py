@@ -13,7 +13,6 @@ version is seen immediately and an unchanged one is not sent again. Cached text 
 import asyncio
 import gzip
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -23,6 +22,8 @@ from string import Template
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
+
+from graph.http.content_coding import accepts_gzip
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -104,7 +105,7 @@ class StaticFolder:
         body, size, etag, coding = file.body, file.size, file.etag, {}
         if body is not None and file.path.suffix in COMPRESSED_SUFFIXES:
             vary = f"{vary}, accept-encoding" if vary else "accept-encoding"
-            if _accepts_gzip(request_headers.get("accept-encoding", "")):
+            if accepts_gzip(request_headers.get("accept-encoding", "")):
                 # Compressed at the first request, so that a start does not wait for it.
                 if name not in self._compressed:
                     self._compressed[name] = await asyncio.to_thread(gzip.compress, body, mtime=0)
@@ -138,15 +139,6 @@ def _read_file(path: Path, values: Mapping[str, str]) -> _StaticFile:
         CONTENT_TYPES[path.suffix],
         _etag_of(body),
     )
-
-
-def _accepts_gzip(header: str) -> bool:
-    """Whether Accept-Encoding names gzip without the weight 0 (RFC 9110, section 12.5.3)."""
-    for each in header.lower().split(","):
-        coding, _, weight = each.partition(";")
-        if coding.strip() == "gzip":
-            return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
-    return False
 
 
 def _etag_of(body: bytes) -> str:

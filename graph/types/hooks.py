@@ -206,6 +206,19 @@ class HookInput:
     database_id: int | None = optional("v3 ID of the hook, if `id` is omitted.")
 
 
+@strawberry.input(description="Input of `updateHook`; omitted fields are not changed.")
+class UpdateHookInput(HookInput):
+    url: str | None = optional("As in `createHook`.")
+    secret: str | None = optional("Signing key, as in `createHook`; null removes it.")
+    push_events: bool | None = optional("Send push events for branches.")
+    tag_push_events: bool | None = optional("Send push events for tags.")
+    issues_events: bool | None = optional("Send issue events.")
+    merge_requests_events: bool | None = optional("Send merge request events.")
+    note_events: bool | None = optional("Send note events.")
+    build_events: bool | None = optional("Send events of builds that start or finish.")
+    enable_ssl_verification: bool | None = optional("Verify the TLS certificate of the receiver.")
+
+
 @strawberry.input(description="Identifies a delivery.")
 class RedeliverHookInput:
     id: strawberry.ID | None = optional("ID of the delivery.")
@@ -216,6 +229,17 @@ class RedeliverHookInput:
 async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
     await require(info.context, Action.ADMIN_HOOKS)
     return await hooks.create_hook(info.context, sent_values(input))
+
+
+@mutation(
+    entity="hook",
+    returns=Hook,
+    entity_description="The updated hook.",
+    description="Updates a system hook. Administrators only.",
+)
+async def update_hook(info: Info, input: UpdateHookInput) -> tables.Hook:
+    await require(info.context, Action.ADMIN_HOOKS)
+    return await hooks.update_hook(info.context, database_id_of(input, "Hook"), None, sent_values(input))
 
 
 @mutation(
@@ -322,6 +346,7 @@ async def test_project_hook(info: Info, input: ProjectHookInput) -> tables.Deliv
 @strawberry.type
 class HookMutations:
     create_hook = create_hook
+    update_hook = update_hook
     test_hook = test_hook
     delete_hook = delete_hook
     redeliver_hook = redeliver_hook

@@ -271,6 +271,7 @@ unregisterRunner     ok   ok        ok        ok        ok        ok        ok  
 deleteArtifact       401  not_found forbidden forbidden ok        ok        ok        ok 401  forbidden
 signUp               ok   ok        ok        ok        ok        ok        ok        ok ok   ok
 createHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
+updateHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 testHook             401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 deleteHook           401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden
 redeliverHook        401  forbidden forbidden forbidden forbidden forbidden forbidden ok 401  forbidden

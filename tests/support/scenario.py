@@ -374,7 +374,7 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             return {"userId": world.somebody.id, "databaseId": thing.id}
         case "createHook":
             return {"url": HOOK_URL}
-        case "testHook" | "deleteHook":
+        case "updateHook" | "testHook" | "deleteHook":
             return {"databaseId": (await world.create_target("hook", role, name)).id}
         case "addDeployKey":
             return {"projectPath": path, "title": "k", "key": ssh_key(number)}

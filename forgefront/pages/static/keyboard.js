@@ -10,7 +10,7 @@ const KEYS = [
   ["Enter", "Open"],
   ["v", "Mark the file of a merge request as viewed"],
   ["s", "All changes of a merge request, or those since your last visit"],
-  ["↑ ↓ Enter", "Between the numbers of changed lines; comment on one"],
+  ["↑ ↓ Enter", "Move between changed lines; comment on one"],
   ["u", "Up to the project, or to all projects"],
   ["w", "All projects"],
   ["i m", "Your issues, your merge requests"],

@@ -63,8 +63,11 @@ async def create_hook(context: Context, values: Mapping[str, Any], project_id: i
     return context.add_deferred(hook)
 
 
-async def update_hook(context: Context, hook_id: int, project_id: int, values: Mapping[str, Any]) -> tables.Hook:
-    """Change a hook of a project by the values of `UpdateProjectHookInput` that were sent. Raises Required, Invalid, NotFound."""
+async def update_hook(context: Context, hook_id: int | None, project_id: int | None, values: Mapping[str, Any]) -> tables.Hook:
+    """Change the hook of the project, or the system hook, by the values of `UpdateProjectHookInput` or `UpdateHookInput` that were sent.
+
+    Raises Required, Invalid, NotFound.
+    """
     columns = await _validate_target(context, values)
     hook = await get_hook(context.session, hook_id, project_id)
     columns |= {name: values[name] for name in DEFAULT_SWITCHES if values.get(name) is not None}

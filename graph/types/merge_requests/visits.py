@@ -31,18 +31,15 @@ class MergeRequestVisit:
     async def new_note_count(self, info: Info) -> int:
         return await visits.count_new_notes(info.context, _as_visit(self))
 
-    # It starts a process that walks a history.
     @strawberry.field(
         description="Number of commits of the merge request that `headOid` does not reach, at most 10,000. Null without `headOid`, or if"
         " its commit was deleted from the repository after a forced push; and, with an error, if the repository cannot be read.",
-        metadata=facts(extra_rows=200),
     )
     async def new_commit_count(self, info: Info) -> int | None:
         return await visits.count_new_commits(info.context, _as_visit(self))
 
     @strawberry.field(
         description=f"These commits, newest first, at most {visits.MAX_COMMITS}. Null as `newCommitCount`.",
-        metadata=facts(extra_rows=200 + visits.MAX_COMMITS),
     )
     async def new_commits(self, info: Info) -> list[Commit] | None:
         project_id = _as_visit(self).project_id
@@ -55,7 +52,6 @@ class MergeRequestVisit:
         description="Diff from `headOid` to the head commit, by file, complete up to 5 MB. If the branch was rebased or has merged its"
         " target, files that only the target branch changed are left out. Null as `newCommitCount`, or, with an error, if the operation"
         " has already read 5 MB of diffs.",
-        metadata=facts(extra_rows=200),
     )
     async def changes(self, info: Info) -> list[DiffEntry] | None:
         return await visits.load_changes_since(info.context, _as_visit(self))  # type: ignore[return-value]
@@ -65,9 +61,11 @@ class MergeRequestVisit:
 class MergeRequestVisitFields:
     """Fields of a merge request about visits."""
 
+    # Its new commits and changes start processes that walk a history.
     @strawberry.field(
+        metadata=facts(extra_rows=100),
         description="The viewer's last visit, as `markMergeRequestVisited` recorded it; null if there was none. Marks that are less than 30"
-        " minutes apart are one visit, during which the visit before it is returned."
+        " minutes apart are one visit, during which the visit before it is returned.",
     )
     async def last_visit(self, info: Info) -> MergeRequestVisit | None:
         return await visits.load_last_visit(info.context, self)  # type: ignore[arg-type,return-value]

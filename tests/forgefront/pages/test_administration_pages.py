@@ -179,6 +179,9 @@ async def test_an_administrator_changes_settings_hooks_and_runners(site: Setting
     await page.wait_for("document.querySelector('.attempts summary')?.innerText.includes('HTTP 405')")
     await page.click(".attempts summary")
     await page.wait_for("document.querySelector('.attempts .output')?.innerText.includes('project_create')")
+    await page.evaluate("document.querySelector('[name=buildEvents]').click()")
+    await site.submit("Change the hook")
+    await page.wait_for("document.querySelector('main:not([aria-busy]) [name=buildEvents]')?.defaultChecked")
     await site.confirm("Remove the hook", "Remove")
     await page.wait_for_text("No system hook yet.")
 

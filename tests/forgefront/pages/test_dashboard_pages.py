@@ -53,7 +53,7 @@ async def test_a_project_has_pictures_that_lead_to_their_rows_and_operations(sit
     await site.visit("/web/storefront/dashboard")
     assert "75 %" in await card(site, "Success rate")
     branch = await card(site, "The branch over time")
-    assert f"broken by\nMT\n{HOSTILE}" in branch and "not mended yet" in branch
+    assert f"broken by\nMT\n{HOSTILE}" in branch and "not fixed yet" in branch
     assert "Show delivery dates" in await card(site, "Open merge requests by age")
     # The names of people are in the table even though pictures do not show them.
     assert "mei" in await card(site, "People and builds")

@@ -50,13 +50,13 @@ PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/too
 /demo/tools/issues/new /demo/tools/merge_requests/new /demo/tools/issues/3/edit /demo/tools/merge_requests/3/edit
 /groups/demo/issues /groups/demo/merge_requests /-/issues /-/merge_requests
 /-/profile /-/new_group /groups/demo/members /groups/demo/settings
-/-/admin /-/admin/users /-/admin/users/a.b-c /-/admin/runners /-/admin/hooks /-/admin/hooks/3 /-/admin/settings"""
-NO_PAGES = """/demo /demo/tools/info/refs /demo/tools.git /demo/tools.git/info/refs /api/v3/nope /api/v3 /demo/tools/files/%00
-/demo/tools.git/files/a /graphql/x /-/nope /ci/api /users/x /-/pages/../files.py /-/pages/%2e%2e/files.py /%00 /demo/to%0als
-/-/admin/nope /-/admin/users/a/b"""
+/-/admin /-/admin/ /-/profile/ /-/admin/users/ /groups/demo/ /u/dev/
+/-/admin/users /-/admin/users/a.b-c /-/admin/runners /-/admin/hooks /-/admin/hooks/3 /-/admin/settings"""
+NO_PAGES = """/demo/tools/info/refs /demo/tools.git /demo/tools.git/info/refs /api/v3/nope /api/v3 /demo/tools/files/%00
+/demo/tools.git/files/a /graphql/x /ci/api /users/x /-/pages/%2e%2e/files.py /%00 /demo/to%0als"""
 MISSING_PAGES = """/nope/tools/x /demo/tools/issues/x /demo/tools/merge_requests/1/nope /demo/tools/issues/1/changes
 /demo/tools/edit_file /demo/tools/remove_file/ /demo/tools/history /demo/tools/filesystem /demo/tools/blame /demo/tools/settings/nope
-/demo/tools/settings/members/3 /demo/tools/activity/3"""
+/demo/tools/settings/members/3 /demo/tools/activity/3 /-/nope /-/admin/nope /-/admin/users/a/b /groups/demo/nope /u/dev/nope /demo"""
 
 
 class TestAddresses:

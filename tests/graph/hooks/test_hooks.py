@@ -81,6 +81,19 @@ class TestCreateHook:
         # No ciphertext has a full stop in it.
         assert "p.w" not in (row.sealed_credentials or "") + row.url
 
+    async def test_is_changed_by_what_is_sent(self, ask: Ask, make: DataFactory) -> None:
+        created = (await ask.data(CREATE, admin := await make.admin(), input={"url": "http://u:p@hooks.example/x"}))["createHook"]["hook"]
+        update = CREATE.replace("Create", "Update").replace("create", "update")
+        key = {"databaseId": created["databaseId"]}
+        data = await ask.data(update, admin, input={**key, "pushEvents": False, "noteEvents": None, "buildEvents": True})
+        changed = data["updateHook"]["hook"]
+        assert changed == {**created, "pushEvents": False}
+        changed = (await ask.data(update, admin, input={**key, "url": "https://hooks.example/y"}))["updateHook"]["hook"]
+        assert (changed["url"], changed["hasCredentials"]) == ("https://hooks.example/y", False)
+        project_hook = tables.Hook(url="http://hooks.example/", project_id=(await make.project()).id)
+        await make.save(project_hook)
+        assert await ask.codes(update, admin, input={"databaseId": project_hook.id}) == ["NOT_FOUND"]
+
     async def test_rejects_invalid_input(self, guarded: Ask, make: DataFactory) -> None:
         admin = await make.admin()
         for arguments, code in (

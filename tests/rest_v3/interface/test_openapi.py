@@ -197,6 +197,13 @@ class TestReadingPage:
         for word in ("http:", "https:", "//cdn", "@import", "url(", "innerHTML", "eval(", "style=", "onclick", "<style"):
             assert word not in text
 
+    async def test_is_compressed_for_clients_that_accept_it(self, client: httpx.AsyncClient) -> None:
+        plain, compressed = [await client.get("/openapi.json", headers={"Accept-Encoding": coding}) for coding in ("identity", "gzip")]
+        assert plain.content == compressed.content
+        assert ("content-encoding" in plain.headers, compressed.headers["content-encoding"]) == (False, "gzip")
+        assert int(compressed.headers["content-length"]) < 100_000
+        assert plain.headers["vary"] == compressed.headers["vary"] == "accept-encoding"
+
     async def test_only_get_and_head_are_allowed(self, client: httpx.AsyncClient) -> None:
         response = await client.post("/docs")
         assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD, OPTIONS")

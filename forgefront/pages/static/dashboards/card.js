@@ -70,7 +70,7 @@ function csv(page, operation, variables, list) {
   const query = new URLSearchParams(Object.entries(variables).filter(([, value]) => value !== null).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : value]));
   if (list) query.set("list", list);
   const href = `${base}/q/${operation}.csv?${query}`;
-  return h("a", { href, title: "Saves the rows; the address is one that spreadsheets can read", onclick: async (event) => {
+  return h("a", { href, title: "Download the rows; spreadsheets can import this address", onclick: async (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     try {

@@ -122,9 +122,9 @@ function timeline(page, { path }) {
         const segments = segmentsOf(project.branch.timeline, span[1]);
         const when = moment(zone);
         const [good, bad] = [share(segments, "SUCCESS"), share(segments, "FAILED")];
-        const say = reading(`${project.branch.name}: what its newest commit was`);
+        const say = reading(`${project.branch.name}: state over time`);
         return {
-          figures: [[percent(good + bad ? good / (good + bad) : null), "of the time passing"], [svg.took(bad), "failing"]],
+          figures: [[percent(good + bad ? good / (good + bad) : null), "time passing"], [svg.took(bad), "failing"]],
           picture: svg.bands({ label: `States of the branch ${project.branch.name}; the table has them`, span, zone, rows: [{ name: project.branch.name, segments }],
             read: (segment) => say.say(segment && described(segment, when)) }),
           below: [say.element, changes(path, segments, when)],
@@ -141,9 +141,9 @@ function changes(path, segments, when) {
   const settled = segments.filter(({ state }) => state === "FAILED" || state === "SUCCESS");
   const broken = settled.map((segment, at) => [segment, settled.slice(at + 1).find(({ state }) => state === "SUCCESS")]).filter(([{ state }, ], at) => state === "FAILED" && settled[at - 1]?.state !== "FAILED");
   if (!broken.length) return null;
-  const by = (word, segment) => h("span.person", null, word, segment.commit ? [avatar(segment.commit.author, segment.commit.authorName), h("a", { href: address(path, "commit", segment.commit.shortOid) }, segment.commit.title)] : " a commit that is gone");
-  return h("ol.changes", { "aria-label": "Who broke it and who mended it" }, broken.slice(-LAST_CHANGES).reverse().map(([bad, good]) =>
-    h("li", null, symbol("FAILED"), h("span", null, `${when(bad.from)}, ${svg.took(((good?.from ?? bad.until) - bad.from) / 1000)}`), by("broken by ", bad), good ? by("mended by ", good) : h("span.quiet", null, "not mended yet"))));
+  const by = (word, segment) => h("span.person", null, word, segment.commit ? [avatar(segment.commit.author, segment.commit.authorName), h("a", { href: address(path, "commit", segment.commit.shortOid) }, segment.commit.title)] : " a deleted commit");
+  return h("ol.changes", { "aria-label": "Breakages and fixes" }, broken.slice(-LAST_CHANGES).reverse().map(([bad, good]) =>
+    h("li", null, symbol("FAILED"), h("span", null, `${when(bad.from)}, ${svg.took(((good?.from ?? bad.until) - bad.from) / 1000)}`), by("broken by ", bad), good ? by("fixed by ", good) : h("span.quiet", null, "not fixed yet"))));
 }
 
 function timelines(page) {
@@ -256,7 +256,7 @@ function openByAge(page, { kind }, links) {
         const ages = AGES.map(([most, name], at) => [name, days.filter((each) => each < most && each >= (AGES[at - 1]?.[0] ?? -Infinity)).length]);
         const largest = Math.max(...ages.map(([, number]) => number));
         return {
-          figures: [[count(totalCount), "open"], ...(nodes.length ? [[svg.took(days[0] * 86_400), "oldest"]] : []), ...(totalCount > nodes.length ? [[count(nodes.length), "oldest are counted here"]] : [])],
+          figures: [[count(totalCount), "open"], ...(nodes.length ? [[svg.took(days[0] * 86_400), "oldest"]] : []), ...(totalCount > nodes.length ? [[count(nodes.length), "oldest shown"]] : [])],
           picture: h("dl.ages", null, ages.map(([name, number]) => h("div", null, h("dt", null, name), h("dd", null, svg.shares([[number, "NONE-FILLED"]], largest), h("span", null, count(number)))))),
           below: h("ol.changes", { "aria-label": "The oldest" }, nodes.slice(0, OLDEST).map((each) =>
             h("li", null, symbol(each.headCommit?.rollup?.state ?? "NONE"), h("a", { href: address(each.project.fullPath, "merge_requests", each.iid) }, `!${each.iid} ${each.title}`), h("span.quiet", null, each.author.name, ", ", ago(each.createdAt))))),
@@ -280,7 +280,7 @@ function flaky(page, { kind, path }) {
         return {
           figures: [[svg.took(found.reduce((sum, { wastedSeconds }) => sum + wastedSeconds, 0)), "wasted"]],
           picture: null,
-          columns: [...(isGroup ? ["Project"] : []), "Job", "Changed its mind", "Runs", "Share", "Wasted", "Merge requests held up"],
+          columns: [...(isGroup ? ["Project"] : []), "Job", "Flips", "Runs", "Share", "Wasted", "Merge requests held up"],
           rows: found.map((each) => [...(isGroup ? [each.project] : []), h("a", { href: `${address(each.fullPath, "builds")}?${new URLSearchParams({ status: "all", job: each.name })}` }, each.name), count(each.flips), count(each.runs),
             h("span.share", null, svg.shares([[each.rate, "FAILED"]], 1), percent(each.rate)), svg.took(each.wastedSeconds), count(each.blockedMergeRequests)]),
         };

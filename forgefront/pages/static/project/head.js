@@ -35,7 +35,7 @@ function star(page, { fullPath: path, starCount, viewerHasStarred }) {
   const count = h("a", { href: address(path, "stars") });
   const show = () => {
     button.setAttribute("aria-pressed", String(viewerHasStarred));
-    button.title = viewerHasStarred ? "Remove your star" : "Find this project again among the starred ones";
+    button.title = viewerHasStarred ? "Remove your star" : "Star this project";
     replace(count, starCount, h("span.unseen", null, starCount === 1 ? " star" : " stars"));
   };
   async function change() {

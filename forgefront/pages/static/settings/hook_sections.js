@@ -60,7 +60,7 @@ export async function hookSections(page, { read, readDeliveries, test, remove })
             },
           })),
         wrong),
-      section("Deliveries", h("span.part-side", null, "of the last 30 days"), sent.element),
+      section("Deliveries", h("span.part-side", null, "last 30 days"), sent.element),
     ],
   };
 }

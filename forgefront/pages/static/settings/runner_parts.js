@@ -29,7 +29,7 @@ export function registration(page, { read, replaced }) {
   });
   return [
     h("div.actions.start", null, token, show, removal(page, {
-      word: "Replace the token", label: "Replace the token", title: "Replace the token?", text: "The present token no longer registers runners. Registered runners go on.",
+      word: "Replace the token", label: "Replace the token", title: "Replace the token?", text: "The current token can no longer register runners. Registered runners keep working.",
       async act() {
         const value = await replaced();
         show.hidden = true;

@@ -20,7 +20,7 @@ export async function open(page) {
   const grid = h("div.charts", null, all.map(({ element }) => element));
   const seconds = screenSeconds(page);
 
-  own.show(h("header.charts-head", null, form.element, h("a.button", { href: `${location.pathname}${filters.toQuery(chosen, { screen: "30" })}`, title: "For a screen on the wall: without controls, in turns" }, "Screen")), grid);
+  own.show(h("header.charts-head", null, form.element, h("a.button", { href: `${location.pathname}${filters.toQuery(chosen, { screen: "30" })}`, title: "Wall mode for a screen: no controls, pages rotate" }, "Screen")), grid);
   await load();
   if (seconds) rotate(page, seconds, grid, () => all.map(({ element }) => element));
   watch(page, RENEWED, load);

@@ -20,7 +20,7 @@ const LISTS = {
     fields: buildFilters, byCommit: { operation: "CommitBuilds", row: commitBuildsRow, connection: "commits", tip: (query) => ({ tip: query.get("ref") }) },
     narrowed: { ref: (ref) => ({ ref: [ref] }), job: (name) => ({ name: [name] }), author: (name) => ({ author: [name] }), days: (days) => ({ finished: { since: sinceDays(days) } }) },
   },
-  activity: { operation: "Activities", row: activityRow, connection: "activities", none: "Nothing has happened yet." },
+  activity: { operation: "Activities", row: activityRow, connection: "activities", none: "No activity yet." },
   stars: { operation: "Stars", row: () => starRow, connection: "stars", none: "Nobody has starred this project yet." },
 };
 

@@ -41,7 +41,7 @@ export async function open(page) {
   take(first);
   page.show(
     h("header.page-head", null, h("h1", null, group ? first.name : "Projects"), chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/")),
-      h("a.button", { href: `${location.pathname}?screen=20`, title: "For a screen on the wall: without controls, in turns" }, "Screen"),
+      h("a.button", { href: `${location.pathname}?screen=20`, title: "Wall mode for a screen: no controls, pages rotate" }, "Screen"),
       !group && page.viewer.canCreateGroup ? h("a.button", { href: address("-", "new_group") }, "New group") : null,
       group && !first.viewerCan.createProject ? null : h("a.button", { href: group ? `${address("-", "new_project")}?namespace=${encodeURIComponent(group)}` : address("-", "new_project") }, "New project")),
     group && first.description ? h("p.quiet", null, first.description) : null,

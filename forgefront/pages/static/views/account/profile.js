@@ -38,7 +38,7 @@ const profile = (page, viewer) =>
 
 function password(page) {
   const element = form("Password", [
-    field("currentPassword", "Present password", { type: "password", required: true, autocomplete: "current-password" }),
+    field("currentPassword", "Current password", { type: "password", required: true, autocomplete: "current-password" }),
     field("password", "New password", { type: "password", required: true, minlength: 8, maxlength: 128, autocomplete: "new-password", hint: "8 to 128 characters." }),
   ], {
     word: "Change the password",

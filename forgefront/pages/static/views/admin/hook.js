@@ -1,13 +1,15 @@
-// A system hook: a test, and its deliveries.
+// A system hook: its settings, a test, and its deliveries.
 
 import { adminAddress, requireAdmin, showAdmin } from "../../admin/page.js";
+import { section } from "../../parts.js";
+import { hookForm } from "../../settings/hook_form.js";
 import { hookSections } from "../../settings/hook_sections.js";
 
 export async function open(page) {
   requireAdmin(page);
   const id = Number(page.where.number);
   const all = adminAddress("hooks");
-  const { sections } = await hookSections(page, {
+  const { hook, sections } = await hookSections(page, {
     read: async () => (await page.ask("SystemHook", { id })).hook,
     readDeliveries: async (after) => (await page.ask("SystemDeliveries", { id, after })).hook.deliveries,
     test: () => page.change("TestSystemHook", { id }),
@@ -16,5 +18,15 @@ export async function open(page) {
       page.go(all);
     },
   });
-  showAdmin(page, "hooks", sections, { heading: `System hook #${id}`, above: [["system hooks", all]] });
+  showAdmin(page, "hooks", [
+    sections,
+    section("Change", null, hookForm("Change the hook", hook, {
+      word: "Save", takesToken: false,
+      async act({ verify, ...values }) {
+        await page.change("UpdateSystemHook", { input: { databaseId: id, ...values, enableSslVerification: verify } });
+        page.say("The hook is changed.");
+        page.reload();
+      },
+    })),
+  ], { heading: `System hook #${id}`, above: [["system hooks", all]] });
 }

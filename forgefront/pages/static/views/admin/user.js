@@ -68,10 +68,10 @@ function account(page, user) {
     field("username", "User name", { required: true, maxlength: 255, value: before.username, autocomplete: "off", hint: "The addresses of personal projects change with it." }),
     field("name", "Name", { required: true, maxlength: 255, value: before.name, autocomplete: "off", autocapitalize: "words" }),
     field("email", "Email", { type: "email", required: true, value: before.email, autocomplete: "off" }),
-    field("password", "New password", { type: "password", autocomplete: "new-password", hint: "8 to 128 characters. Leave it empty to keep the present one." }),
+    field("password", "New password", { type: "password", autocomplete: "new-password", hint: "8 to 128 characters. Leave it empty to keep the current one." }),
     field("websiteUrl", "Website", { value: before.websiteUrl, autocomplete: "off", inputmode: "url" }),
     field("bio", "About", { value: before.bio, maxlength: 255, autocomplete: "off" }),
-    field("projectsLimit", "Personal projects", { type: "number", min: 0, required: true, value: before.projectsLimit, hint: "At most so many." }),
+    field("projectsLimit", "Personal projects", { type: "number", min: 0, required: true, value: before.projectsLimit, hint: "Maximum number." }),
     check("canCreateGroup", "May create groups", before.canCreateGroup),
     self ? null : check("admin", "Is an administrator", before.admin),
   ], {

@@ -102,7 +102,7 @@ function writing(page, about, original) {
       now?.blob ? h("button", { type: "button", onclick: () => {
         base.oid = now.blob.oid;
         element.requestSubmit();
-      } }, "Commit my text instead of theirs") : null);
+      } }, "Overwrite with my text") : null);
     conflict.hidden = false;
   }
 

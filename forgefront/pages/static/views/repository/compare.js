@@ -21,7 +21,7 @@ export async function open(page) {
   showFiles(page, project, { ref: null, heading: "Compare" }, choice(page, project, from, to), body);
   if (!project.viewerCan.readCode) replace(body, empty("No access to the code", "You can see this project, but not its code."));
   else if (from && to) await show(page, project, from, to, body);
-  else replace(body, empty("Choose what to compare", "Changes are shown from where the second left the first."));
+  else replace(body, empty("Choose what to compare", "Shows the changes since the second branched off the first."));
 }
 
 /** The two refs; any branch, tag or commit id can be typed. */

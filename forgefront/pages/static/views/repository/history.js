@@ -18,13 +18,13 @@ export async function open(page) {
   const [project] = await Promise.all([read(null), styles()]);
   const ref = project.branch?.name ?? given ?? project.defaultBranch;
   const list = h("ol.rows", { "data-walk": true });
-  const none = h("p.quiet", null, "No commit of these changed it.");
+  const none = h("p.quiet", null, "None of these commits changed it.");
   const add = ({ nodes, pageInfo }) => {
     list.append(...nodes.map(commitRow(path)));
     // A page examines a limited number of commits, and may find none of them.
     list.hidden = !list.childElementCount;
     none.hidden = !list.hidden;
-    none.textContent = pageInfo.hasNextPage ? "No commit of these changed it. There are earlier ones." : "No commit changed it.";
+    none.textContent = pageInfo.hasNextPage ? "None of these commits changed it. Earlier commits are on the next page." : "No commit changed it.";
     return pageInfo;
   };
   const connection = project.branch?.history;

@@ -75,7 +75,7 @@ async function transferring(page, path) {
     after = pageInfo.hasNextPage && groups.length < MAX_GROUPS ? pageInfo.endCursor : null;
   } while (after);
   return form("Transfer", [
-    field("group", "Group", { required: true, list: "groups", autocomplete: "off", hint: "Its members get their rights in this project. The old address stops working." }),
+    field("group", "Group", { required: true, list: "groups", autocomplete: "off", hint: "Members of the new group or owner get access to this project. The old address stops working." }),
     h("datalist", { id: "groups" }, groups.map(({ path: value, name }) => h("option", { value }, name))),
   ], {
     word: "Transfer the project", fieldOf: { groupPath: "group", NOT_FOUND: "group" },

@@ -53,7 +53,7 @@ function runnerEntry(page, { databaseId: id, description, active, shared, tags, 
       runUntagged ? null : h("span", null, "only builds with its tags"), contactedAt ? h("span", null, "last seen ", ago(contactedAt)) : null],
     [viewerCan.update ? toggle : null,
       !shared && viewerCan.unassign ? removal(page, {
-        word: "Unassign", label: `Unassign ${description}`, title: `Unassign ${description}?`, text: "It takes no further builds of this project. Builds that it runs go on.",
+        word: "Unassign", label: `Unassign ${description}`, title: `Unassign ${description}?`, text: "It takes no further builds of this project. Builds that it is running continue.",
         async act() {
           await page.change("Unassign", { path, id });
           await renew();

@@ -17,7 +17,7 @@ export async function open(page) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
 
   showSection(page, project, "triggers", [
-    section("Triggers", null, h("p.hint", null, "With the token of a trigger another system has builds made. The token is its only credential."), element,
+    section("Triggers", null, h("p.hint", null, "Another system starts builds with the token of a trigger. The token is its only credential."), element,
       h("div.actions.start", null, doing("button.primary", "Add a trigger", wrong, async () => {
         await page.change("AddTrigger", { path });
         await renew();

@@ -58,7 +58,7 @@ function item(page, each, mayChange, renew) {
     mayChange ? h("details", null, h("summary", { "data-item": true }, label(each)), changing()) : label(each),
     [description ? h("span", null, description) : null, issues("open", openIssuesCount), issues("closed", closedIssuesCount)],
     mayChange ? removal(page, {
-      word: "Delete", label: `Delete the label ${name}`, title: `Delete the label ${name}?`, text: "It is taken off every issue and merge request.",
+      word: "Delete", label: `Delete the label ${name}`, title: `Delete the label ${name}?`, text: "It is removed from every issue and merge request.",
       async act() {
         await page.change("DeleteLabel", { id });
         await renew();

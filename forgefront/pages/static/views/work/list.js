@@ -115,7 +115,7 @@ function ofProject(page, path, kind) {
   const isIssues = kind.section === "issues";
   let known = null;
   return {
-    advice: isIssues ? "An issue is something to be done, to be decided or to be repaired." : "Push a branch, then propose to merge it.",
+    advice: isIssues ? "Issues track tasks, decisions and bugs." : "Push a branch, then create a merge request for it.",
     async read(variables) {
       const { project } = await page.ask(isIssues ? "ProjectIssues" : "ProjectMergeRequests", { path, ...variables });
       if (!project) throw page.missing("project");
@@ -156,7 +156,7 @@ function ofGroup(page, path, kind) {
 function ofViewer(page, kind) {
   const scopes = [["assigned", "assigned to you"], ["created", "created by you"]];
   return {
-    advice: `You find here the ${kind.nouns} of all projects that concern you.`,
+    advice: `The ${kind.nouns} of all projects that you created or are assigned to.`,
     async read(variables, { scope }) {
       const answer = await page.ask(kind.section === "issues" ? "OwnIssues" : "OwnMergeRequests", { scope: scope.toUpperCase(), ...variables });
       return answerOf(answer, kind, { canCreate: false });
