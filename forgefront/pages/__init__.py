@@ -35,7 +35,7 @@ _NAME_PATTERN = r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 PAGE_PATTERN = re.compile(
     rf"/|(?:/-/(?:sign_in|new_project|new_group|issues|merge_requests|profile)"
     rf"|/-/admin(?:/(?:users(?:/{_NAME_PATTERN})?|runners|hooks(?:/\d+)?|settings))?"
-    rf"|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|issues|merge_requests|members|settings))?"
+    rf"|/u/{_NAME_PATTERN}|/groups/{_NAME_PATTERN}(?:/(?:dashboard|builds|issues|merge_requests|members|settings))?"
     rf"|/{_NAME_PATTERN}/{_NAME_PATTERN}(?<!\.git)(?<!\.atom)(?:/(?:commits|builds|issues|milestones)(?:/\d+)?"
     r"|/builds/\d+/artifacts(?:/browse/[^\0]+)?"
     r"|/merge_requests(?:/\d+(?:/(?:commits|builds|changes))?)?|/(?:issues|merge_requests)/(?:new|\d+/edit)"

@@ -82,6 +82,8 @@ function keepDraft(page, name, element) {
   if (typed) {
     restore(element, typed.values);
     element.prepend(notice);
+    // Once it is in the page: a folded form would hide what was typed.
+    requestAnimationFrame(() => element.closest("details")?.toggleAttribute("open", true));
   }
   const forget = keepTyped(page, element, stored);
   return () => {

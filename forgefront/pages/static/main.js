@@ -44,6 +44,7 @@ const VIEWS = [
   ["/", "wall"],
   ["/groups/(?<name>[^/]+)", "wall"],
   ["/groups/(?<name>[^/]+)/dashboard", "dashboard"],
+  ["/groups/(?<name>[^/]+)/builds", "group/builds"],
   ["/groups/(?<name>[^/]+)/members", "group/members"],
   ["/groups/(?<name>[^/]+)/settings", "group/settings"],
   ["/groups/(?<name>[^/]+)/(?<section>issues|merge_requests)", "work/list"],

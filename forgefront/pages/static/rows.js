@@ -40,10 +40,11 @@ export const commitRow = (path) => (commit) =>
     {}, "li.row.long");
 
 /** `brief`: for a narrow column, without the commit. */
-export const buildRow = (path, { brief = false } = {}) => (build) =>
+/** `placed`: with its project, for a list of several projects. */
+export const buildRow = (path, { brief = false, placed = false } = {}) => (build) =>
   row([build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
     [lasted({ ...build, state: build.status }), h("span", null, `#${build.databaseId}`)],
-    [h("span", null, build.stage), refLink(path, build.ref), brief || !build.commit ? null : h("span", null, build.commit.title),
+    [placed ? project(path) : null, h("span", null, build.stage), refLink(path, build.ref), brief || !build.commit ? null : h("span", null, build.commit.title),
       ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
     { "data-build": build.databaseId });
 

@@ -39,7 +39,7 @@ async def record_merge_request(
 
 
 async def record_discussion(context: Context, row: tables.MergeRequest) -> None:
-    """Record that a thread of a merge request has changed, or a note of one."""
+    """Record that a thread or a note of a merge request has changed."""
     await record_merge_requests(context, [(row.id, row.project_id, row.target_branch, row.state, row.state)])
 
 

@@ -42,9 +42,7 @@ async def create_thread(context: Context, find: FindMergeRequest, body: str, pos
 async def add_note(context: Context, thread: tables.ReviewThread, body: str) -> tables.Note:
     """Add a note to a thread. Raises Required, Invalid."""
     merge_request = await _load_merge_request(context, thread)
-    note = await notes.create_note(context, notes.MERGE_REQUEST, merge_request, body, thread_id=thread.id)
-    await change_records.record_discussion(context, merge_request)
-    return note
+    return await notes.create_note(context, notes.MERGE_REQUEST, merge_request, body, thread_id=thread.id)
 
 
 async def can_resolve(context: Context, thread: tables.ReviewThread) -> bool:

@@ -128,6 +128,7 @@ async def create_note(context: Context, kind: Noteable, parent: Any, body: str, 
     activities.add_comment(context, note, kind.activity)
     await record_mentions(context, note, parent)
     await publish(context, object_payloads.NoteWritten, note)
+    await _record_change(context, parent)
     return note
 
 
@@ -139,9 +140,14 @@ async def update_note(context: Context, note: tables.Note, body: str) -> tables.
         note.updated_at = context.now()
         parent = await load_parent(context, note)
         await record_mentions(context, note, parent)
-        if note.thread_id is not None:
-            await change_records.record_discussion(context, parent)
+        await _record_change(context, parent)
     return note
+
+
+async def _record_change(context: Context, parent: Any) -> None:
+    """Record for subscriptions that the notes of a merge request have changed; there are none of issues and snippets."""
+    if isinstance(parent, tables.MergeRequest):
+        await change_records.record_discussion(context, parent)
 
 
 def validate_body(value: str) -> str:

@@ -19,6 +19,7 @@ from graph.rules.policy import Action, can, filter_visible_groups, load_group_le
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, GroupMember
 from graph.types.builds.build_stats import GroupBuildStatsFields
+from graph.types.builds.builds import GroupBuildFields
 from graph.types.inputs import optional, sent_values
 from graph.types.issues.issues import GroupIssueFields
 from graph.types.merge_requests.merge_requests import GroupMergeRequestFields
@@ -62,7 +63,7 @@ async def _filter_groups(context: Context, rows: Sequence[tables.Namespace]) -> 
     action=Action.READ_GROUP,
     filter_nodes=_filter_groups,
 )
-class Group(Node, GroupIssueFields, GroupMergeRequestFields, GroupBuildStatsFields):
+class Group(Node, GroupIssueFields, GroupMergeRequestFields, GroupBuildFields, GroupBuildStatsFields):
     database_id: int = column(tables.Namespace.id, description="ID in the v3 API.")
     name: str = column(description="Display name.")
     path: str = column(description="Path: the first segment of the full paths of its projects.")

@@ -7,9 +7,21 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window, sets_only, to_many, to_one
+from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order
+from graph.fields.declarations import (
+    Node,
+    column,
+    computed,
+    connection_field,
+    entity,
+    filter_listing,
+    make_window,
+    sets_only,
+    to_many,
+    to_one,
+)
 from graph.fields.scalars import GitOid
+from graph.rules.accounts import groups
 from graph.rules.builds import artifacts, builds
 from graph.rules.policy import Action, can, require
 from graph.types.accounts.users import User
@@ -232,6 +244,25 @@ class ProjectBuildFields:
         project: Any = self
         await require(info.context, Action.READ_BUILD, project)
         return await builds.get_build(info.context, project, database_id)  # type: ignore[return-value]
+
+
+async def _resolve_group_builds(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
+    ids = await groups.list_project_ids(info.context, root, (Action.READ_BUILD,))
+    listing = KeysetListing(tables.Build, NEWEST_FIRST, (col(tables.Build.project_id).in_(ids),))
+    arguments["filter"] = arguments["filter"] or BuildFilter()
+    return await filter_listing(listing, arguments).page(info.context, make_window(arguments))
+
+
+@strawberry.type
+class GroupBuildFields:
+    """Fields of a group about builds."""
+
+    builds: Connection[Build] = connection_field(
+        _resolve_group_builds,
+        filter=BuildFilter,
+        description="Builds of the group's projects whose builds the viewer can see and that are not archived, latest attempt of each,"
+        " newest first.",
+    )
 
 
 @strawberry.type

@@ -13,7 +13,7 @@ from storage import tables
 from storage.tables import ChangeKind
 
 
-@strawberry.type(description="A merge request was created, or its state, its threads or another field shown in lists changed.")
+@strawberry.type(description="A merge request was created, or its state, its notes and threads or another field shown in lists changed.")
 class MergeRequestEvent(LiveEvent):
     @strawberry.field(name="from", description="Previous state; null for a new merge request.")
     def from_state(self) -> MergeRequestState | None:  # type: ignore[valid-type]
@@ -23,7 +23,7 @@ class MergeRequestEvent(LiveEvent):
     @strawberry.field(
         name="to",
         description="Current state. Equal to `from` if another field changed: title, description, assignee, milestone, labels, target"
-        " branch, newest commit, conflicts, whether it waits for builds, or a thread with its notes.",
+        " branch, newest commit, conflicts, whether it waits for builds, a thread or a note.",
     )
     def to_state(self) -> MergeRequestState:  # type: ignore[valid-type]
         return tables.MergeRequestState(as_change(self).new_state)
@@ -38,7 +38,7 @@ class MergeRequestSubscriptions:
     """Subscription fields for merge requests."""
 
     @strawberry.subscription(
-        description="Events for changes of threads and of the fields of merge requests that are shown in lists, in order, if the viewer can"
+        description="Events for changes of notes, of threads and of the fields of merge requests that are shown in lists, in order, if the viewer can"
         " see the merge request at that time. `projects` are target projects."
     )
     async def merge_request_changed(

@@ -60,7 +60,7 @@ async def test_a_project_has_pictures_that_lead_to_their_rows_and_operations(sit
     links = await page.evaluate(
         "[...document.querySelectorAll('section[aria-label=\"Success rate\"] .card-links a')].map(link => link.href)"
     )
-    assert links[0].endswith("/web/storefront/builds?status=failed&days=30")
+    assert links[0].endswith("/web/storefront/builds?status=failed&branch=default&days=30")
     fragment = parse_qs(urlsplit(links[1]).fragment)
     assert (
         fragment["query"][0].startswith("query ProjectBuildsOverTime(") and json.loads(fragment["variables"][0])["path"] == "web/storefront"
@@ -99,3 +99,22 @@ async def test_a_group_on_a_screen_rotates_without_controls(site: PagesSite) -> 
     await page.press("Escape")
     await page.wait_for("!document.querySelector('#before') && document.querySelector('.choices')?.checkVisibility()")
     assert "web/design" in await card(site, "Projects")
+
+
+async def test_pictures_of_a_group_lead_to_its_builds(site: PagesSite) -> None:
+    page = site.page
+    await page.set_viewport(1280, 800)
+    await site.visit("/groups/web/dashboard")
+    await card(site, "Success rate")
+    await page.evaluate("document.querySelector('section[aria-label=\"Success rate\"] .card-links a').click()")
+    await page.wait_for("document.querySelectorAll('.row').length > 0 && location.pathname === '/groups/web/builds'")
+    assert await page.evaluate("location.search") == "?status=failed&branch=default&days=30"
+    chosen = await page.evaluate("[...document.querySelectorAll('.removable')].map(each => each.firstChild.textContent)")
+    assert chosen == ["branch: default", "days: 30"]
+    shown = "[...document.querySelectorAll('.row')].map(each => each.innerText)"
+    assert all("web/" in each and "failed" in each for each in await page.evaluate(shown))
+    await site.visit("/groups/web/dashboard")
+    await card(site, "People and builds")
+    people = "[...document.querySelectorAll('section[aria-label=\"People and builds\"] th a')]"
+    await page.evaluate(f"{people}.find(each => each.innerText === 'mei').click()")
+    await page.wait_for("location.search.includes('author=mei') && document.querySelector('.row')")

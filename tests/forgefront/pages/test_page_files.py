@@ -48,7 +48,7 @@ PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/too
 /demo/tools/contributors /demo/tools/search /demo/tools/blame/src/a.py /demo/tools/compare /demo/tools/compare/main...topic/one
 /demo/tools/dashboard /groups/demo/dashboard /demo/tools/settings/general /demo/tools/fork /-/new_project /groups/demo /u/dev /-/sign_in
 /demo/tools/issues/new /demo/tools/merge_requests/new /demo/tools/issues/3/edit /demo/tools/merge_requests/3/edit
-/groups/demo/issues /groups/demo/merge_requests /-/issues /-/merge_requests
+/groups/demo/issues /groups/demo/builds /groups/demo/merge_requests /-/issues /-/merge_requests
 /-/profile /-/new_group /groups/demo/members /groups/demo/settings
 /-/admin /-/admin/ /-/profile/ /-/admin/users/ /groups/demo/ /u/dev/
 /-/admin/users /-/admin/users/a.b-c /-/admin/runners /-/admin/hooks /-/admin/hooks/3 /-/admin/settings"""

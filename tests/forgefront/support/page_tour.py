@@ -130,6 +130,10 @@ def list_stops(build: int, running: int, sha: str) -> tuple[TourStop, ...]:
         TourStop("dashboard", f"/{PATH}/dashboard", ".figures-table"),
         TourStop("group dashboard", "/groups/web/dashboard", ".figures-table"),
         TourStop("group", "/groups/web", ".tile"),
+        TourStop("new group", "/-/new_group", "form"),
+        TourStop("group members", "/groups/web/members", ".entry"),
+        TourStop("group settings", "/groups/web/settings", "form"),
+        TourStop("group builds", "/groups/web/builds", ".row"),
         TourStop("group issues", "/groups/web/issues", ".row"),
         TourStop("my merge requests", "/-/merge_requests"),
         TourStop("user", "/u/mei"),
@@ -199,11 +203,11 @@ OTHER_STOPS = (
 
 
 def views_not_visited(stops: tuple[TourStop, ...]) -> set[str]:
-    """The views of the pages that no stop shows, beside those of groups' settings; `repository/other_addresses` only leads to another."""
+    """The views of the pages that no stop shows, beside `repository/other_addresses`, which only leads to another."""
     text = (pages.STATIC_FOLDER / "main.js").read_text()
     rows = [(project, own, view) for project, own, view in _VIEW.findall(text)]
     assert rows
-    visited = {"repository/other_addresses", "group/create", "group/members", "group/settings"}
+    visited = {"repository/other_addresses"}
     for stop in stops:
         path = stop.path.partition("?")[0]
         for project, own, view in rows:

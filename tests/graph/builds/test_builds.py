@@ -22,6 +22,8 @@ LIST = """query ($path: String!, $filter: BuildFilter, $first: Int, $after: Stri
       totalCount nodes { name } pageInfo { hasNextPage endCursor } } } }"""
 OF_COMMIT = """query ($path: String!, $rev: String!, $filter: BuildFilter) { project(path: $path) { commit(rev: $rev) {
     builds(filter: $filter) { totalCount nodes { name } } } } }"""
+OF_GROUP = """query ($path: String!, $filter: BuildFilter, $first: Int) { group(path: $path) {
+    builds(filter: $filter, first: $first) { totalCount nodes { name project { path } } } } }"""
 ONE = "query ($path: String!, $id: Int!) { project(path: $path) { build(databaseId: $id) { databaseId name } } }"
 NOON = datetime(2016, 1, 2, 12, tzinfo=UTC)
 
@@ -234,6 +236,27 @@ class TestLists:
             assert builds["totalCount"] == len(names)
 
     @pytest.mark.usefixtures("builds")
+    async def test_of_a_group(self, ask: Ask, make: DataFactory, owner: tables.User, statements: StatementRecorder) -> None:
+        """Those of its projects that the viewer may see, of the newest attempts, in a constant number of statements."""
+        group = await make.group()
+        seen, other, hidden = [
+            await make.project(group=group, path=path, members=[(owner, AccessLevel.REPORTER)] if path != "hidden" else [])
+            for path in ("seen", "other", "hidden")
+        ]
+        counts = []
+        for number in range(2):
+            for project in (seen, other, hidden):
+                await make.build(project, name=f"unit {number}", ref="master" if project is seen else "topic")
+            with statements.record() as recorded:
+                data = await ask.data(OF_GROUP, owner, path=group.path, first=100)
+            counts.append(len(recorded))
+        assert counts[0] == counts[1]
+        found = data["group"]["builds"]
+        expected = [("unit 1", "other"), ("unit 1", "seen"), ("unit 0", "other"), ("unit 0", "seen")]
+        assert [(each["name"], each["project"]["path"]) for each in found["nodes"]] == expected
+        data = await ask.data(OF_GROUP, owner, path=group.path, filter={"ref": ["topic"], "name": ["unit 0"]})
+        assert [each["project"]["path"] for each in data["group"]["builds"]["nodes"]] == ["other"]
+
     async def test_by_pages(self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, head: str) -> None:
         page = (await ask.data(LIST, owner, path=str(project.id), first=2))["project"]["builds"]
         await make.build(project, head, name="new")

@@ -24,6 +24,7 @@ CHANGED = """subscription ($projects: [String!], $after: String) { mergeRequestC
     seq from to at mergeRequest { databaseId title state project { path } } } }"""
 UPDATE = "mutation ($i: UpdateMergeRequestInput!) { updateMergeRequest(input: $i) { userErrors { message } } }"
 CREATE = "mutation ($i: CreateMergeRequestInput!) { createMergeRequest(input: $i) { mergeRequest { databaseId } userErrors { message } } }"
+NOTE = "mutation ($i: CreateNoteInput!) { createNote(input: $i) { note { databaseId } userErrors { message } } }"
 ACCEPT = "mutation ($i: AcceptMergeRequestInput!) { acceptMergeRequest(input: $i) { userErrors { message } } }"
 CANCEL = "mutation ($i: CancelMergeWhenBuildSucceedsInput!) { cancelMergeWhenBuildSucceeds(input: $i) { userErrors { message } } }"
 
@@ -93,6 +94,12 @@ class TestEvents:
             ):
                 assert await change(**output) == NO_CHANGE
                 assert await change(**output) == []
+            note = {"projectPath": named["projectPath"], "mergeRequestDatabaseId": named["databaseId"], "body": "Hm."}
+            written = await ask.data(NOTE, master, i=note)
+            assert await watched() == NO_CHANGE
+            note = {"projectPath": named["projectPath"], "databaseId": written["createNote"]["note"]["databaseId"], "body": "Well."}
+            await ask.data(NOTE.replace("create", "update").replace("Create", "Update"), master, i=note)
+            assert await watched() == NO_CHANGE
             assert await change(stateEvent="CLOSE") == [("OPENED", "CLOSED")]
             assert await change(stateEvent="CLOSE") == []
             assert await change(stateEvent="REOPEN") == [("CLOSED", "REOPENED")]

@@ -2,7 +2,7 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
-import { ago, avatar, person, symbol, wordOf } from "../parts.js";
+import { ago, avatar, symbol, wordOf } from "../parts.js";
 import { card, reading } from "./card.js";
 import { toQuery } from "./filters.js";
 import * as svg from "./svg.js";
@@ -17,7 +17,7 @@ const count = (value) => new Intl.NumberFormat("en").format(value);
 /** The pictures of a project or a group. `own` is `{kind: "project" | "group", path}`; `offer(name, values)` suggests values of a filter. */
 export function pictures(page, own, offer) {
   const isGroup = own.kind === "group";
-  const builds = (word, state) => ({ zone, chosen }) => (isGroup ? [] : [[word, buildList(own.path, chosen, zone, state)]]);
+  const builds = (word, state) => ({ chosen }) => [[word, buildList(own, chosen, state)]];
   const place = isGroup ? ["groups", own.path] : [own.path];
   const requests = (word, state) => ({ chosen }) => [[word, `${address(...place, "merge_requests")}?${new URLSearchParams({ state, ...(chosen.author && { author: chosen.author }) })}`]];
   const shared = buildsOverTime(page, own);
@@ -29,15 +29,16 @@ export function pictures(page, own, offer) {
     isGroup ? groupLeadTime(page, requests("Merged", "merged")) : leadTime(page, own, requests("Merged", "merged")),
     throughput(page, own, requests("Merge requests", "all")),
     openByAge(page, own, requests("Open merge requests", "opened")),
-    flaky(page, own),
-    compared(page, own, offer),
-    people(page, own, offer),
+    flaky(page, own, builds("Failed builds", "failed")),
+    compared(page, own, offer, builds("Builds")),
+    people(page, own, offer, builds("Builds")),
   ];
 }
 
-function buildList(path, chosen, _zone, state) {
-  const query = new URLSearchParams(Object.entries({ status: state ?? "all", ref: chosen.branch === "*" ? "" : chosen.branch, job: chosen.job, author: chosen.author, days: chosen.range }).filter(([, value]) => value));
-  return `${address(path, "builds")}?${query}`;
+/** The address of the builds that a picture shows. */
+function buildList({ kind, path }, chosen, state) {
+  const query = new URLSearchParams(Object.entries({ status: state ?? "all", ref: chosen.branch === "*" ? "" : chosen.branch, branch: chosen.branch ? "" : "default", job: chosen.job, author: chosen.author, days: chosen.range }).filter(([, value]) => value));
+  return `${kind === "group" ? address("groups", path, "builds") : address(path, "builds")}?${query}`;
 }
 
 const sentBuilds = ({ path, builds, bucket, zone }) => ({ path, builds, bucket, zone });
@@ -270,10 +271,10 @@ function openByAge(page, { kind }, links) {
 
 // Rankings
 
-function flaky(page, { kind, path }) {
+function flaky(page, { kind, path }, links) {
   const isGroup = kind === "group";
   return {
-    ...card(page, { title: "Flaky jobs", wide: true, view: isGroup ? "group_flaky" : "project_flaky", operation: isGroup ? "GroupFlakyJobs" : "ProjectFlakyJobs",
+    ...card(page, { title: "Flaky jobs", wide: true, view: isGroup ? "group_flaky" : "project_flaky", operation: isGroup ? "GroupFlakyJobs" : "ProjectFlakyJobs", links,
       show(data) {
         const found = isGroup ? data.group.projects.nodes.flatMap(({ fullPath, name, flakyBuilds }) => flakyBuilds.nodes.map((each) => ({ ...each, fullPath, project: name }))) : data.project.flakyBuilds.nodes.map((each) => ({ ...each, fullPath: path }));
         found.sort((a, b) => b.flips - a.flips);
@@ -298,32 +299,32 @@ const ranked = (rows, first, href) => ({
 const byTotal = (a, b) => b.counts.total - a.counts.total;
 
 /** The jobs of a project, or the projects of a group. */
-function compared(page, { kind, path }, offer) {
+function compared(page, { kind, path }, offer, links) {
   if (kind === "group") {
     return {
-      ...card(page, { title: "Projects", wide: true, view: "group_projects", operation: "GroupProjectsCompared",
+      ...card(page, { title: "Projects", wide: true, view: "group_projects", operation: "GroupProjectsCompared", links,
         show: ({ group: { buildStats: { rows } } }, { chosen }) => ranked(rows.sort(byTotal).map((row) => [row.project, row]), "Project", (row) => `${address(row.project)}/dashboard${toQuery(chosen)}`) }),
       sent: ({ path, builds }) => ({ path, builds }),
     };
   }
   return {
-    ...card(page, { title: "Jobs", wide: true, view: "project_jobs", operation: "ProjectJobs",
+    ...card(page, { title: "Jobs", wide: true, view: "project_jobs", operation: "ProjectJobs", links,
       show({ project: { buildStats: { rows } } }, { chosen }) {
         offer("job", rows.map(({ name }) => name));
-        return ranked(rows.sort((a, b) => (b.duration?.p50 ?? 0) - (a.duration?.p50 ?? 0)).map((row) => [row.name, row]), "Job, slowest first", (row) => buildList(path, { ...chosen, job: row.name }));
+        return ranked(rows.sort((a, b) => (b.duration?.p50 ?? 0) - (a.duration?.p50 ?? 0)).map((row) => [row.name, row]), "Job, slowest first", (row) => buildList({ kind, path }, { ...chosen, job: row.name }));
       } }),
     sent: ({ path, builds }) => ({ path, builds }),
   };
 }
 
-function people(page, { kind }, offer) {
-  const isGroup = kind === "group";
+function people(page, own, offer, links) {
+  const isGroup = own.kind === "group";
   return {
-    ...card(page, { title: "People and builds", wide: true, view: isGroup ? "group_people" : "project_people", operation: isGroup ? "GroupPeopleAndBuilds" : "ProjectPeopleAndBuilds",
-      show(data) {
+    ...card(page, { title: "People and builds", wide: true, view: isGroup ? "group_people" : "project_people", operation: isGroup ? "GroupPeopleAndBuilds" : "ProjectPeopleAndBuilds", links,
+      show(data, { chosen }) {
         const { rows } = (data.project ?? data.group).buildStats;
         offer("author", rows.map(({ author }) => author).filter(Boolean));
-        return ranked(rows.sort(byTotal).map((row) => [row.author ? person({ username: row.author }, row.author) : "nobody", row]), "Person");
+        return ranked(rows.sort(byTotal).map((row) => [row.author ?? "nobody", row]), "Person", (row) => (row.author ? buildList(own, { ...chosen, author: row.author }) : null));
       } }),
     sent: ({ path, builds }) => ({ path, builds }),
   };

@@ -3,7 +3,7 @@
 import { address } from "../address.js";
 import { h } from "../dom.js";
 
-const PARTS = [[undefined, "Projects"], ["dashboard", "Dashboard"], ["merge_requests", "Merge requests"], ["issues", "Issues"], ["members", "Members"], ["settings", "Settings"]];
+const PARTS = [[undefined, "Projects"], ["dashboard", "Dashboard"], ["builds", "Builds"], ["merge_requests", "Merge requests"], ["issues", "Issues"], ["members", "Members"], ["settings", "Settings"]];
 
 /** Shows a part of a group. `group` has its name, path, description and `viewerCan.update`; `aside` stands beside the name. */
 export function showGroup(page, group, part, content, aside = null) {

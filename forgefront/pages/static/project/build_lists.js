@@ -1,4 +1,4 @@
-// The builds of a project: filters that stand in the address, and the builds of each commit by pipeline and stage.
+// The builds of a project or a group: filters that stand in the address, and the builds of each commit by pipeline and stage.
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
@@ -6,8 +6,8 @@ import { ago, avatar, lasted, symbol, wordOf } from "../parts.js";
 
 const FIELDS = { ref: "Branch or tag", job: "Name", author: "Author" };
 
-/** Fields that filter by names, and the choice between builds and commits. */
-export function buildFilters(page) {
+/** Fields that filter by names, and the choice between builds and commits, unless `commits` is false. */
+export function buildFilters(page, { commits = true } = {}) {
   const to = (changes) => {
     const query = new URLSearchParams(page.query);
     for (const [name, value] of Object.entries(changes)) value ? query.set(name, value) : query.delete(name);
@@ -23,9 +23,9 @@ export function buildFilters(page) {
       Object.entries(FIELDS).map(([name, word]) =>
         h("input", { type: "text", name, "aria-label": word, placeholder: word, maxlength: 255, autocapitalize: "none", autocomplete: "off", spellcheck: "false", value: page.query.get(name) ?? "" })),
       h("button", null, "Filter")),
-    h("nav.chips", { "aria-label": "Show builds" },
+    commits ? h("nav.chips", { "aria-label": "Show builds" },
       h("a", { href: to({ by: null }), "aria-current": byCommit ? null : "true" }, "one by one"),
-      h("a", { href: to({ by: "commit" }), "aria-current": byCommit ? "true" : null }, "by commit")));
+      h("a", { href: to({ by: "commit" }), "aria-current": byCommit ? "true" : null }, "by commit")) : null);
 }
 
 /** A commit with its builds, by pipeline and stage. */
@@ -58,3 +58,37 @@ function pipelinesOf(builds) {
   }
   return [...found.values()].reverse().map(({ ref, stages }) => ({ ref, stages: [...stages] }));
 }
+
+/** The states of builds to choose from by the parameter `status`, and the other parameters of the address, each with its variables. */
+export const BUILD_LIST = {
+  filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"], MANUAL: ["MANUAL"] },
+  narrowed: { ref: (ref) => ({ ref: [ref] }), branch: (word) => (word === "default" ? { ref: [null] } : {}), job: (name) => ({ name: [name] }), author: (name) => ({ author: [name] }), days: (days) => ({ finished: { since: sinceDays(days) } }) },
+};
+
+/** The parameters of the address that narrow a list, and the variables for them. */
+export function narrowedBy(page, { narrowed = {} }) {
+  const found = Object.entries(narrowed).filter(([name]) => page.query.get(name));
+  return { names: found.map(([name]) => name), variables: Object.assign({}, ...found.map(([name, make]) => make(page.query.get(name)))) };
+}
+
+export function chosenOf(page, list) {
+  const wanted = page.query.get(list.filter)?.toUpperCase();
+  const all = Object.keys(list.choices);
+  return wanted === "ALL" ? "" : all.includes(wanted) ? wanted : all[0];
+}
+
+/** The states to choose from, and the other filters of the address, each a link that removes it. */
+export function chips(page, list, chosen, narrowed) {
+  const to = (changes) => {
+    const query = new URLSearchParams(page.query);
+    for (const [name, value] of Object.entries(changes)) value === null ? query.delete(name) : query.set(name, value);
+    return `${location.pathname}?${query}`;
+  };
+  return h("nav.chips", { "aria-label": "Filter by state" },
+    Object.keys(list.choices).map((state) =>
+      h("a", { href: to({ [list.filter]: (state || "all").toLowerCase() }), "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all")),
+    narrowed.map((name) => h("a.removable", { href: to({ [name]: null }), title: "Remove this filter" }, `${name}: ${page.query.get(name)}`, h("span", { "aria-hidden": "true" }, " ×"))));
+}
+
+/** The time so many days ago. */
+const sinceDays = (days) => new Date(Date.now() - (Number.parseInt(days, 10) || 1) * 86_400_000).toISOString();

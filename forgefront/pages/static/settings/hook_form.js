@@ -13,10 +13,10 @@ export const EVENTS = [
 ];
 
 /**
- * `hook` is null for a new one. `act(variables)` gets the variables of the mutation; what is not to change is not
+ * `hook` is null for a new one. `keep` is the page, in which what is typed is kept. `act(variables)` gets the variables of the mutation; what is not to change is not
  * among them. Without `takesToken` there is no token: system hooks have none.
  */
-export function hookForm(name, hook, { word, act, takesToken = true }) {
+export function hookForm(name, hook, { word, act, takesToken = true, keep }) {
   const known = (has) => (has ? "One is stored. Leave this empty to keep it." : null);
   const removal = (has, noun) => (has ? check(`no${noun}`, `Remove the stored ${noun.toLowerCase()}`, false) : null);
   return form(name, [
@@ -28,7 +28,7 @@ export function hookForm(name, hook, { word, act, takesToken = true }) {
     h("fieldset", null, h("legend", null, "Events"), EVENTS.map(([each, text]) => check(each, text, hook ? hook[each] : each === "pushEvents"))),
     check("verify", "Verify the TLS certificate of the receiver", hook?.enableSslVerification ?? true),
   ], {
-    word,
+    word, keep,
     act({ url, token, secret, noToken, noSecret, ...flags }) {
       const sent = { ...flags };
       if (url.trim() !== hook?.url) sent.url = url.trim();

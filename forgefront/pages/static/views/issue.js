@@ -1,13 +1,16 @@
 // An issue and its comments.
 
 import { address } from "../address.js";
-import { answer, doing } from "../discussion.js";
-import { h } from "../dom.js";
+import { answer, discussion, doing } from "../discussion.js";
+import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
-import { ago, badge, more, person, section, symbol } from "../parts.js";
+import { ago, badge, person, section, symbol } from "../parts.js";
+import { keepFocus, watch } from "../renewing.js";
 import { label, rows } from "../rows.js";
 import { styles } from "../work/styles.js";
 import { triage } from "../work/triage.js";
+
+const POLL = 10_000;
 
 export async function open(page) {
   const { path } = page.where;
@@ -17,30 +20,57 @@ export async function open(page) {
     if (!project?.issue) throw page.missing("issue");
     return { ...project.issue, mayTriage: project.viewerCan.triageIssues };
   };
-  const [issue] = await Promise.all([read(), styles()]);
-  const closed = issue.state === "CLOSED";
-  const notes = h("div.notes", null, issue.notes.nodes.map((each) => note(each)));
+  // What is read anew when somebody else has changed the issue; what is typed is elsewhere.
+  let [issue] = await Promise.all([read(), styles()]);
+  const [head, text] = [h("div.column"), h("div.column")];
+  const show = () => {
+    keepFocus(head, () => replace(head, above(path, issue)));
+    keepFocus(text, () => replace(text, below(issue)));
+  };
+  let first = issue;
+  const talk = await discussion(async (after) => {
+    const { notes } = after || !first ? await read(after) : first;
+    first = null;
+    return notes;
+  }, (each) => note(each));
+  show();
 
   page.title(`#${iid} ${issue.title}`, [[path, address(path)], ["issues", address(path, "issues")]]);
   page.show(
-    h("article.reading", null,
-      h("div.head-line", null, h("h1", null, issue.title, " ", h("span.quiet", null, `#${iid}`)),
-        issue.viewerCan.update ? h("div.actions", null, h("a.button", { href: address(path, "issues", iid, "edit") }, "Edit")) : null),
-      h("div.facts", null, badge(issue.state), person(issue.author), ago(issue.createdAt),
-        issue.assignee ? h("span", null, "assigned to ", person(issue.assignee)) : null,
-        issue.milestone ? h("a", { href: address(path, "milestones", issue.milestone.iid) }, issue.milestone.title) : null,
-        issue.labelNodes.map(label)),
+    h("article.reading", null, head,
       issue.mayTriage ? triage(page, { path, iid, operation: "UpdateIssue", record: () => issue, done: page.reload }) : null,
-      h("div.card", null, issue.descriptionHtml ? markdown(issue.descriptionHtml) : h("p.quiet", null, "No description.")),
-      issue.mergeRequests.nodes.length ? h("div.notes", null, section("Merge requests that close this issue", null, rows(issue.mergeRequests.nodes, closing, ""))) : null,
-      notes,
-      more(issue.notes.pageInfo, async (after) => {
-        const next = (await read(after)).notes;
-        notes.append(...next.nodes.map((each) => note(each)));
-        return next.pageInfo;
-      }, "More notes"),
-      issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed, can: issue.viewerCan }) : null));
+      text, talk.element,
+      issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed: issue.state === "CLOSED", can: issue.viewerCan }) : null));
+
+  let standing = null;
+  watch(page, POLL, async () => {
+    const before = standing;
+    standing = JSON.stringify((await page.ask("Standing", { path, iid })).project?.issue);
+    if (before === null || before === standing) return;
+    const closed = issue.state === "CLOSED";
+    issue = await read();
+    // The button that closes it is another one then, and what was typed is kept.
+    if ((issue.state === "CLOSED") !== closed) return page.reload();
+    show();
+    first = issue;
+    await talk.renew();
+    page.say("The issue has changed.");
+  });
 }
+
+const above = (path, issue) => [
+  h("div.head-line", null, h("h1", null, issue.title, " ", h("span.quiet", null, `#${issue.iid}`)),
+    issue.viewerCan.update ? h("div.actions", null, h("a.button", { href: address(path, "issues", issue.iid, "edit") }, "Edit")) : null),
+  h("div.facts", null, badge(issue.state), person(issue.author), ago(issue.createdAt),
+    issue.assignee ? h("span", null, "assigned to ", person(issue.assignee)) : null,
+    issue.milestone ? h("a", { href: address(path, "milestones", issue.milestone.iid) }, issue.milestone.title) : null,
+    issue.labelNodes.map(label)),
+];
+
+const below = (issue) => [
+  h("div.card", null, issue.descriptionHtml ? markdown(issue.descriptionHtml) : h("p.quiet", null, "No description.")),
+  issue.mergeRequests.nodes.length ? h("div.notes", null, section("Merge requests that close this issue", null, rows(issue.mergeRequests.nodes, closing, ""))) : null,
+];
 
 export const note = ({ body, bodyHtml, system, author, createdAt }, isNew = false) =>
   system

@@ -63,7 +63,7 @@ function forking(page, namespaces, source) {
     field("path", "Path", { required: true, value: source.path }),
     field("visibility", "Visibility", { kind: "select", options: allowed, value: source.visibility, hint: "At most that of the project." }),
   ], {
-    word: "Fork",
+    word: "Fork", keep: page,
     async act({ groupPath, name, path, visibility }) {
       const { project } = await page.change("Fork", { source: source.fullPath, groupPath: groupPath === own ? null : groupPath, name: name.trim(), path: path.trim(), visibility });
       page.say("The fork is created.");

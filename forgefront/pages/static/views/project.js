@@ -4,7 +4,7 @@ import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
-import { buildFilters, commitBuildsRow } from "../project/build_lists.js";
+import { BUILD_LIST, buildFilters, chips, chosenOf, commitBuildsRow, narrowedBy } from "../project/build_lists.js";
 import { showProject } from "../project/head.js";
 import { keepFocus, renewal } from "../renewing.js";
 import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow } from "../rows.js";
@@ -15,10 +15,7 @@ const LONG = 60;
 const LISTS = {
   commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit.", refs: true },
   builds: {
-    operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.",
-    filter: "status", choices: { "": null, FAILED: ["FAILED"], RUNNING: ["RUNNING"], PENDING: ["PENDING"], SUCCESS: ["SUCCESS"], CANCELED: ["CANCELED"], MANUAL: ["MANUAL"] },
-    fields: buildFilters, byCommit: { operation: "CommitBuilds", row: commitBuildsRow, connection: "commits", tip: (query) => ({ tip: query.get("ref") }) },
-    narrowed: { ref: (ref) => ({ ref: [ref] }), job: (name) => ({ name: [name] }), author: (name) => ({ author: [name] }), days: (days) => ({ finished: { since: sinceDays(days) } }) },
+    ...BUILD_LIST, operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.", fields: buildFilters, byCommit: { operation: "CommitBuilds", row: commitBuildsRow, connection: "commits", tip: (query) => ({ tip: query.get("ref") }) },
   },
   activity: { operation: "Activities", row: activityRow, connection: "activities", none: "No activity yet." },
   stars: { operation: "Stars", row: () => starRow, connection: "stars", none: "Nobody has starred this project yet." },
@@ -117,8 +114,7 @@ function broken({ since, firstBad, lastGreen, suspects }, target, path) {
 
 async function listed(page, list, path) {
   const chosen = list.filter ? chosenOf(page, list) : null;
-  const narrowed = Object.entries(list.narrowed ?? {}).filter(([name]) => page.query.get(name));
-  const further = Object.assign({}, ...narrowed.map(([name, make]) => make(page.query.get(name))));
+  const { names: narrowed, variables: further } = narrowedBy(page, list);
   const variables = { path, ...further, ...(list.filter && { [list.filter]: list.choices[chosen] }), ...list.tip?.(page.query), ...(list.refs && { ref: page.query.get("ref") }) };
   const read = async (after) => {
     const { project } = await page.ask(list.operation, { ...variables, after });
@@ -133,7 +129,7 @@ async function listed(page, list, path) {
       if (!first) return empty("Nothing to see here", "You may not see this part of the project, or it cannot be read.");
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
-        list.filter ? chips(page, list, chosen, narrowed.map(([name]) => name)) : null,
+        list.filter ? chips(page, list, chosen, narrowed) : null,
         list.refs ? h("div.actions.start.spread", null, branches(page, project), downloads(page, path, page.query.get("ref") ?? project.defaultBranch)) : null,
         shown,
         more(first.pageInfo, async (after) => {
@@ -145,28 +141,6 @@ async function listed(page, list, path) {
     },
   };
 }
-
-function chosenOf(page, list) {
-  const wanted = page.query.get(list.filter)?.toUpperCase();
-  const all = Object.keys(list.choices);
-  return wanted === "ALL" ? "" : all.includes(wanted) ? wanted : all[0];
-}
-
-/** The states to choose from, and the other filters of the address, each a link that removes it. */
-function chips(page, list, chosen, narrowed) {
-  const to = (changes) => {
-    const query = new URLSearchParams(page.query);
-    for (const [name, value] of Object.entries(changes)) value === null ? query.delete(name) : query.set(name, value);
-    return `${location.pathname}?${query}`;
-  };
-  return h("nav.chips", { "aria-label": "Filter by state" },
-    Object.keys(list.choices).map((state) =>
-      h("a", { href: to({ [list.filter]: (state || "all").toLowerCase() }), "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all")),
-    narrowed.map((name) => h("a.removable", { href: to({ [name]: null }), title: "Remove this filter" }, `${name}: ${page.query.get(name)}`, h("span", { "aria-hidden": "true" }, " ×"))));
-}
-
-/** The time so many days ago. */
-const sinceDays = (days) => new Date(Date.now() - (Number.parseInt(days, 10) || 1) * 86_400_000).toISOString();
 
 /** The ref whose history is shown: a branch, or the ref in the address. */
 function branches(page, project) {

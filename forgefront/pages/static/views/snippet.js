@@ -2,7 +2,7 @@
 
 import { address, base } from "../address.js";
 import { removal } from "../dialogs.js";
-import { doing } from "../discussion.js";
+import { answer, doing } from "../discussion.js";
 import { h } from "../dom.js";
 import { ago, more, person } from "../parts.js";
 import { save } from "../project/downloads.js";
@@ -18,7 +18,7 @@ export async function open(page) {
     return project.snippet;
   };
   const snippet = await read();
-  const notes = h("div.notes", null, snippet.notes.nodes.map(note));
+  const notes = h("div.notes", null, snippet.notes.nodes.map((each) => note(each)));
 
   page.title(snippet.title, [[path, address(path)], ["Snippets", address(path, "snippets")]]);
   page.show(
@@ -30,10 +30,10 @@ export async function open(page) {
       notes,
       more(snippet.notes.pageInfo, async (after) => {
         const next = (await read(after)).notes;
-        notes.append(...next.nodes.map(note));
+        notes.append(...next.nodes.map((each) => note(each)));
         return next.pageInfo;
       }, "Show more comments"),
-      snippet.viewerCan.comment ? commenting(page, { path, id }) : null));
+      snippet.viewerCan.comment ? answer((body) => page.change("Comment", { path, id, body }), page.reload, { page }) : null));
 }
 
 function controls(page, variables, { title, viewerCan, restPath, fileName, ...snippet }) {
@@ -51,29 +51,11 @@ function controls(page, variables, { title, viewerCan, restPath, fileName, ...sn
       }) : null),
     wrong,
     viewerCan.update ? h("details", null, h("summary", null, "Edit"), snippetForm("Edit the snippet", { title, fileName, ...snippet }, {
-      word: "Save the snippet",
+      word: "Save the snippet", keep: page,
       async act(values) {
         await page.change("ChangeSnippet", { ...variables, ...values });
         page.say("The snippet is saved.");
         page.go(location.pathname, { replace: true });
       },
     })) : null);
-}
-
-function commenting(page, variables) {
-  const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const body = h("textarea", { name: "body", id: "comment", "aria-label": "Your comment", placeholder: "Write a comment" });
-  const send = async () => {
-    wrong.hidden = true;
-    try {
-      await page.change("Comment", { ...variables, body: body.value });
-      page.reload();
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      wrong.textContent = error.message;
-      wrong.hidden = false;
-    }
-  };
-  return h("form.stack", { onsubmit: (event) => (event.preventDefault(), body.value.trim() && send()) },
-    body, wrong, h("div.actions", null, h("button.primary", null, "Comment")));
 }

@@ -15,7 +15,7 @@ export async function open(page) {
   showProject(page, project, "snippets", h("div.settings", null,
     section("Snippets", null, element),
     project.viewerCan.createSnippet ? section("Create a snippet", null, snippetForm("Create a snippet", null, {
-      word: "Create the snippet",
+      word: "Create the snippet", keep: page,
       async act(values) {
         const { snippet } = await page.change("CreateSnippet", { path, ...values });
         page.say("The snippet is created.");

@@ -21,7 +21,7 @@ export async function open(page) {
   showAdmin(page, "hooks", [
     sections,
     section("Change", null, hookForm("Change the hook", hook, {
-      word: "Save", takesToken: false,
+      word: "Save", takesToken: false, keep: page,
       async act({ verify, ...values }) {
         await page.change("UpdateSystemHook", { input: { databaseId: id, ...values, enableSslVerification: verify } });
         page.say("The hook is changed.");

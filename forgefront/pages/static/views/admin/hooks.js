@@ -16,7 +16,7 @@ export async function open(page) {
   showAdmin(page, "hooks", [
     section("System hooks", null, h("p.hint", null, "They receive events of all projects, users and groups: what was created, renamed and deleted, and the events that you choose."), element),
     section("Add a system hook", null, hookForm("Add a system hook", null, {
-      word: "Add the hook", takesToken: false,
+      word: "Add the hook", takesToken: false, keep: page,
       async act({ verify, ...values }) {
         const { hook } = await page.change("CreateSystemHook", { input: { ...values, enableSslVerification: verify } });
         page.say("The hook is added.");

@@ -75,7 +75,7 @@ function account(page, user) {
     check("canCreateGroup", "May create groups", before.canCreateGroup),
     self ? null : check("admin", "Is an administrator", before.admin),
   ], {
-    word: "Save",
+    word: "Save", keep: page,
     async act({ password, ...values }) {
       const changed = Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== before[name]));
       if (changed.projectsLimit) changed.projectsLimit = Number(changed.projectsLimit);

@@ -72,7 +72,7 @@ function creation(page, path, branch, renew) {
     field("name", "Name", { required: true }),
     field("ref", "From", { required: true, value: branch, hint: "A branch, a tag or a commit." }),
   ], {
-    word: "Create the branch",
+    word: "Create the branch", keep: page,
     async act({ name, ref }) {
       const made = await page.change("CreateBranch", { path, name: name.trim(), ref: ref.trim() });
       element.reset();

@@ -81,7 +81,7 @@ function merging(page, { path, from, to }, commits) {
     field("title", "Title", { required: true, maxlength: 255, value: commits.length === 1 ? commits[0].title : "", autocapitalize: "sentences", spellcheck: "true" }),
     field("description", "Description", { kind: "textarea", autocapitalize: "sentences", spellcheck: "true" }),
   ], {
-    word: "Create the merge request",
+    word: "Create the merge request", keep: page,
     async act({ title, description }) {
       const { mergeRequest } = await page.change("CreateMergeRequest", { path, source: to, target: from, title: title.trim(), description: description || null });
       page.say("The merge request is created.");

@@ -43,7 +43,7 @@ function tagEntry(page, { name, message, target, release }, { may, renew }) {
 
 function notesForm(page, path, name, release, renew) {
   const element = form(`Release notes of ${name}`, field("description", "Release notes", { kind: "textarea", id: `notes-${name}`, value: release?.description ?? "" }), {
-    word: "Save the notes",
+    word: "Save the notes", keep: page,
     async act({ description: notes }) {
       await page.change(release ? "ChangeNotes" : "WriteNotes", { path, name, notes });
       await renew();
@@ -60,7 +60,7 @@ function creation(page, path, branch, renew) {
     field("message", "Message", { hint: "With a message the tag is annotated." }),
     field("releaseDescription", "Release notes", { kind: "textarea" }),
   ], {
-    word: "Create the tag",
+    word: "Create the tag", keep: page,
     async act({ name, ref, message, releaseDescription: notes }) {
       const { tag } = await page.change("CreateTag", { path, name: name.trim(), ref: ref.trim(), message: message || null, notes: notes || null });
       element.reset();

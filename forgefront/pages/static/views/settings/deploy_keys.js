@@ -17,7 +17,7 @@ export async function open(page) {
     field("title", "Title", { required: true }),
     field("key", "Public key", { kind: "textarea", required: true, hint: "In one line, such as ssh-ed25519 AAAA… comment." }),
   ], {
-    word: "Add the key",
+    word: "Add the key", keep: page,
     async act(values) {
       const { deployKey } = await page.change("AddDeployKey", { path, ...values });
       adding.reset();

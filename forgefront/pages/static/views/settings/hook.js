@@ -28,7 +28,7 @@ export async function open(page) {
   showSection(page, project, "hooks", [
     sections,
     section("Change", null, hookForm("Change the hook", hook, {
-      word: "Save",
+      word: "Save", keep: page,
       async act(variables) {
         await page.change("UpdateHook", { ...about, ...variables });
         page.say("The hook is changed.");

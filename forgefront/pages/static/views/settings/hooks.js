@@ -15,7 +15,7 @@ export async function open(page) {
   showSection(page, project, "hooks", [
     section("Hooks", null, element),
     section("Add a hook", null, hookForm("Add a hook", null, {
-      word: "Add the hook",
+      word: "Add the hook", keep: page,
       async act(variables) {
         const { hook } = await page.change("AddHook", { path, ...variables });
         page.say("The hook is added.");

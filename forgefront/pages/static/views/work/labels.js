@@ -43,7 +43,7 @@ function item(page, each, mayChange, renew) {
     return count === null ? null : h("a", { href: `${address(page.where.path, "issues")}?${query}`, "aria-label": `${count} ${state} issues with the label ${name}` }, `${count} ${state}`);
   };
   const changing = () => form(`Change ${name}`, fieldsOf(each, id), {
-    word: "Save", fieldOf: { newName: "name" },
+    word: "Save", keep: page, fieldOf: { newName: "name" },
     async act(values) {
       const changed = {
         ...(values.name.trim() !== name && { newName: values.name }), ...(values.color !== color.toLowerCase() && { color: values.color }),
