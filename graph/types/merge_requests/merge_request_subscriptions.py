@@ -38,8 +38,8 @@ class MergeRequestSubscriptions:
     """Subscription fields for merge requests."""
 
     @strawberry.subscription(
-        description="Events for changes of notes, of threads and of the fields of merge requests that are shown in lists, in order, if the viewer can"
-        " see the merge request at that time. `projects` are target projects."
+        description="Events for changes of notes, of threads and of the fields of merge requests that are shown in lists, in order, if the"
+        " viewer can see the merge request at that time. `projects` are target projects."
     )
     async def merge_request_changed(
         self,

@@ -69,9 +69,7 @@ async def test_a_project_has_pictures_that_lead_to_their_rows_and_operations(sit
         table = await http.get(links[2], headers={"PRIVATE-TOKEN": site.forge.tokens["ada"]})
     assert table.status_code == 200 and table.text.startswith("bucketStart,counts.total,counts.success,")
     await page.evaluate(f"location.href = {json.dumps(links[0])}")
-    await page.wait_for(
-        "document.querySelectorAll('.row').length === 1 && document.querySelector('.removable')?.innerText.includes('days: 30')"
-    )
+    await page.wait_for("document.querySelectorAll('.row').length === 1 && document.querySelector('main').innerText.includes('days: 30')")
 
 
 async def test_filters_stand_in_the_address(site: PagesSite) -> None:

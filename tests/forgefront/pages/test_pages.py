@@ -10,6 +10,7 @@ import pytest_asyncio
 from graph.live.broadcaster import StreamEnd
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
+from tests.forgefront.support.page_tour import run
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -299,6 +300,14 @@ class TestProjects:
         await page.click(".actions button")
         await page.wait_for_text("Status changed to closed")
         await page.wait_for_text(f"Seen too. {HOSTILE}")
+        # What somebody else writes appears while a comment is being typed.
+        await page.evaluate("document.querySelector('textarea').focus()")
+        await page.type("But")
+        comment = """mutation { createNote(input: {projectPath: "web/storefront", issueIid: 1, body: "Fixed in 1.2."}) {
+            userErrors { message } } }"""
+        assert (await run(site.forge, comment))["createNote"]["userErrors"] == []
+        await page.wait_for("document.querySelector('.notes').innerText.includes('Fixed in 1.2.')")
+        assert await page.evaluate("document.activeElement.value") == "But"
 
     async def test_hidden_objects_are_not_found(self, site: PagesSite) -> None:
         for path in ("/web/storefront", "/web/nothing", "/web/storefront/issues/1", "/groups/nobody", "/u/nobody"):

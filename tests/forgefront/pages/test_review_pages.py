@@ -271,7 +271,10 @@ class TestVisits:
         await page.wait_for(f"{files}.length === 4")
 
         await site.ask(COMMENT, "tomas", input={**comment, "body": "My own remark."})
+        await site.visit(REQUEST, "jonas")
+        await page.wait_for_text("My own remark.")
         await site.ask(COMMENT, "mei", input={**comment, "body": "A new remark."})
+        await page.wait_for_text("A new remark.")
         await site.visit(REQUEST, "tomas")
         await page.wait_for_text("A new remark.")
         new = TEXTS.format(".new-line ~ .note")

@@ -394,3 +394,10 @@ async def test_a_snippet_opens_at_its_web_url_and_is_commented(site: WorkPagesSi
     await site.page.evaluate("document.querySelector('#comment').value = 'As of May.'")
     await site.page.evaluate("document.querySelector('#comment').form.querySelector('.primary').click()")
     await site.page.wait_for("document.querySelector('.notes')?.innerText.includes('As of May.')")
+
+    # A change that was not sent is shown again after a reload, in its folded form.
+    edit = "document.querySelector('[aria-label=\"Edit the snippet\"] [name=title]')"
+    await site.page.evaluate(f"{edit}.closest('details').open = true, {edit}.select(), {edit}.focus()")
+    await site.page.type("Old taxes")
+    await site.page.evaluate("window.isOld = true, location.reload()")
+    await site.page.wait_for(f"!window.isOld && {edit}?.value === 'Old taxes' && {edit}.checkVisibility()")

@@ -235,7 +235,6 @@ class TestLists:
             assert "".join(node["name"] for node in builds["nodes"]) == names
             assert builds["totalCount"] == len(names)
 
-    @pytest.mark.usefixtures("builds")
     async def test_of_a_group(self, ask: Ask, make: DataFactory, owner: tables.User, statements: StatementRecorder) -> None:
         """Those of its projects that the viewer may see, of the newest attempts, in a constant number of statements."""
         group = await make.group()
@@ -246,7 +245,7 @@ class TestLists:
         counts = []
         for number in range(2):
             for project in (seen, other, hidden):
-                await make.build(project, name=f"unit {number}", ref="master" if project is seen else "topic")
+                await make.build(project, "f" * 40, name=f"unit {number}", ref="master" if project is seen else "topic")
             with statements.record() as recorded:
                 data = await ask.data(OF_GROUP, owner, path=group.path, first=100)
             counts.append(len(recorded))
@@ -257,6 +256,7 @@ class TestLists:
         data = await ask.data(OF_GROUP, owner, path=group.path, filter={"ref": ["topic"], "name": ["unit 0"]})
         assert [each["project"]["path"] for each in data["group"]["builds"]["nodes"]] == ["other"]
 
+    @pytest.mark.usefixtures("builds")
     async def test_by_pages(self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, head: str) -> None:
         page = (await ask.data(LIST, owner, path=str(project.id), first=2))["project"]["builds"]
         await make.build(project, head, name="new")

@@ -10,7 +10,10 @@ import { label, rows } from "../rows.js";
 import { styles } from "../work/styles.js";
 import { triage } from "../work/triage.js";
 
-const POLL = 10_000;
+const POLL = 5000;
+
+/** A value that changes when the issue or one of its newest comments changes. */
+const standing = ({ updatedAt, newest }) => JSON.stringify([updatedAt, newest]);
 
 export async function open(page) {
   const { path } = page.where;
@@ -42,11 +45,9 @@ export async function open(page) {
       text, talk.element,
       issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed: issue.state === "CLOSED", can: issue.viewerCan }) : null));
 
-  let standing = null;
   watch(page, POLL, async () => {
-    const before = standing;
-    standing = JSON.stringify((await page.ask("Standing", { path, iid })).project?.issue);
-    if (before === null || before === standing) return;
+    const { project } = await page.ask("Standing", { path, iid });
+    if (!project?.issue || standing(project.issue) === standing(issue)) return;
     const closed = issue.state === "CLOSED";
     issue = await read();
     // The button that closes it is another one then, and what was typed is kept.
