@@ -75,6 +75,14 @@ def on_postgresql(seeded: tuple[Path, seed.Dataset], postgres: PostgresServer) -
     postgres.drop_database(url)
 
 
+@pytest.fixture(scope="module")
+def service(seeded: tuple[Path, seed.Dataset]) -> Iterator[servers.MeasuredServer]:
+    """The service with these rows, on SQLite."""
+    folder, _ = seeded
+    with servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours:
+        yield ours
+
+
 PEERS = {"floor": floor_app.create_app, "fastapi": fastapi_app.create_app, "strawberry": strawberry_app.create_app}
 
 
@@ -322,29 +330,31 @@ def test_the_long_project_is_put_into_a_data_set_once(seeded: tuple[Path, seed.D
     assert [long_project.insert_long_project(url, issues=50) for _ in range(2)] == [True, False]
 
 
-def test_claims_find_the_builds_and_polls_find_none(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_find_the_builds_and_polls_find_none(
+    seeded: tuple[Path, seed.Dataset], service: servers.MeasuredServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, rows = seeded
     monkeypatch.setattr(claims, "FEW_PENDING", 40)
     monkeypatch.setattr(claims, "CLAIMS", 5)
     monkeypatch.setattr(claims, "WARMUP_SECONDS", 0.1)
     url = f"sqlite:///{folder / 'forgefront.db'}"
-    with servers.run_service(folder, url, pinned=False) as ours:
-        polled = claims.measure_polling(ours, 1.0)
-        claimed = claims.measure_claims(ours, rows, url, 1, 400)
+    polled = claims.measure_polling(service, 1.0)
+    claimed = claims.measure_claims(service, rows, url, 1, 400)
 
     assert polled["cores"] >= 0
     assert [row["case"] for row in claimed] == ["shared runner", "runner of six projects"]
     assert all(row[side]["ms"] > 0 for row in claimed for side in ("many", "few"))
 
 
-def test_pushes_start_builds_and_readers_receive_whole_traces(seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pushes_start_builds_and_readers_receive_whole_traces(
+    seeded: tuple[Path, seed.Dataset], service: servers.MeasuredServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, rows = seeded
     monkeypatch.setattr(build_starts, "WARMUP_PUSHES", 1)
     monkeypatch.setattr(build_traces, "READERS", 3)
     url = f"sqlite:///{folder / 'forgefront.db'}"
-    with servers.run_service(folder, url, pinned=False) as ours:
-        starts = build_starts.measure_starts(ours, folder, url, rows, 2, 20)
-        traces = build_traces.measure_traces(ours, url, rows, 1, 3)
+    starts = build_starts.measure_starts(service, folder, url, rows, 2, 20)
+    traces = build_traces.measure_traces(service, url, rows, 1, 3)
 
     for key in ("none", "many"):
         assert 0 < starts[key]["from_commit"]["p50_ms"] <= starts[key]["from_push"]["p50_ms"]
@@ -396,7 +406,7 @@ class TestStarts:
 
 
 class TestRepositories:
-    """One service for both commands, since its start takes longest."""
+    """A service of their own, which reads the repositories when it starts."""
 
     async def test_both_sides_do_the_same(self, seeded: tuple[Path, seed.Dataset], monkeypatch: pytest.MonkeyPatch) -> None:
         folder, rows = seeded

@@ -53,7 +53,7 @@ CUTS = st.lists(st.integers(0, 400), max_size=12)
 
 
 class TestJson:
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=40)
     @given(ANY_TEXT, st.booleans(), st.booleans(), CUTS)
     def test_is_read_alike_wherever_it_is_cut(self, trace: str, ascii_only: bool, trace_first: bool, cuts: list[int]) -> None:
         others = {"token": 't"\\ö', "info": {"trace": "not this", "list": ["trace", {"x": "}"}]}, "state": "success"}

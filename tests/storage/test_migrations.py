@@ -2,6 +2,7 @@ import asyncio
 import hashlib
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import tempfile
@@ -163,16 +164,19 @@ def find_false_marks() -> dict[str, list[str]]:
     """By revision that is marked as one that only adds: what else it does. On SQLite, which shows the same as PostgreSQL."""
     known, breaking = sorted(path.name[:4] for path in migrations.VERSIONS.glob("[0-9]*.py")), migrations.list_breaking_revisions()
     found = {}
-    for before, revision in pairwise(known):
-        if revision not in breaking:
-            with tempfile.TemporaryDirectory() as folder:
-                urls = [f"sqlite:///{folder}/{name}.db" for name in (before, revision)]
-                for url, name in zip(urls, (before, revision), strict=True):
-                    migrations.upgrade(url, name)
-                with create_engine(urls[0]).connect() as old, create_engine(urls[1]).connect() as new:
-                    found[revision] = find_breaking_changes(old, new)
-                    old.engine.dispose()
-                    new.engine.dispose()
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("before.db", "after.db")]
+        for before, revision in pairwise(known):
+            if revision in breaking:
+                continue
+            migrations.upgrade(f"sqlite:///{paths[1]}", before)
+            shutil.copyfile(paths[1], paths[0])
+            migrations.upgrade(f"sqlite:///{paths[1]}", revision)
+            engines = [create_engine(f"sqlite:///{path}") for path in paths]
+            with engines[0].connect() as old, engines[1].connect() as new:
+                found[revision] = find_breaking_changes(old, new)
+            for engine in engines:
+                engine.dispose()
     return found
 
 
