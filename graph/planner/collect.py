@@ -4,7 +4,7 @@ Fields with the same response key are merged, in the order of their first occurr
 an operation whose directives use variables has a plan for each combination of their values.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphql import (
@@ -28,6 +28,8 @@ from graphql import (
 )
 
 from graph.planner.errors import ErrorPosition, ResponsePath, Unplannable
+
+ABSTRACT_TYPES = (GraphQLInterfaceType, GraphQLUnionType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,13 @@ class FieldCollector:
         return ErrorPosition(path, null_path)
 
     def _collect_children(self, field: GraphQLField, nodes: Sequence[FieldNode], path: ResponsePath) -> dict[str, list[CollectedField]]:
-        kind = get_named_type(field.type)
         sets = [node.selection_set for node in nodes if node.selection_set is not None]
+        if not sets:
+            return {}
+        kind = get_named_type(field.type)
         if isinstance(kind, GraphQLObjectType):
             return {kind.name: self.collect(kind, sets, path)}
-        if isinstance(kind, GraphQLInterfaceType | GraphQLUnionType):
+        if isinstance(kind, ABSTRACT_TYPES):
             return {each.name: self.collect(each, sets, path) for each in self._schema.get_possible_types(kind)}
         return {}
 
@@ -121,18 +125,17 @@ class FieldCollector:
         fields: dict[str, list[FieldNode]] = {}
         visited_fragments: set[str] = set()
         for each in sets:
-            for node in self._included_fields(kind, each, visited_fragments):
-                fields.setdefault(node.alias.value if node.alias else node.name.value, []).append(node)
+            self._add_fields(kind, each, visited_fragments, fields)
         return fields
 
-    def _included_fields(
-        self, kind: GraphQLObjectType, selection_set: SelectionSetNode, visited_fragments: set[str]
-    ) -> Iterator[FieldNode]:
+    def _add_fields(
+        self, kind: GraphQLObjectType, selection_set: SelectionSetNode, visited_fragments: set[str], fields: dict[str, list[FieldNode]]
+    ) -> None:
         for node in selection_set.selections:
-            if not self._is_included(node):
+            if node.directives and not self._is_included(node):
                 continue
             if isinstance(node, FieldNode):
-                yield node
+                fields.setdefault((node.alias or node.name).value, []).append(node)
             elif isinstance(node, FragmentSpreadNode):
                 name = node.name.value
                 if name in visited_fragments:
@@ -140,17 +143,17 @@ class FieldCollector:
                 fragment = self._fragments[name]
                 if self._type_condition_applies(fragment.type_condition.name.value, kind):
                     visited_fragments.add(name)
-                    yield from self._included_fields(kind, fragment.selection_set, visited_fragments)
+                    self._add_fields(kind, fragment.selection_set, visited_fragments, fields)
             elif isinstance(node, InlineFragmentNode) and (
                 node.type_condition is None or self._type_condition_applies(node.type_condition.name.value, kind)
             ):
-                yield from self._included_fields(kind, node.selection_set, visited_fragments)
+                self._add_fields(kind, node.selection_set, visited_fragments, fields)
 
     def _type_condition_applies(self, condition: str, kind: GraphQLObjectType) -> bool:
         if condition == kind.name:
             return True
         condition_type = self._schema.get_type(condition)
-        return isinstance(condition_type, GraphQLInterfaceType | GraphQLUnionType) and self._schema.is_sub_type(condition_type, kind)
+        return isinstance(condition_type, ABSTRACT_TYPES) and self._schema.is_sub_type(condition_type, kind)
 
     def _is_included(self, node: SelectionNode) -> bool:
         for directive in node.directives or ():

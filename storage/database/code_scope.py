@@ -9,8 +9,9 @@ from typing import Any
 
 FILE_NAME = "<generated>"
 """The file that tracebacks and profiles show."""
-MAX_CACHED_SOURCE_CHARACTERS = 500
-"""Maximum length of a source whose code object is cached. Values are never part of sources, so short ones recur in many operations."""
+MAX_CACHED_SOURCE_CHARACTERS = 1_000
+"""Maximum length of a source whose code object is cached. Values are never part of sources, so those of the usual selections, such as of a
+user or a build, recur in many operations."""
 
 
 class Scope:

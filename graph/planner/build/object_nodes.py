@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphql import GraphQLInterfaceType, GraphQLLeafType, GraphQLList, GraphQLObjectType, GraphQLUnionType
+from graphql import GraphQLLeafType, GraphQLList, GraphQLObjectType
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.fields.resolvers import AttributeSource, LoaderSource, field_source_of, is_row_type
 from graph.planner.build.build_context import BuildContext, ObjectFieldStep
 from graph.planner.build.project_roots import make_project_root
 from graph.planner.build.row_nodes import RowNodeBuilder, add_step
-from graph.planner.codegen.leaf_serializers import is_plain
+from graph.planner.codegen.leaf_serializers import is_plain, leaf_serializer
 from graph.planner.codegen.value_serializer import column_serializer
+from graph.planner.collect import ABSTRACT_TYPES
 from graph.planner.errors import Unplannable
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.project_root import ProjectRoot
@@ -32,6 +33,7 @@ from graph.planner.resolve.classify import (
     RelatedKind,
     RelationKind,
     RowByNumberKind,
+    StepKind,
     TypenameKind,
     table_of,
     unwrap_non_null,
@@ -57,6 +59,8 @@ class ObjectNodeBuilder:
             part: ObjectPart | None = None
             node: BatchNode | None = None
             match resolved.kind:
+                case StepKind():
+                    pass
                 case TypenameKind():
                     part = ConstantField(key, kind.name)
                 case ColumnKind(attribute) if is_row_type(kind):
@@ -146,14 +150,11 @@ class ObjectNodeBuilder:
             objects = ObjectCompleter(self.build_selection(inner, resolved.children[inner.name]), is_non_null)
             subfield = self._context.connection_subfield(inner, resolved)
             return objects if subfield is None else SubfieldCompleter(objects, subfield)
-        if isinstance(inner, GraphQLInterfaceType | GraphQLUnionType):
+        if isinstance(inner, ABSTRACT_TYPES):
             possible = self._context.schema.get_possible_types(inner)
             selections = {each.name: self.build_selection(each, resolved.children[each.name]) for each in possible}
             resolve_type: Any = inner.resolve_type
             return AbstractCompleter(selections, lambda value: resolve_type(value, None, inner), is_non_null)
         leaf: GraphQLLeafType = inner
-        serializer, form = (
-            self._context.serializer(leaf, is_non_null, resolved.response_path),
-            self._context.format_at(resolved.response_path),
-        )
-        return LeafCompleter(serializer, column_serializer(leaf, is_non_null, form))
+        form = self._context.format_at(resolved.response_path)
+        return LeafCompleter(leaf_serializer(leaf, is_non_null, form), column_serializer(leaf, is_non_null, form))

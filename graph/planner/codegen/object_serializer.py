@@ -15,6 +15,9 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
     Rows keep their columns in their `__dict__`, where the quick function reads them; what is not found there the slow one reads as an
     attribute.
     """
+    if not any(isinstance(part, LeafField | DerivedField) for part in parts):
+        answer = {part.key: part.value if isinstance(part, ConstantField) else None for part in parts}
+        return lambda objects: [answer.copy() for _ in objects]
     scope = Scope()
     quick, slow = [], []
     for part in parts:
@@ -28,12 +31,10 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
                 expression = f"{derive}({', '.join(map(each.format, part.attributes))})"
                 expressions.append(f"{key}: {f'{scope.bind(require_non_null)}({expression})' if part.is_non_null else expression}")
         else:
-            constant = f"{scope.bind(part.key)}: {scope.bind(part.value if isinstance(part, ConstantField) else None)}"
+            constant = f"{scope.bind(part.key)}: {scope.bind(part.value) if isinstance(part, ConstantField) else 'None'}"
             quick.append(constant)
             slow.append(constant)
     slow_body = [f"return [{{{', '.join(slow)}}} for o in objects]"]
-    if not any(isinstance(part, LeafField | DerivedField) for part in parts):
-        return scope.define("serialize", ["objects"], slow_body)  # type: ignore[no-any-return]
     compiled: list[ObjectSerializer] = []
     # In a scope of its own, so that both functions go without the garbage collector.
     slow_scope = scope.copy()

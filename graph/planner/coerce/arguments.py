@@ -238,6 +238,8 @@ def _cache_key(values: list[Any]) -> str | tuple[Any, ...]:
 
 _CONVERTERS_EXTENSION = "argument_converters"
 """Name of the extension of fields with the conversions of their arguments, by name."""
+_DEFAULTS_EXTENSION = "argument_defaults"
+"""Name of the extension of fields with what a resolver takes for an argument that is not given, by the argument's name."""
 
 
 class FieldArguments:
@@ -251,6 +253,7 @@ class FieldArguments:
         if converters is None:
             # The same for all operations.
             converter = InputConverter(config, scalars)
+            field.extensions[_DEFAULTS_EXTENSION] = {}
             converters = field.extensions[_CONVERTERS_EXTENSION] = {
                 config.name_converter.from_argument(each): (each.python_name, converter.make_converter(each.type))
                 for each in definition.arguments
@@ -259,6 +262,7 @@ class FieldArguments:
         def convert(values: dict[str, Any]) -> dict[str, Any]:
             return {converters[name][0]: converters[name][1](value) for name, value in values.items()}
 
+        defaults: dict[str, dict[str, Any]] = field.extensions[_DEFAULTS_EXTENSION]
         nodes_by_name = {each.name.value: each for each in node.arguments or ()}
         self._constants: dict[str, Any] = {}
         self._variable_arguments: list[VariableArgument] = []
@@ -266,10 +270,15 @@ class FieldArguments:
             argument_node = nodes_by_name.get(name)
             if argument_node is not None and variables_of(argument_node.value):
                 self._variable_arguments.append(VariableArgument(node, name, argument, convert, use_cache=use_cache))
-            else:
+                continue
+            constant = defaults.get(name) if argument_node is None else None
+            if constant is None:
                 found: dict[str, Any] = {}
                 coerce_argument(found, node, name, argument, argument_node, None, None)
-                self._constants.update(convert(found))
+                constant = convert(found)
+                if argument_node is None:
+                    defaults[name] = constant
+            self._constants.update(constant)
 
     def evaluate(self, values: VariableValues) -> dict[str, Any]:
         """What the resolver takes. Raises GraphQLError."""

@@ -17,6 +17,7 @@ from graph.planner.codegen.leaf_serializers import PLAIN_TYPES
 from graph.planner.collect import CollectedField, MergedField
 from graph.planner.ir.steps import FieldPath
 from graph.planner.resolve.classify import (
+    ColumnKind,
     ComputedKind,
     ConstantKind,
     DerivedKind,
@@ -27,10 +28,13 @@ from graph.planner.resolve.classify import (
     ProjectKind,
     RelatedKind,
     StepKind,
+    TypenameKind,
     classify,
     unwrap_non_null,
 )
 
+INDEPENDENT_KINDS = (ColumnKind, StepKind, TypenameKind)
+"""Kinds of most fields, for which it does not matter what is selected."""
 CONNECTION_FIELDS = {"nodes", "edges", "pageInfo", "totalCount", "__typename"}
 
 
@@ -69,7 +73,10 @@ class FieldResolver:
 
     def _kind_of(self, collected: CollectedField, path: FieldPath) -> FieldKind:
         """The kind of a field whose declaration and selection fit together; otherwise its resolver is called."""
-        match classify(collected):
+        kind = classify(collected)
+        if isinstance(kind, INDEPENDENT_KINDS):
+            return kind
+        match kind:
             case ComputedKind(attributes):
                 return self._derived_kind(collected, attributes, path)
             case IndexedKind(index) as indexed:
@@ -80,7 +87,7 @@ class FieldResolver:
                 return RelatedKind(declared, declared.derive(self._settings))
             case PageKind() as page:
                 return page if _selected_names(collected) <= CONNECTION_FIELDS else StepKind()
-            case kind:
+            case _:
                 return kind
 
     def _derived_kind(self, collected: CollectedField, attributes: Sequence[str], path: FieldPath) -> FieldKind:

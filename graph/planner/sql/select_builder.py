@@ -51,6 +51,10 @@ class TableAlias:
         """What a declaration selects of this table, for all viewers."""
         return self._get_expression(select, lambda: select(self.table.c, SQL_VIEWER))
 
+    def id_equals(self, other: "TableAlias", key: str) -> Expression:
+        """The condition that another table's column refers to this one."""
+        return self._get_expression((other, key), lambda: self.column("id") == other.column(key))
+
     def _get_expression(self, key: Any, make: Callable[[], Expression]) -> Expression:
         found = self._expressions.get(key)
         if found is None:
@@ -173,7 +177,7 @@ class SelectSource:
             if self._select_builder.is_full:
                 return None
             joined = self._joined[name] = SelectSource(self._select_builder, target)
-            condition = joined.column("id") == self.column(key)
+            condition = joined._alias.id_equals(self._alias, key)
             if is_visible is not None:
                 self._select_builder.needs_viewer = True
                 condition = and_(condition, joined._alias.for_viewers(is_visible))
