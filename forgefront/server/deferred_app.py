@@ -36,11 +36,13 @@ class DeferredApp:
         self._app: ASGIApp = _refuse
         self._start_ended = asyncio.Event()
         self._waiting_count = 0
+        self.is_built = False
         self.has_started = False
 
     async def build_app(self) -> None:
         """Builds the app in a thread. Raises what `build` raises."""
         self._app = await asyncio.to_thread(self._build_without_collections)
+        self.is_built = True
 
     def _build_without_collections(self) -> ASGIApp:
         # Next to nothing that is loaded and built is garbage, and the event loop would wait while the collector traverses it.

@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -199,7 +200,7 @@ class ForgefrontServer(uvicorn.Server):
             log.info("stopping", process=os.getpid(), running=len(self.server_state.tasks))
         if not self._app.has_started:
             self._app.refuse_requests()
-        if self._starting is not None:
+        if self._starting is not None and self._app.is_built:
             # A start that has begun is completed, since what is half-started cannot be stopped.
             await self._starting
         self._app.begin_shutdown(self._stop_timeout)
@@ -210,6 +211,11 @@ class ForgefrontServer(uvicorn.Server):
             self._sweeper.cancel()
         if self.failure is None:
             log.info("stopped", process=os.getpid())
+            if not self._app.is_built:
+                # The thread that builds it cannot be interrupted. A start can be killed at any time, and this is early in one.
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)
 
     async def _maintain(self) -> None:
         """Closes slow connections every second, and collects garbage every COLLECTION_SECONDS."""

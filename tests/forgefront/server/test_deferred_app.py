@@ -149,11 +149,10 @@ class TestServers:
             assert server.stop() == 0
 
     def test_that_are_stopped_meanwhile_refuse_requests_and_exit(self, tmp_path: Path) -> None:
-        with starting_server(tmp_path) as (server, gate), server.connect() as waiting:
+        with starting_server(tmp_path) as (server, _), server.connect() as waiting:
             waiting.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert is_alive(server)
             server.process.send_signal(signal.SIGTERM)
             assert b"HTTP/1.1 503 Service Unavailable" in waiting.recv(65536)
-            gate.write_bytes(b"")
             assert server.process.wait(20) == 0
             assert [line["event"] for line in server.lines()] == ["stopping", "stopped"]
