@@ -87,11 +87,11 @@ def test_serializer_of_objects() -> None:
     leaf = LeafField("name", "title", GraphQLString, is_non_null=True, is_plain=True)
     with generated_sources() as sources:
         serialize = compile_serializer([leaf, DerivedField("upper", str.upper, ("title",), is_non_null=False), DeferredField("later")])
-        quick = "{v0: v1(None) if (v := d['title']) is None else v, v2: v3(d['title']), v4: v5}"
+        quick = "{v0: v1(None) if (v := d['title']) is None else v, v2: v3(d['title']), v4: None}"
         source = (
             "def serialize(objects):\n    try:\n"
             f"        return [{quick} for o in objects for d in (o.__dict__,)]\n"
-            "    except v6:\n        return v7(objects)\n"
+            "    except v5:\n        return v6(objects)\n"
         )
         assert serialize([tables.Label(title="bug")]) == [{"name": "bug", "upper": "BUG", "later": None}]
         assert sources == [source]
@@ -100,7 +100,13 @@ def test_serializer_of_objects() -> None:
             assert serialize([SlottedLabel("bug")]) == [{"name": "bug", "upper": "BUG", "later": None}]
             with pytest.raises((PlanBailout, GraphQLError)):
                 serialize([tables.Label(title=None)])
-        assert sources == [source, "def slow(objects):\n    return [{v0: v1(o.title), v2: v3(o.title), v4: v5} for o in objects]\n"]
+        assert sources == [source, "def slow(objects):\n    return [{v0: v1(o.title), v2: v3(o.title), v4: None} for o in objects]\n"]
+        # What is the same for all objects is copied, without generated code.
+        serialize = compile_serializer([ConstantField("kind", "Label"), DeferredField("later")])
+        first, second = serialize([tables.Label(), tables.Label()])
+        assert first == second == {"kind": "Label", "later": None}
+        assert first is not second
+        assert len(sources) == 2
 
 
 def attribute(key: str, completer: Completer) -> AttributeStep:
