@@ -1,4 +1,4 @@
-"""Open merge requests that can be merged one after the other: each changes a file of its own on a branch of its own."""
+"""Open merge requests that can be merged one after the other, each into a branch of its own: no merge has others compared again."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,9 @@ def create_open_merge_requests(url: str, repositories: Path, projects: Sequence[
     return asyncio.run(_insert(url, commits))
 
 
-def branch_name(number: int) -> str:
-    return f"accepted-{number}"
+def _branch_names(number: int) -> tuple[str, str]:
+    """Source and target."""
+    return f"accepted-{number}", f"release-{number}"
 
 
 def _commit_files(path: Path, count: int) -> list[tuple[str, str]]:
@@ -45,8 +46,9 @@ def _commit_files(path: Path, count: int) -> list[tuple[str, str]]:
         index.read_tree(base.tree)
         blob = repository.create_blob(f"of change {number}\n".encode())
         index.add(pygit2.IndexEntry(f"src/accepted/file{number}.txt", blob, pygit2.enums.FileMode.BLOB))
-        ref = f"refs/heads/{branch_name(number)}"
-        commits.append((str(repository.create_commit(ref, who, who, TITLE, index.write_tree(repository), [base.id])), str(base.id)))
+        source, target = (f"refs/heads/{name}" for name in _branch_names(number))
+        repository.references.create(target, base.id)
+        commits.append((str(repository.create_commit(source, who, who, TITLE, index.write_tree(repository), [base.id])), str(base.id)))
     return commits
 
 
@@ -83,12 +85,14 @@ def _commit_rows(project: int, heads: Sequence[tuple[str, str]]) -> Iterator[dic
 
 
 def _ref_rows(project: int, heads: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    for number, (oid, _) in enumerate(heads):
-        yield {"project_id": project, "name": f"refs/heads/{branch_name(number)}", "oid": oid, "is_indexed": True}
+    for number, oids in enumerate(heads):
+        for name, oid in zip(_branch_names(number), oids, strict=True):
+            yield {"project_id": project, "name": f"refs/heads/{name}", "oid": oid, "is_indexed": True}
 
 
 def _merge_request_rows(project: int, heads: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     for number, (oid, parent) in enumerate(heads):
+        source, target = _branch_names(number)
         yield {
             "project_id": project,
             "source_project_id": project,
@@ -97,8 +101,8 @@ def _merge_request_rows(project: int, heads: Sequence[tuple[str, str]]) -> Itera
             "title": TITLE,
             "description": None,
             "state": MergeRequestState.OPENED,
-            "source_branch": branch_name(number),
-            "target_branch": "master",
+            "source_branch": source,
+            "target_branch": target,
             "merge_status": MergeStatus.CAN_BE_MERGED,
             "head_oid": oid,
             "base_oid": parent,

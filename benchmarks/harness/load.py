@@ -73,7 +73,7 @@ def run_load(
     done = subprocess.run(
         [*command, "--script", str(script), f"http://127.0.0.1:{server.port}"], capture_output=True, text=True, check=True
     )
-    used = _wait_until_idle(server) - before
+    used = wait_until_idle(server) - before
     failure = re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: .*", done.stdout)
     if failure:
         raise BadAnswersError(f"{server.name}, {what}: {failure[0]}")
@@ -88,7 +88,7 @@ def run_load(
     return LoadResult(float(speed[1]), used * 1000 / began, began, _parse_latency(done.stdout, 50), _parse_latency(done.stdout, 99))
 
 
-def _wait_until_idle(server: MeasuredServer) -> float:
+def wait_until_idle(server: MeasuredServer) -> float:
     """The server's CPU seconds, once it has done what nobody waits for any more."""
     used = server.cpu_seconds()
     for _ in range(MAX_SETTLE_TENTHS):
@@ -107,14 +107,14 @@ def _parse_latency(output: str, percent: int) -> float:
     return float(found[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}[found[2]]
 
 
-def _requests(request: LoadRequest) -> list[tuple[str, str | None]]:
-    """Path and body of each."""
+def paths_and_bodies(request: LoadRequest) -> list[tuple[str, str | None]]:
+    """Of each of the requests that are sent in turn."""
     return [(request.paths[0], body) for body in request.bodies] or [(path, request.body) for path in request.paths]
 
 
 def interleave(requests_of_sides: Sequence[LoadRequest]) -> list[tuple[LoadRequest, str, str | None]]:
     """Each question with path and body of one of its requests, in turn, until every request of every question has come."""
-    requests = [_requests(ask) for ask in requests_of_sides]
+    requests = [paths_and_bodies(ask) for ask in requests_of_sides]
     rounds = max(map(len, requests))
     return [(ask, *own[number % len(own)]) for number in range(rounds) for ask, own in zip(requests_of_sides, requests, strict=True)]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.harness.load import BadAnswersError, LoadRequest
+from benchmarks.harness.load import BadAnswersError, LoadRequest, paths_and_bodies
 from benchmarks.harness.servers import MeasuredServer
 
 
@@ -34,17 +34,18 @@ class SequentialRun:
 def run_sequentially(server: MeasuredServer, request: LoadRequest, times: int, check: Callable[[Any], object]) -> SequentialRun:
     """Asks so often; `check` is shown each answer, and raises for a wrong one. Raises BadAnswersError for another status."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    seconds = []
+    seconds, choices = [], paths_and_bodies(request)
     before = server.cpu_seconds()
     for number in range(times):
         began = time.perf_counter()
-        connection.request(request.method, request.paths[number % len(request.paths)], body=request.body, headers=request.headers)
+        path, body = choices[number % len(choices)]
+        connection.request(request.method, path, body=body, headers=request.headers)
         response = connection.getresponse()
-        body = response.read()
+        answer = response.read()
         seconds.append(time.perf_counter() - began)
         if response.status != request.status:
-            raise BadAnswersError(f"{server.name}, {request.method} {request.paths[0]}: {response.status} {body[:300]!r}")
-        check(json.loads(body))
+            raise BadAnswersError(f"{server.name}, {request.method} {request.paths[0]}: {response.status} {answer[:300]!r}")
+        check(json.loads(answer))
     used = server.cpu_seconds() - before
     connection.close()
     return SequentialRun(tuple(seconds), used)

@@ -4,6 +4,7 @@ No caller is looked up and no right is checked, so no service can be as fast; it
 `uvicorn --factory benchmarks.peers.floor_app:create_app`; PEER_DATABASE_URL names the database, without a driver in it.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.peers import floor_postgresql, floor_sqlite
+from benchmarks.peers.floor_merge import Merge, create_merge_commit, move_branch
 
 DATABASE_URL_VARIABLE = "PEER_DATABASE_URL"
 
@@ -41,6 +43,12 @@ class FloorDatabase(Protocol):
 
     async def update(self, project: int, issue: int, description: str | None) -> tuple[Any, ...] | None:
         """The changed issue's id, iid, title, description, state and creation, and its author."""
+
+    async def heads(self, project: int, merge_request: int) -> tuple[str, str, str, str] | None:
+        """Source and target branch of an open merge request, and the heads of both."""
+
+    async def accept(self, project: int, merge_request: int, user: int, merge: Merge) -> tuple[Any, ...] | None:
+        """The merged request's id, iid, title and state, and its author; None if the target has moved."""
 
     async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
         """As `issues`, of all projects."""
@@ -143,6 +151,19 @@ async def _update(request: Request) -> Response:
     return _json({**answer, "author": _user(row[6:])})
 
 
+async def _accept(request: Request) -> Response:
+    store, project, merge_request = request.app.state.store, int(request.path_params["project"]), int(request.path_params["merge_request"])
+    found = await store.heads(project, merge_request)
+    if found is None:
+        return _json({"message": "405 Method Not Allowed"}, 405)
+    merge = await asyncio.to_thread(create_merge_commit, project, *found)
+    row = await store.accept(project, merge_request, 1, merge)
+    if row is None:
+        return _json({"message": "409 Conflict"}, 409)
+    await asyncio.to_thread(move_branch, project, merge)
+    return _json({**dict(zip(("databaseId", "iid", "title", "state"), row, strict=False)), "author": _user(row[4:])})
+
+
 async def _own_issues(request: Request) -> Response:
     rows, labels = await request.app.state.store.own_issues(1)
     return _json([_issue(row, labels.get(row[0], [])) for row in rows])
@@ -176,6 +197,7 @@ def create_app(database_url: str | None = None) -> Starlette:
         Route("/projects/{project}/issues/{issue}", _one_issue),
         Route("/projects/{project}/issues/{issue}/notes", _post, methods=["POST"]),
         Route("/projects/{project}/merge_requests", _merge_requests),
+        Route("/projects/{project}/merge_requests/{merge_request}/merge", _accept, methods=["PUT"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
     app.state.store = store

@@ -5,6 +5,8 @@ from typing import Any
 
 import asyncpg
 
+from benchmarks.peers.floor_merge import Merge
+
 ISSUE = """
 SELECT i.id, i.iid, i.title, i.description, i.state, i.created_at, i.updated_at,
        m.id, m.iid, m.title, m.state, m.due_date,
@@ -52,6 +54,40 @@ SELECT issue.id, issue.iid, u.id, u.username, u.name, u.state FROM issue JOIN us
 UPDATE = """
 UPDATE issues i SET description = $3, updated_at = $4 FROM users u WHERE i.project_id = $1 AND i.id = $2 AND u.id = i.author_id
 RETURNING i.id, i.iid, i.title, i.description, i.state, i.created_at, u.id, u.username, u.name, u.state
+"""
+HEADS = """
+SELECT r.source_branch, r.target_branch, s.oid, t.oid
+  FROM merge_requests r JOIN refs s ON s.project_id = r.source_project_id AND s.name = 'refs/heads/' || r.source_branch
+  JOIN refs t ON t.project_id = r.project_id AND t.name = 'refs/heads/' || r.target_branch
+ WHERE r.project_id = $1 AND r.id = $2 AND r.state IN ('opened', 'reopened')
+"""
+ACCEPT = """
+WITH moved AS (UPDATE refs SET oid = $8 WHERE project_id = $1 AND name = 'refs/heads/' || $5 AND oid = $7 RETURNING id),
+versioned AS (UPDATE projects SET refs_version = refs_version + 1, last_activity_at = $4 WHERE id = $1),
+merged AS (
+  UPDATE merge_requests SET state = 'merged', merge_status = 'can_be_merged', head_oid = $6, merge_commit_oid = $8, merge_user_id = $3,
+         merged_at = $4, updated_at = $4 WHERE id = $2 AND EXISTS (SELECT FROM moved) RETURNING id, iid, title, state, author_id),
+head AS (
+  INSERT INTO refs (project_id, name, oid, is_indexed) SELECT $1, 'refs/merge-requests/' || merged.iid || '/head', $6, false FROM merged),
+noted AS (
+  INSERT INTO notes (project_id, merge_request_id, author_id, body, system, upvote, downvote, created_at, updated_at)
+  SELECT $1, merged.id, $3, 'Status changed to merged', true, false, false, $4, $4 FROM merged),
+accepted AS (
+  INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at)
+  SELECT $1, $3, 'accepted', 'merge_request', merged.id, $4 FROM merged),
+pushed AS (
+  INSERT INTO activities (project_id, author_id, action, subject, push, created_at)
+  SELECT $1, $3, 'pushed', 'ref', $9::json, $4 FROM merged),
+indexed AS (
+  INSERT INTO commits (project_id, oid, first_parent, parents, author_name, author_email, authored_at, authored_offset, committer_name,
+                       committer_email, committed_at, committed_offset, title)
+  SELECT $1, $8, $7, $10::json, u.name, u.email, $4, 0, u.name, u.email, $4, 0, $11 FROM merged, users u WHERE u.id = $3),
+history AS (INSERT INTO branch_moves (project_id, name, oid, moved_at) SELECT $1, $5, $8, $4 FROM merged),
+changed AS (
+  INSERT INTO changes (kind, project_id, merge_request_id, ref, old_state, new_state, created_at)
+  SELECT 'merge_request', $1, merged.id, $5, 'opened', 'merged', $4 FROM merged)
+SELECT merged.id, merged.iid, merged.title, merged.state, u.id, u.username, u.name, u.state
+  FROM merged JOIN users u ON u.id = merged.author_id
 """
 OWN_ISSUES = f"{ISSUE} WHERE i.author_id = $1 ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
 PROJECTS = """
@@ -119,6 +155,17 @@ class Postgresql:
     async def update(self, project: int, issue: int, description: str | None) -> tuple[Any, ...] | None:
         async with self._pool.acquire() as connection:
             row = await connection.fetchrow(UPDATE, project, issue, description, datetime.now(UTC))
+        return None if row is None else tuple(row)
+
+    async def heads(self, project: int, merge_request: int) -> tuple[Any, ...] | None:
+        async with self._pool.acquire() as connection:
+            row = await connection.fetchrow(HEADS, project, merge_request)
+        return None if row is None else tuple(row)
+
+    async def accept(self, project: int, merge_request: int, user: int, merge: Merge) -> tuple[Any, ...] | None:
+        values = (merge.target_branch, merge.source, merge.target, merge.new, merge.push, merge.parents, merge.title)
+        async with self._pool.acquire() as connection:
+            row = await connection.fetchrow(ACCEPT, project, merge_request, user, datetime.now(UTC), *values)
         return None if row is None else tuple(row)
 
     async def projects(self, member: int) -> list[Any]:

@@ -5,10 +5,12 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from benchmarks.peers import floor_postgresql
+from benchmarks.peers.floor_merge import Merge
 from benchmarks.peers.floor_postgresql import ISSUE
 
 T = TypeVar("T")
@@ -49,6 +51,30 @@ UPDATE = "UPDATE issues SET description = ?3, updated_at = ?4 WHERE project_id =
 CHANGED = """
 SELECT i.id, i.iid, i.title, i.description, i.state, i.created_at, u.id, u.username, u.name, u.state
   FROM issues i JOIN users u ON u.id = i.author_id WHERE i.id = ?
+"""
+HEADS = floor_postgresql.HEADS.replace("$1", "?1").replace("$2", "?2")
+ACCEPT = (
+    "UPDATE refs SET oid = :new WHERE project_id = :project AND name = 'refs/heads/' || :target_branch AND oid = :target",
+    "UPDATE projects SET refs_version = refs_version + 1, last_activity_at = :moment WHERE id = :project",
+    """UPDATE merge_requests SET state = 'merged', merge_status = 'can_be_merged', head_oid = :source, merge_commit_oid = :new,
+              merge_user_id = :user, merged_at = :moment, updated_at = :moment WHERE id = :id""",
+    """INSERT INTO refs (project_id, name, oid, is_indexed)
+       SELECT :project, 'refs/merge-requests/' || iid || '/head', :source, 0 FROM merge_requests WHERE id = :id""",
+    """INSERT INTO notes (project_id, merge_request_id, author_id, body, system, upvote, downvote, created_at, updated_at)
+       VALUES (:project, :id, :user, 'Status changed to merged', 1, 0, 0, :moment, :moment)""",
+    """INSERT INTO activities (project_id, author_id, action, subject, target_id, push, created_at)
+       VALUES (:project, :user, 'accepted', 'merge_request', :id, NULL, :moment),
+              (:project, :user, 'pushed', 'ref', NULL, :push, :moment)""",
+    """INSERT INTO commits (project_id, oid, first_parent, parents, author_name, author_email, authored_at, authored_offset, committer_name,
+                            committer_email, committed_at, committed_offset, title)
+       SELECT :project, :new, :target, :parents, name, email, :moment, 0, name, email, :moment, 0, :title FROM users WHERE id = :user""",
+    "INSERT INTO branch_moves (project_id, name, oid, moved_at) VALUES (:project, :target_branch, :new, :moment)",
+    """INSERT INTO changes (kind, project_id, merge_request_id, ref, old_state, new_state, created_at)
+       VALUES ('merge_request', :project, :id, :target_branch, 'opened', 'merged', :moment)""",
+)
+ACCEPTED = """
+SELECT r.id, r.iid, r.title, r.state, u.id, u.username, u.name, u.state
+  FROM merge_requests r JOIN users u ON u.id = r.author_id WHERE r.id = ?
 """
 OWN_ISSUES = f"{ISSUE} WHERE i.author_id = ? ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
 PROJECTS = floor_postgresql.PROJECTS.replace("$1", "?1").replace("SELECT FROM", "SELECT 1 FROM")
@@ -135,6 +161,22 @@ class Sqlite:
             changed = connection.execute(UPDATE, (project, issue, description, _now())).rowcount
             connection.execute("COMMIT")
             return connection.execute(CHANGED, (issue,)).fetchone() if changed else None
+
+        return await self._run(work)
+
+    async def heads(self, project: int, merge_request: int) -> tuple[Any, ...] | None:
+        return await self._run(lambda connection: connection.execute(HEADS, (project, merge_request)).fetchone())
+
+    async def accept(self, project: int, merge_request: int, user: int, merge: Merge) -> tuple[Any, ...] | None:
+        values = {**asdict(merge), "project": project, "id": merge_request, "user": user, "moment": _now()}
+
+        def work(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+            connection.execute("BEGIN IMMEDIATE")
+            has_moved = connection.execute(ACCEPT[0], values).rowcount
+            for statement in ACCEPT[1:] if has_moved else ():
+                connection.execute(statement, values)
+            connection.execute("COMMIT")
+            return connection.execute(ACCEPTED, (merge_request,)).fetchone() if has_moved else None
 
         return await self._run(work)
 

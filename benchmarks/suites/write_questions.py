@@ -13,12 +13,16 @@ from benchmarks.suites.questions import ISSUE, V3
 
 TITLES = {
     "mixed": "9 lists of 20 issues to a note",
+    "note": "post a note",
     "create": "create an issue",
     "update": "change an issue",
+    "accept": "accept a merge request",
     "issues": "20 issues of the caller in all projects",
     "projects": "20 projects of the caller",
 }
-"""By key, in the order of the table. The mixed load is first: v3 has fewer digits of the timestamps of issues that were just created."""
+"""By key, in the order of the table. `accept` is sent to one client, each request once. The mixed load is first, because v3 has fewer
+digits of the timestamps of issues that were just created."""
+SIDES = {"forgefront": "POST /graphql", "v3": "REST v3", "floor": "floor"}
 READS_PER_WRITE = 9
 TITLE = "An issue that the benchmark created"
 DESCRIPTIONS = ("A description of a usual length for an issue.", "Another description, so that each request changes the issue.")
@@ -33,6 +37,12 @@ query Projects {{ projects(filter: {{membership: true, archived: null}}, first: 
   databaseId name path fullPath description visibilityLevel createdAt openIssuesCount owner {{ ...user }}
 }} }} }} {_USER}
 """
+ACCEPT = f"""
+mutation Accept($input: AcceptMergeRequestInput!) {{ acceptMergeRequest(input: $input) {{
+  mergeRequest {{ title state author {{ ...user }} }} userErrors {{ code }}
+}} }} {_USER}
+"""
+_ACCEPTED = ("title", "state", "author")
 _COMPARED = ("title", "description", "state", "author")
 """Of a written issue; the other fields differ between the sides."""
 
@@ -75,13 +85,15 @@ def graph_questions(data: Dataset) -> dict[str, WriteQuestion]:
         "issues": ask(ISSUES, [{}], lambda found: found["issues"]),
         "projects": ask(PROJECTS, [{}], lambda found: found["projects"]),
         "mixed": _mix(of_table["list"], of_table["note"]),
+        "note": _post(of_table["note"]),
     }
 
 
 def v3_questions(data: Dataset) -> dict[str, WriteQuestion]:
     """Without the lists of the caller, of which v3 shows other fields."""
     return _route_writes(data, V3, 200, lambda issue: _compared({**issue, "author": questions.v3_user(issue["author"])})) | {
-        "mixed": _mix(questions.v3_questions(data)["list"], questions.v3_questions(data)["note"])
+        "mixed": _mix(questions.v3_questions(data)["list"], questions.v3_questions(data)["note"]),
+        "note": _post(questions.v3_questions(data)["note"]),
     }
 
 
@@ -93,15 +105,48 @@ def floor_questions(data: Dataset) -> dict[str, WriteQuestion]:
         "issues": get("/issues"),
         "projects": get("/projects"),
         "mixed": _mix(questions.route_questions(data)["list"], questions.route_questions(data)["note"]),
+        "note": _post(questions.route_questions(data)["note"]),
+    }
+
+
+def accept_questions(data: Dataset, project: int, merge_requests: Sequence[int]) -> dict[str, WriteQuestion]:
+    """Accepting these merge requests, by side; each can be accepted once. They are divided among the sides."""
+    count = len(SIDES)
+    of_graph, of_v3, of_floor = (merge_requests[number::count] for number in range(count))
+    inputs = [{"input": {"projectPath": str(project), "databaseId": each}} for each in of_graph]
+    bodies = tuple(json.dumps({"query": " ".join(ACCEPT.split()), "variables": each}) for each in inputs)
+
+    def put(base: str, ids: Sequence[int]) -> LoadRequest:
+        return LoadRequest("PUT", tuple(f"{base}/projects/{project}/merge_requests/{each}/merge" for each in ids), data.token, "{}")
+
+    def read(found: dict[str, Any]) -> dict[str, Any]:
+        return {name: found[name] for name in _ACCEPTED}
+
+    return {
+        "forgefront": WriteQuestion(
+            (LoadRequest("POST", ("/graphql",), data.token, bodies[0], 200, bodies),),
+            lambda answer: read(answer["data"]["acceptMergeRequest"]["mergeRequest"]),
+        ),
+        "v3": WriteQuestion((put(V3, of_v3),), lambda found: read({**found, "author": questions.v3_user(found["author"])})),
+        "floor": WriteQuestion((put("", of_floor),), read),
     }
 
 
 def _route_writes(data: Dataset, base: str, created_status: int, read: Callable[[Any], Any]) -> dict[str, WriteQuestion]:
     create = json.dumps({"title": TITLE, "description": DESCRIPTIONS[0]})
     paths = tuple(f"{base}/projects/{project}/issues/{issue}" for project, issue in data.issues)
-    updates = tuple(LoadRequest("PUT", paths, data.token, json.dumps({"description": each})) for each in DESCRIPTIONS)
+    # Consecutive requests are about different issues, as those to the graph.
+    shifted = (paths, paths[len(paths) // 2 :] + paths[: len(paths) // 2])
+    updates = tuple(
+        LoadRequest("PUT", each, data.token, json.dumps({"description": description}))
+        for each, description in zip(shifted, DESCRIPTIONS, strict=True)
+    )
     created = LoadRequest("POST", tuple(f"{base}/projects/{each}/issues" for each in data.projects), data.token, create, created_status)
     return {"create": WriteQuestion((created,), read), "update": WriteQuestion(updates, read)}
+
+
+def _post(question: questions.Question) -> WriteQuestion:
+    return WriteQuestion((question.request,), lambda answer: {name: question.content(answer)[name] for name in ("body", "author")})
 
 
 def _mix(reads: questions.Question, write: questions.Question) -> WriteQuestion:
