@@ -23,6 +23,7 @@ from sqlalchemy.util import await_only
 from sqlmodel import SQLModel
 
 from storage.caches import CacheBounds, CacheUsage, register_usage
+from storage.database import sqlite_cursor
 from storage.database.bulk_inserts import BulkInsertCache
 from storage.database.connection_pool import ConnectionPool
 from storage.database.data_version import DataVersion
@@ -297,6 +298,10 @@ class Database:
 
     def _register_sqlite_events(self) -> None:
         engine = self.engine.sync_engine
+
+        @event.listens_for(engine, "do_connect")
+        def open_connection(dialect: Dialect, entry: ConnectionPoolEntry, arguments: Sequence[Any], settings: dict[str, Any]) -> Any:
+            return sqlite_cursor.connect(dialect, arguments, settings)
 
         @event.listens_for(engine, "connect")
         def connect(connection: Any, entry: ConnectionPoolEntry) -> None:

@@ -306,7 +306,7 @@ async def _close_issues(
                 **source_columns,
             )
         )
-    await system_notes.write_notes(context, rows)
+    system_notes.write_notes(context, rows)
     activities.record_closed_issues(context, [(author_context.viewer.id, issue) for _, author_context, issue in closed])
     await publish_all(context, object_payloads.IssueChanged, [(author_context, issue, "close") for _, author_context, issue in closed])
     return {(source.key, ISSUE, issue.id) for source, _, issue in closed}

@@ -52,7 +52,7 @@ async def accept_when_green(context: Context, merge_request: tables.MergeRequest
         row.merge_when_build_succeeds, row.merge_user_id, row.updated_at = True, step_context.viewer.id, step_context.now()
         row.merge_params = {"message": options.message, "remove_source_branch": options.remove_source_branch, "sha": head}
         note = system_notes.build_note(step_context, build_target(row), f"Enabled an automatic merge when the build for {head} succeeds")
-        await system_notes.write_notes(step_context, [note])
+        system_notes.write_notes(step_context, [note])
         await change_records.record_merge_request(step_context, row, before)
         # The build may have finished since its state was read.
         step_context.after_commit.append(step_context.services.maintenance_wakeup.notify)
@@ -93,7 +93,7 @@ async def clear_auto_merge(context: Context, row: tables.MergeRequest, body: str
     await context.session.flush()
     if body is not None:
         note = system_notes.build_note(context, build_target(row), body)
-        await system_notes.write_notes(context, [note])
+        system_notes.write_notes(context, [note])
 
 
 async def merge_waiting(services: Services) -> None:

@@ -26,11 +26,11 @@ from graph.rules.git import refs
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests import branch_comparison
 from graph.rules.merge_requests.branch_comparison import BranchComparison, is_current
+from graph.rules.notes import system_notes
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.repositories import Repositories
 from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
-from storage.tables.issues import notes
 from storage.tables.merge_requests import merge_request_branches as branched
 from storage.tables.merge_requests import merge_requests
 from storage.tables.merge_requests.merge_requests import OPEN
@@ -41,7 +41,6 @@ MAX_REFRESHED_PER_RUN = 50
 RETRY_AFTER = timedelta(minutes=5)
 """Back-off of a merge request whose repository cannot be read, per process."""
 MAX_TITLE_LENGTH = 255
-NOTES_PER_STATEMENT = 100
 
 Compared = tuple[tables.MergeRequest, BranchComparison]
 
@@ -116,16 +115,14 @@ async def _note_new_commits(context: Context, pushed: Sequence[Compared]) -> Non
             if len(new_oids) > len(shown):
                 shown.insert(0, f"* and {len(new_oids) - len(shown)} more")
             bodies.append((row, f"Added {len(new_oids)} commit{'s' if len(new_oids) > 1 else ''}:\n\n" + "\n".join(shown)))
-    await _write_notes(context, bodies)
+    _write_notes(context, bodies)
 
 
-async def _write_notes(context: Context, bodies: Sequence[tuple[tables.MergeRequest, str]]) -> None:
+def _write_notes(context: Context, bodies: Sequence[tuple[tables.MergeRequest, str]]) -> None:
     moment = context.now()
     common = {"author_id": context.viewer.id, "created_at": moment, "updated_at": moment} if bodies else {}
     rows = [{**common, "project_id": row.project_id, "merge_request_id": row.id, "body": body} for row, body in bodies]
-    for start in range(0, len(rows), NOTES_PER_STATEMENT):
-        part = rows[start : start + NOTES_PER_STATEMENT]
-        await context.session.execute(notes.insert_system_notes(context.services.database.dialect, part))
+    system_notes.write_notes(context, rows)
 
 
 async def refresh_unchecked(services: Services) -> None:
@@ -171,7 +168,7 @@ async def mark_merged(context: Context, landed: Sequence[tuple[tables.MergeReque
     rows = [row for row, _ in landed]
     await context.session.flush()
     await change_records.record_merge_requests(context, changes)
-    await _write_notes(context, [(row, "Status changed to merged") for row in rows])
+    _write_notes(context, [(row, "Status changed to merged") for row in rows])
     for row in rows:
         activities.record_change(context, ActivitySubject.MERGE_REQUEST, row, "merge")
     await publish_all(context, MergeRequestChanged, [(context, row, "merge") for row in rows])

@@ -67,7 +67,7 @@ async def set_resolved(context: Context, thread: tables.ReviewThread, is_resolve
     await context.session.flush()
     if is_resolved and not await context.tuples(review_threads.unresolved_counts([merge_request.id])):
         note = system_notes.build_note(context, system_notes.build_target(merge_request), ALL_RESOLVED_NOTE)
-        await system_notes.write_notes(context, [note])
+        system_notes.write_notes(context, [note])
     await change_records.record_discussion(context, merge_request)
     return row
 

@@ -20,9 +20,6 @@ from storage import tables
 from storage.tables import IssueState, MergeRequestState
 from storage.tables.issues import notes
 
-ROWS_PER_STATEMENT = 500
-"""Notes per statement, because the number of parameters of a statement is limited."""
-
 MILESTONE_CHANGED_PREFIX = "Milestone changed to "
 _MILESTONE_LINK = re.compile(r"\]\((?:https?://[^()\s]*)?(/[^/()\s]+/[^/()\s]+/milestones/[0-9]+)\)\Z")
 """The link to a milestone's path that ends such a note.
@@ -83,7 +80,7 @@ async def write_changes(context: Context, issuable: Issuable, before: NotedSnaps
     rows = [build_note(context, build_target(issuable), body) for body in bodies]
     if current.description != before.description:
         rows += await _build_mention_notes(context, issuable, current.description)
-    await write_notes(context, rows)
+    write_notes(context, rows)
 
 
 async def write_mentions(context: Context, issuable: Issuable, text: str | None) -> None:
@@ -91,14 +88,14 @@ async def write_mentions(context: Context, issuable: Issuable, text: str | None)
 
     A mention is noted once.
     """
-    await write_notes(context, await _build_mention_notes(context, issuable, text))
+    write_notes(context, await _build_mention_notes(context, issuable, text))
 
 
 async def write_mentions_of_sources(
     context: Context, project_id: int, found: Sequence[tuple[NoteSource, list[Mention]]], targets: Mapping[Mention, MentionTarget]
 ) -> None:
     """Like `write_mentions` for several sources of one project, with their parsed and resolved mentions."""
-    await write_notes(context, await _build_notes_of_sources(context, project_id, found, targets))
+    write_notes(context, await _build_notes_of_sources(context, project_id, found, targets))
 
 
 async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
@@ -163,15 +160,10 @@ def build_note(context: Context, target: MentionTarget, body: str, **source: Any
     }
 
 
-async def write_notes(context: Context, rows: list[dict[str, Any]]) -> None:
-    """Insert the rows of `build_note`, in order, skipping mentions that are noted already."""
+def write_notes(context: Context, rows: list[dict[str, Any]]) -> None:
+    """Insert the rows of `build_note`, in order, by the end of the transaction, skipping mentions that are noted already."""
     if rows:
-        # The mentioning row must be written before the notes about it.
-        await context.session.flush()
-    for start in range(0, len(rows), ROWS_PER_STATEMENT):
-        await context.session.execute(
-            notes.insert_system_notes(context.services.database.dialect, rows[start : start + ROWS_PER_STATEMENT])
-        )
+        context.insert_later(notes.insert_system_notes(context.services.database.dialect), [notes.system_note(row) for row in rows])
 
 
 async def _build_mention_notes(context: Context, issuable: Issuable, text: str | None) -> list[dict[str, Any]]:

@@ -1,12 +1,15 @@
 """Notes of users and system notes on issues, merge requests and snippets."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Select, UniqueConstraint, func, select
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
+from storage.database.engine import metadata
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 
 
@@ -41,10 +44,16 @@ class Note(TimestampedRow, table=True):
     source: str | None = Field(default=None, max_length=80)
 
 
-def insert_system_notes(dialect: str, rows: list[dict[str, Any]]) -> Any:
-    """The statement that inserts system notes, except those of mentions that are already recorded."""
-    values = [Note(system=True, **row).model_dump(exclude={"id"}) for row in rows]
-    return insert_into(dialect, Note).values(values).on_conflict_do_nothing()
+@cache
+def insert_system_notes(dialect: str) -> Any:
+    """The INSERT of system notes, without values, which skips those of mentions that are already recorded."""
+    return insert_into(dialect, metadata.tables[Note.__tablename__]).on_conflict_do_nothing()
+
+
+def system_note(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """All columns of a system note, for `insert_system_notes`."""
+    values = dict(Note.new(system=True, **columns).__dict__)
+    return {name: values[name] for name in Note.model_fields if name != "id"}
 
 
 def vote_counts(key: Any, ids: list[int]) -> Select[int, int, int]:
