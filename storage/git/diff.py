@@ -42,7 +42,6 @@ _MAX_INLINE_BYTES = 1_000_000
 _MAX_INLINE_TREE_BYTES = 256 * 1024
 _PROCESS_SECONDS = 30.0
 _TREE_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
-_PATCH_START = re.compile(rb"^(?:--- |Binary files )", re.MULTILINE)
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
@@ -170,6 +169,10 @@ def _patch_has_line(patch: str, line: int, sign: str) -> bool:
     return False
 
 
+_FIELDS_BEFORE_COUNTS = FileDiff._fields.index("additions")
+_MODES_WITHOUT_BLOB = (int(FileMode.UNREADABLE), int(FileMode.COMMIT))
+
+
 class _DiffReader:
     """Reads the patches of one diff within its limits."""
 
@@ -220,16 +223,18 @@ class _DiffReader:
             patch = self._diff[index]
             assert patch is not None  # noqa: S101 - only an unchanged file has none
             data = patch.data
-            start = _PATCH_START.search(data)
-            raw = data[start.start() :] if start else b""
+            start = data.find(b"\n--- ")
+            if start < 0:
+                start = data.find(b"\nBinary files ")
+            raw = data[start + 1 :] if start >= 0 else b""
             if raw.startswith(b"---") and b"\n@@ " not in raw:  # an empty file, for which git prints no patch
                 raw = b""
             _, additions, deletions = patch.line_stats
         shown, is_cut = self._truncate(raw.decode("utf-8", "replace"))
-        return entry._replace(diff=shown, additions=additions, deletions=deletions, too_large=is_cut)
+        return FileDiff(shown, *entry[1:_FIELDS_BEFORE_COUNTS], additions, deletions, is_cut)
 
     def _blob_size(self, side: "_ChangedSide") -> int:
-        if side.mode in (FileMode.UNREADABLE, FileMode.COMMIT):  # absent, or a submodule's commit, which another repository has
+        if side.mode in _MODES_WITHOUT_BLOB:  # absent, or a submodule's commit, which another repository has
             return 0
         return int(self._objects.read_header(side.oid)[1])
 
@@ -274,19 +279,14 @@ class _ChangedSide(NamedTuple):
     @classmethod
     def pair_of(cls, delta: pygit2.DiffDelta) -> "tuple[FileDiff, _ChangedSide, _ChangedSide]":
         """The entry without its patch, and both sides."""
-        old, new = (cls(side.raw_path, side.id, int(side.mode)) for side in (delta.old_file, delta.new_file))
-        status = delta.status_char()
-        entry = FileDiff(
-            diff="",
-            old_path=old.raw_path.decode("utf-8", "replace"),
-            new_path=new.raw_path.decode("utf-8", "replace"),
-            a_mode=f"{old.mode:o}",
-            b_mode=f"{new.mode:o}",
-            new_file=status == "A",
-            renamed_file=status == "R",
-            deleted_file=status == "D",
-        )
-        return entry, old, new
+        before, after, status = delta.old_file, delta.new_file, delta.status_char()
+        old = cls(before.raw_path, before.id, int(before.mode))
+        new = cls(after.raw_path, after.id, int(after.mode))
+        old_path = new_path = old.raw_path.decode("utf-8", "replace")
+        if new.raw_path != old.raw_path:
+            new_path = new.raw_path.decode("utf-8", "replace")
+        modes = f"{old.mode:o}", f"{new.mode:o}"
+        return FileDiff("", old_path, new_path, *modes, status == "A", status == "R", status == "D"), old, new
 
 
 def tree_id(repository: Repository, commit: str) -> str:
