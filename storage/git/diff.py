@@ -169,7 +169,6 @@ def _patch_has_line(patch: str, line: int, sign: str) -> bool:
     return False
 
 
-_FIELDS_BEFORE_COUNTS = FileDiff._fields.index("additions")
 _MODES_WITHOUT_BLOB = (int(FileMode.UNREADABLE), int(FileMode.COMMIT))
 
 
@@ -231,7 +230,10 @@ class _DiffReader:
                 raw = b""
             _, additions, deletions = patch.line_stats
         shown, is_cut = self._truncate(raw.decode("utf-8", "replace"))
-        return FileDiff(shown, *entry[1:_FIELDS_BEFORE_COUNTS], additions, deletions, is_cut)
+        paths_and_modes = entry.old_path, entry.new_path, entry.a_mode, entry.b_mode
+        return FileDiff(
+            shown, *paths_and_modes, entry.new_file, entry.renamed_file, entry.deleted_file, additions, deletions, too_large=is_cut
+        )
 
     def _blob_size(self, side: "_ChangedSide") -> int:
         if side.mode in _MODES_WITHOUT_BLOB:  # absent, or a submodule's commit, which another repository has
