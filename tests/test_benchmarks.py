@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 
-from benchmarks.dataset import build_rows, long_project, project_history, seed, statistics_rows
+from benchmarks.dataset import build_rows, long_project, open_merge_requests, project_history, seed, statistics_rows
 from benchmarks.harness import answers, budget, comparison, in_process, load, runs, servers, sides
 from benchmarks.harness.answers import fetch
 from benchmarks.harness.load import LoadRequest
-from benchmarks.peers import fastapi_app, floor_app, node_packages, pygit2_app, strawberry_app
+from benchmarks.peers import fastapi_app, floor_app, floor_merge, node_packages, pygit2_app, strawberry_app
 from benchmarks.reports import chart, table_report
 from benchmarks.suites import (
     build_starts,
@@ -113,7 +113,7 @@ class TestTable:
         for url in (f"sqlite:///{changed}", on_postgresql):
             floor = floor_app.create_app(url)
             async with in_process.service(folder, url) as ours, floor.router.lifespan_context(floor):
-                for key in write_questions.TITLES:
+                for key in (each for each in write_questions.TITLES if each != writes.ACCEPT):
                     contents = [
                         side[key].content(await send_request(app, side[key].requests[0]))
                         for side, app in zip(asked, (ours, ours, floor), strict=True)
@@ -121,6 +121,24 @@ class TestTable:
                     ]
                     assert all(content == contents[-1] for content in contents), (key, contents)
                     assert len(contents[-1]) >= 2
+
+    async def test_the_floor_merges_the_same(
+        self, seeded: tuple[Path, seed.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder, rows = seeded
+        shutil.copyfile(folder / "forgefront.db", tmp_path / "forgefront.db")
+        shutil.copytree(folder / "repositories", tmp_path / "repositories")
+        monkeypatch.setenv(floor_merge.REPOSITORIES_VARIABLE, str(tmp_path / "repositories"))
+        floor_merge._open.cache_clear()
+        url, project = f"sqlite:///{tmp_path / 'forgefront.db'}", rows.history_projects[0]
+        found = await asyncio.to_thread(open_merge_requests.create_open_merge_requests, url, tmp_path / "repositories", [project], 3)
+        floor = floor_app.create_app(url)
+        async with in_process.service(tmp_path, url) as ours, floor.router.lifespan_context(floor):
+            contents = [
+                question.content(await send_request({"floor": floor}.get(side, ours), question.requests[0]))
+                for side, question in write_questions.accept_questions(rows, project, found[project]).items()
+            ]
+        assert contents[0]["state"] == "merged" and contents[1:] == contents[:-1]
 
     @pytest.mark.parametrize("name", ["mercurius", "postgraphile"])
     async def test_peers_on_node_answer_the_same(
