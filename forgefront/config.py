@@ -29,6 +29,11 @@ FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
 MAX_OPERATION_COST = 100
 """Points. Maximum cost of one operation, from the maximum number of rows in `graph/operations/cost.py`."""
+USUAL_URL_PATTERN = re.compile(
+    r"postgres(?:ql)?(?:\+\w+)?://(?:[^\s:@/?]+(?::[^\s:@/?]*)?@)?[\w.-]*(?::[0-9]{1,5})?/[\w.-]+(?:\?[\w=&.,%/-]*)?"
+    r"|sqlite(?:\+\w+)?:///[\w./ -]*[\w-]"
+)
+"""Database URLs that are certainly valid."""
 ORIGIN_PATTERN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
 """Origins as browsers send them (https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin)."""
 
@@ -229,7 +234,8 @@ class Config(BucketSettings, GitSettings, SignInSettings):
     @field_validator("database_url")
     @classmethod
     def _validate_database_url(cls, raw_url: str) -> str:
-        if not raw_url:
+        # Loading SQLAlchemy takes as long as all else that the server needs before it listens.
+        if not raw_url or USUAL_URL_PATTERN.fullmatch(raw_url):
             return raw_url
         from storage.database.engine import driver_url
 

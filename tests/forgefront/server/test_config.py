@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from forgefront.config import Config, ConfigError
+from forgefront.config import USUAL_URL_PATTERN, Config, ConfigError
 from forgefront.sign_in_settings import DIRECTORY_PREFIX
+from storage.database.engine import driver_url
 from storage.tables.accounts import identities
 
 
@@ -120,6 +121,22 @@ class TestInvalidSettings:
     def test_unusable_key(self, key: str) -> None:
         text = config_errors(secret_key=key)
         assert text == "secret_key: must be 32 bytes in base64, as `openssl rand -base64 32` prints them"
+
+
+class TestDatabaseUrl:
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "sqlite:////srv/forge/a b.db",
+            "postgresql://u:p@h.example:5432/d",
+            "postgres:///d?host=/run/postgresql&user=u",
+            "postgresql://u:@h/d",
+        ],
+    )
+    def test_usual_ones_are_valid_without_sqlalchemy(self, url: str) -> None:
+        assert USUAL_URL_PATTERN.fullmatch(url)
+        assert driver_url(url).database
+        assert Config.load(database_url=url).database_url == url
 
 
 class TestRepr:
