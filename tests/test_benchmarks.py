@@ -3,7 +3,9 @@
 import asyncio
 import copy
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,12 @@ def service(seeded: tuple[Path, seed.Dataset]) -> Iterator[servers.MeasuredServe
         yield ours
 
 
+def copy_database(source: Path, target: Path) -> None:
+    """By SQLite, since a process that opens and closes the file itself loses its locks on it (https://sqlite.org/howtocorrupt.html)."""
+    with closing(sqlite3.connect(source)) as opened, closing(sqlite3.connect(target)) as copy:
+        opened.backup(copy)
+
+
 PEERS = {"floor": floor_app.create_app, "fastapi": fastapi_app.create_app, "strawberry": strawberry_app.create_app}
 
 
@@ -108,7 +116,7 @@ class TestTable:
 
     async def test_the_floor_writes_the_same(self, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path) -> None:
         (folder, rows), changed = seeded, tmp_path / "forgefront.db"
-        shutil.copyfile(folder / "forgefront.db", changed)
+        copy_database(folder / "forgefront.db", changed)
         asked = (write_questions.graph_questions(rows), write_questions.v3_questions(rows), write_questions.floor_questions(rows))
         for url in (f"sqlite:///{changed}", on_postgresql):
             floor = floor_app.create_app(url)
@@ -126,7 +134,7 @@ class TestTable:
         self, seeded: tuple[Path, seed.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         folder, rows = seeded
-        shutil.copyfile(folder / "forgefront.db", tmp_path / "forgefront.db")
+        copy_database(folder / "forgefront.db", tmp_path / "forgefront.db")
         shutil.copytree(folder / "repositories", tmp_path / "repositories")
         monkeypatch.setenv(floor_merge.REPOSITORIES_VARIABLE, str(tmp_path / "repositories"))
         floor_merge._open.cache_clear()
