@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { more } from "./parts.js";
 import { draft, keepTyped, restore } from "./repository/drafts.js";
+import { attaching } from "./work/attachments.js";
 
 /**
  * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node, several, or null.
@@ -54,7 +55,7 @@ export function answer(send, done, { page, also = () => null, comments = true, n
     });
   };
   const element = h("form.stack", { onsubmit: submit }, comments ? field : null, wrong,
-    h("div.actions.start", null, also(textOf, wrong), comments ? h("button.primary", null, word) : null));
+    h("div.actions.start", null, also(textOf, wrong), comments ? h("button.primary", null, word) : null, comments ? attaching(page, field, wrong) : null));
   const stored = draft(page, name);
   const forget = keepTyped(page, element, stored);
   restore(element, stored.read()?.values ?? {});

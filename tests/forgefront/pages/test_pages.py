@@ -19,6 +19,10 @@ pytestmark = [
 
 LONG = "A title that is longer than a telephone is wide, and has_a_word_in_it_that_cannot_be_broken_anywhere_at_all"
 HOSTILE = "<img src=x onerror=alert(1)> & <script>alert(2)</script>"
+PASTE_PICTURE = """(() => {
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File(['GIF89a'], 'shot.gif', {type: 'image/gif'}));
+  document.querySelector('textarea').dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true, cancelable: true})); })()"""
 PROJECTS = (
     DemoProject("web/design", "", (DemoCommit("Focus rings are seen", "priya", 400, "style+ unit+"),)),
     DemoProject("web/checkout", "", (DemoCommit("The basket survives", "tomas", 4, "compile+ unit*"),)),
@@ -297,9 +301,12 @@ class TestProjects:
         await site.visit("/web/storefront/issues/1", "mei")
         await page.evaluate("document.querySelector('textarea').focus()")
         await page.type(f"Seen too. {HOSTILE}")
+        await page.evaluate(PASTE_PICTURE)
+        await page.wait_for("document.querySelector('textarea').value.includes('![shot](')")
         await page.click(".actions button")
         await page.wait_for_text("Status changed to closed")
         await page.wait_for_text(f"Seen too. {HOSTILE}")
+        await page.wait_for("document.querySelector('.note img[alt=shot]')?.src.startsWith('data:')")
         # What somebody else writes appears while a comment is being typed.
         await page.evaluate("document.querySelector('textarea').focus()")
         await page.type("But")

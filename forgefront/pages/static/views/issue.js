@@ -25,7 +25,7 @@ export async function open(page) {
   };
   // What is read anew when somebody else has changed the issue; what is typed is elsewhere.
   let [issue] = await Promise.all([read(), styles()]);
-  const [head, text] = [h("div.column"), h("div.column")];
+  const [head, text] = [h("div"), h("div")];
   const show = () => {
     keepFocus(head, () => replace(head, above(path, issue)));
     keepFocus(text, () => replace(text, below(issue)));
@@ -73,9 +73,9 @@ const below = (issue) => [
   issue.mergeRequests.nodes.length ? h("div.notes", null, section("Merge requests that close this issue", null, rows(issue.mergeRequests.nodes, closing, ""))) : null,
 ];
 
-export const note = ({ body, bodyHtml, system, author, createdAt }, isNew = false) =>
+export const note = ({ bodyHtml, system, author, createdAt }, isNew = false) =>
   system
-    ? h("div.note.system", null, person(author), h("span", null, body), ago(createdAt))
+    ? h("div.note.system", null, person(author), markdown(bodyHtml), ago(createdAt))
     : h("article.note.card", null, h("header", null, person(author), ago(createdAt), isNew ? h("span.tag.new-tag", null, "new") : null), markdown(bodyHtml));
 
 const closing = ({ iid, title, state, project, headCommit }) =>

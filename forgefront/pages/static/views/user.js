@@ -46,5 +46,5 @@ function linkMaker(page, user) {
       event.target.disabled = false;
     }
   };
-  return h("div.card.stack", null, h("button", { type: "button", id: "make-link", onclick: make }, "Make a sign-in link"), shown);
+  return h("div.card.stack", null, h("div.actions.start", null, h("button", { type: "button", id: "make-link", onclick: make }, "Make a sign-in link")), shown);
 }

@@ -4,6 +4,7 @@ import { h, replace } from "../dom.js";
 import { field } from "../forms.js";
 import * as graph from "../graph.js";
 import { markdown } from "../markdown.js";
+import { attaching } from "./attachments.js";
 
 /** The field, and a button that shows its preview instead of it. The properties are those of `field`. */
 export function markdownField(page, path, name, word, properties) {
@@ -33,7 +34,9 @@ export function markdownField(page, path, name, word, properties) {
 
   // A refusal of the service is at the field, which must be seen then.
   text.addEventListener("focus", () => text.hidden && turn());
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
   element.querySelector("label").after(button, shown);
+  element.append(h("div.actions.start", null, attaching(page, text, wrong)), wrong);
   return element;
 }
 
