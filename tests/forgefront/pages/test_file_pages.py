@@ -210,10 +210,17 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     await page.evaluate("[...document.querySelectorAll('.found-line a')].at(-1).click()")
     await page.wait_for(f"{CHOSEN}.join() === '1'")
 
-    # The box that finds things, by keyboard: a branch, a commit by the start of its id, and a hostile file.
+    # The box that finds things, by keyboard: a branch, a commit by the start of its id, a hostile file, and an issue by its number.
+    issue = 'mutation ($path: String!) { createIssue(input: {projectPath: $path, title: "Found"}) { issue { iid } } }'
+    number = (await site.ask(issue, path=PATH))["createIssue"]["issue"]["iid"]
     oid = await site.commit("ada", "gone", {"action": "CREATE", "path": "found", "content": "-"})
     await site.visit(f"/{PATH}/branches", "guest")
-    for text, end in (("topic", "/files/"), (oid[:9], f"/commit/{oid}"), ("100% html", "/files/" + encoded(NAME))):
+    for text, end in (
+        ("topic", "/files/"),
+        (oid[:9], f"/commit/{oid}"),
+        ("100% html", "/files/" + encoded(NAME)),
+        (f"#{number}", f"/issues/{number}"),
+    ):
         await page.wait_for("document.querySelector('.tabs')")
         await page.press("/")
         await page.wait_for("document.activeElement?.id === 'find-field'")

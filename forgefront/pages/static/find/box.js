@@ -9,6 +9,8 @@ import { fileAddress, folderAddress, searchAddress } from "../repository/address
 const DELAY_MS = 150;
 const MAX_SHOWN = 5;
 const COMMIT_ID = /^[0-9a-f]{7,40}$/i;
+/** The number of an issue, of a merge request, or of either. */
+const NUMBER = /^([#!]?)(\d{1,9})$/;
 const NO_COMMIT = "0000000";
 
 let dialog = null;
@@ -55,11 +57,12 @@ export function openBox(path, go) {
       return;
     }
     const isRev = COMMIT_ID.test(text);
+    const number = NUMBER.exec(text);
     try {
       // The files are read by a process, so the rest does not wait for them.
       const files = path ? graph.ask("find", "FindFiles", { text, path }, { signal }).catch(() => null) : null;
       const data = path
-        ? await graph.ask("find", "FindInProject", { text, path, isRev, rev: isRev ? text.toLowerCase() : NO_COMMIT }, { signal })
+        ? await graph.ask("find", "FindInProject", { text, path, isRev, rev: isRev ? text.toLowerCase() : NO_COMMIT, isNumber: Boolean(number), number: Number(number?.[2] ?? 0) }, { signal })
         : await graph.ask("find", "Find", { text }, { signal });
       if (signal.aborted) return;
       show(groupsOf(data, path, text, null));
@@ -109,17 +112,24 @@ export function openBox(path, go) {
   }
 }
 
-function groupsOf({ projects, users, issues, mergeRequests, project }, path, text, files) {
+function groupsOf({ projects, users, groups, issues, assignedIssues, mergeRequests, assignedMergeRequests, project }, path, text, files) {
   const workRow = (section, sign) => ({ iid, title, state, project: own }) =>
     [address(own?.fullPath ?? path, section, iid), `${sign}${iid} ${title}`, own ? `${own.fullPath}, ${wordOf(state)}` : wordOf(state)];
   const lower = text.toLowerCase();
+  const sign = NUMBER.exec(text)?.[1];
+  /** The rows of several lists, each once. */
+  const workRows = (section, mark, lists) => {
+    const found = lists.flatMap((list) => list?.nodes ?? []).map(workRow(section, mark));
+    return found.filter(([href], at) => found.findIndex((each) => each[0] === href) === at).slice(0, MAX_SHOWN);
+  };
   return [
     ["Commits", project?.commit ? [[address(path, "commit", project.commit.oid), project.commit.title, project.commit.shortOid]] : []],
-    ["Issues", (project?.issues ?? issues)?.nodes.map(workRow("issues", "#")) ?? []],
-    ["Merge requests", (project?.mergeRequests ?? mergeRequests)?.nodes.map(workRow("merge_requests", "!")) ?? []],
+    ["Issues", workRows("issues", "#", [sign === "!" ? null : project?.numberedIssues, project?.issues ?? issues, assignedIssues])],
+    ["Merge requests", workRows("merge_requests", "!", [sign === "#" ? null : project?.numberedMergeRequests, project?.mergeRequests ?? mergeRequests, assignedMergeRequests])],
     ["Branches", (project?.branches?.nodes ?? []).filter(({ name }) => name.toLowerCase().includes(lower)).slice(0, MAX_SHOWN).map(({ name }) => [folderAddress(path, "", name), name])],
     ["Files", (files?.matches ?? []).slice(0, MAX_SHOWN).map(({ path: place }) => [fileAddress(path, place), place])],
     ["Projects", projects.nodes.map(({ fullPath, description }) => [address(fullPath), fullPath, description])],
+    ["Groups", groups.nodes.map(({ path: place, name }) => [address("groups", place), name, place])],
     ["People", users.nodes.map(({ username, name }) => [address("u", username), name, `@${username}`])],
     ["In the text of files", files && project?.branches?.nodes.length ? [[searchAddress(path, null, text), `Search the files for “${text}”`]] : []],
   ];
