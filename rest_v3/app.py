@@ -47,17 +47,19 @@ class StaticPage:
 
     async def respond(self, headers: Mapping[bytes, bytes]) -> RestResponse:
         """The response. Both bodies are built in a thread, at the first request."""
-        if "_bodies" not in self.__dict__:
-            await asyncio.to_thread(lambda: self._bodies)
-        plain, compressed = self._bodies
+        if "_compressed" not in self.__dict__:
+            await asyncio.to_thread(lambda: self._compressed)
         if accepts_gzip(headers.get(b"accept-encoding", b"").decode("latin-1")):
-            return RestResponse(200, compressed, [*self._headers, (b"content-encoding", b"gzip")])
-        return RestResponse(200, plain, [*self._headers])
+            return RestResponse(200, self._compressed, [*self._headers, (b"content-encoding", b"gzip")])
+        return RestResponse(200, self.body, [*self._headers])
 
     @cached_property
-    def _bodies(self) -> tuple[bytes, bytes]:
-        body = self._build_body()
-        return body, gzip.compress(body, mtime=0)
+    def body(self) -> bytes:
+        return self._build_body()
+
+    @cached_property
+    def _compressed(self) -> bytes:
+        return gzip.compress(self.body, mtime=0)
 
 
 Target = Endpoint | StaticPage

@@ -330,7 +330,7 @@ async def test_a_file_is_created_edited_renamed_and_removed(site: FilesSite) -> 
     await page.wait_for("document.querySelector('[name=content]')?.value === 'one\\nthree\\n'")
     await site.submit("Edit the file")
     await page.wait_for_text("Overwrite with my text")
-    await page.evaluate("[...document.querySelectorAll('.draft-note button')].find(each => each.innerText.startsWith('Commit')).click()")
+    await page.evaluate("[...document.querySelectorAll('.draft-note button')].find(each => each.innerText.startsWith('Overwrite')).click()")
     await page.wait_for("location.pathname.endsWith('/files/docs/windows.txt') && document.querySelectorAll('.code-line').length === 2")
     assert await site.content("docs/windows.txt") == b"one\r\nthree\r\n"
     assert await page.evaluate("Object.keys(sessionStorage)") == ["forgefront.session"]

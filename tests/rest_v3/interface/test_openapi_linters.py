@@ -30,7 +30,7 @@ def openapi_document(profile: str) -> bytes:
     ((endpoint, _),) = [app_of_profile(profile)._router.find(["openapi.json"])]
     page = endpoint.methods["GET"]
     assert isinstance(page, StaticPage)
-    return page.response.body
+    return page.body
 
 
 @pytest.fixture(params=PROFILES)
