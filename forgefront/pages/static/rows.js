@@ -39,8 +39,7 @@ export const commitRow = (path) => (commit) =>
       commit.rollup?.failing.length ? failing(commit.rollup.failing, 0, 2) : null],
     {}, "li.row.long");
 
-/** `brief`: for a narrow column, without the commit. */
-/** `placed`: with its project, for a list of several projects. */
+/** `brief`: for a narrow column, without the commit. `placed`: with its project, for a list of several projects. */
 export const buildRow = (path, { brief = false, placed = false } = {}) => (build) =>
   row([build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
     [lasted({ ...build, state: build.status }), h("span", null, `#${build.databaseId}`)],

@@ -269,6 +269,10 @@ class TestVisits:
         await page.set_viewport(1280, 800)
         await page.click("[data-since=all]")
         await page.wait_for(f"{files}.length === 4")
+        await page.evaluate("[...document.querySelectorAll('.tabs a')][1].click()")
+        await page.wait_for("document.querySelectorAll('.row').length > 1")
+        assert await page.evaluate("[...document.querySelectorAll('.row')].findIndex(each => each.querySelector('.new-tag'))") == 0
+        assert await page.evaluate("document.querySelectorAll('.row .new-tag').length") == 1
 
         await site.ask(COMMENT, "tomas", input={**comment, "body": "My own remark."})
         await site.visit(REQUEST, "jonas")

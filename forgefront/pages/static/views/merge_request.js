@@ -166,8 +166,13 @@ const sourcePath = ({ sourceProject, project }) => sourceProject?.fullPath ?? pr
 
 function showCommits({ read, body, request }) {
   async function show(now) {
-    const { commits } = await read("Commits", {});
-    const row = commitRow(sourcePath(now));
+    const { commits, lastVisit } = await read("Commits", {});
+    const fresh = new Set(lastVisit?.newCommits?.map(({ oid }) => oid));
+    const row = (commit) => {
+      const element = commitRow(sourcePath(now))(commit);
+      if (fresh.has(commit.oid)) element.querySelector(".row-side").prepend(h("span.tag.new-tag", null, "new"));
+      return element;
+    };
     const list = rows(commits?.nodes ?? [], row, commits ? "It has no commits." : "The repository cannot be read.");
     keepFocus(body, () => replace(body, h("h2.unseen", null, "Commits"), list, commits ? more(commits.pageInfo, async (after) => {
       const next = (await read("Commits", { after })).commits;
