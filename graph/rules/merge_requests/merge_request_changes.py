@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from graph.context import Context
-from graph.errors import Forbidden, Invalid
+from graph.errors import Forbidden, Invalid, NotMergeable
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
@@ -107,6 +107,7 @@ async def update_merge_request(context: Context, find: FindMergeRequest, values:
         comparison = await _compare_branches(context, row, values)
         if event is MergeRequestStateEvent.MERGE:
             if has_changes:
+                await _require_mergeable(context, row, values)
                 row = await (await steps(context))(partial(_apply_changes, find=find, values=values, comparison=comparison))
             return await merging.accept_now(context, row)
     return await _apply_changes(context, find, values, comparison)
@@ -124,6 +125,23 @@ async def _compare_branches(context: Context, row: tables.MergeRequest, values: 
     if branch == row.target_branch and not is_reopening:
         return None
     return await merge_requests.compare_with_target(context, row, branch, allow_missing=bool(values.get("allow_missing_target")))
+
+
+async def _require_mergeable(context: Context, row: tables.MergeRequest, values: Mapping[str, Any]) -> None:
+    """Check that the merge request may be merged once it has these values, since the merge is a transaction after that of the changes.
+
+    Raises Forbidden, NotAllowed, NotMergeable, Unavailable.
+    """
+    title = values.get("title")
+    changed = tables.MergeRequest(
+        **row.model_dump() | {"target_branch": _target_branch(row, values), "title": row.title if title is None else title}
+    )
+    async with context.read_only() as reader:
+        await mergeability.require_acceptable(reader, changed)
+        head = await mergeability.read_head(reader, changed)
+        if head is None:
+            raise NotMergeable(None, mergeability.CANNOT_MERGE_MESSAGE)
+        await mergeability.require_mergeable(reader, changed, head)
 
 
 def _target_branch(row: tables.MergeRequest, values: Mapping[str, Any]) -> str:

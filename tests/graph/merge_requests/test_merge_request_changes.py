@@ -278,3 +278,27 @@ class TestMerge:
         proposal = await merges.proposal("feature", title="[WIP] Feature", merge_status=MergeStatus.CAN_BE_MERGED)
 
         assert await ask.codes(UPDATE, owner, input=update_input(proposal.row, stateEvent="MERGE")) == ["NOT_ALLOWED"]
+
+    async def test_a_refused_one_changes_nothing_else(
+        self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, merges: MergeRequestFactory
+    ) -> None:
+        """The other changes are a transaction of their own, before that of the merge."""
+        developer = await make.user()
+        await make.member(project, developer, AccessLevel.DEVELOPER)
+        await create_branch(make, project, "stable")
+        await make.save(tables.ProtectedBranch(project_id=project.id, name="stable"))
+        proposal = await merges.proposal("feature")
+        proposal.row.author_id = developer.id
+        await make.save(proposal.row)
+        conflicting = await merges.proposal("clash", {"same.txt": "one\n"})
+        await merges.commit("master", {"same.txt": "other\n"})
+
+        for viewer, row, values, code in (
+            (owner, proposal.row, {"title": "WIP: Other"}, "NOT_ALLOWED"),
+            (developer, proposal.row, {"title": "Other", "targetBranch": "stable"}, "FORBIDDEN"),
+            (owner, conflicting.row, {"title": "Other"}, "NOT_MERGEABLE"),
+        ):
+            assert await ask.codes(UPDATE, viewer, input=update_input(row, stateEvent="MERGE", **values)) == [code]
+        for each in (proposal, conflicting):
+            row = await merges.reload(each)
+            assert (row.title, row.target_branch, row.state) == (each.row.title, "master", MergeRequestState.OPENED)
