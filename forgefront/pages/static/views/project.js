@@ -55,7 +55,15 @@ function showReadme(page, path, slot) {
 
 /** Follows events of the shown objects. */
 async function followed(page, path, name, soon) {
-  const announce = (words) => ({ event: (data) => (page.say(words(Object.values(data)[0])), soon()), gap: soon });
+  const announce = (words) => ({
+    event(data) {
+      const [change] = Object.values(data);
+      // Equal states: a title, a comment or the like has changed.
+      if (change.from !== change.to) page.say(words(change));
+      soon();
+    },
+    gap: soon,
+  });
   const streams = [];
   if (!["activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
   if (!name || name === "commits" || name === "activity") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
