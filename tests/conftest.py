@@ -5,14 +5,13 @@ import functools
 import gc
 import os
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
 import pytest_asyncio.plugin
 import structlog
-import uvloop
 
 pytest_plugins = [
     "tests.support.reliability_promises",
@@ -140,11 +139,6 @@ def share_operations() -> None:
     from rest_v3.operations import OperationRegistry
 
     OperationRegistry.read = staticmethod(cache(OperationRegistry.read))  # type: ignore[method-assign]
-
-
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], Any]]:
-    """The event loop of the service, which also takes a twentieth less time."""
-    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.hookimpl(trylast=True)
