@@ -51,8 +51,6 @@ TIMEOUT_MESSAGE = "The operation exceeded the time limit of {:.0f} s. Request sm
 SUBSCRIPTION_TRANSPORT_MESSAGE = (
     "A subscription is a stream: send it with `Accept: text/event-stream`, or over a WebSocket with the subprotocol graphql-transport-ws."
 )
-REPEATED_CODES = frozenset((Code.LIMIT_EXCEEDED, Code.UNAVAILABLE))
-"""Errors after which clients of prepared operations repeat the request."""
 
 
 log = structlog.get_logger("graph")
@@ -225,7 +223,7 @@ class Graph:
                 if prepared.kind == "query":
                     return await self._run_query(prepared, variables, credential, request_id, quote)
                 result = await self._run_mutation(prepared, variables, credential, request_id, quote, deadline)
-                if deadline.has_committed and unavailable_when_late and any(error.code in REPEATED_CODES for error in result.errors):
+                if deadline.has_committed and unavailable_when_late and result.invites_repetition():
                     raise ResultUnreadable("could not be read")
                 return result
         except TimeoutError:

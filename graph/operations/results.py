@@ -54,6 +54,23 @@ class OperationResult:
     is_formatted: bool = False
     """The data has the output format of the prepared operation. Only plans produce it; otherwise the caller converts the data."""
 
+    def invites_repetition(self) -> bool:
+        """Whether clients of a prepared mutation would repeat the request.
+
+        Not where something within the changed object could not be read, which is null in an answer that is otherwise complete.
+        """
+        for error in self.errors:
+            if error.code is Code.LIMIT_EXCEEDED or (error.code is Code.UNAVAILABLE and self._is_object_missing(error)):
+                return True
+        return False
+
+    def _is_object_missing(self, error: ErrorEntry) -> bool:
+        """Whether an error leaves no object: at `mutation.payload field`, the first two keys of its path, is null."""
+        value: Any = self.data if error.path else None
+        for key in (error.path or ())[:2]:
+            value = value[key] if isinstance(value, dict) else None
+        return value is None
+
 
 def to_operation_error(error: BaseException, request_id: str) -> OperationError:
     """Converts an exception to an OperationError. Unexpected exceptions are logged and masked as Internal."""
