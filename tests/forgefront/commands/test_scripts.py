@@ -62,6 +62,16 @@ def test_is_a_program(path: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / path)], check=True)
 
 
+@pytest.mark.parametrize("name", sorted({*SCRIPTS} - {"bench", "migration", "release", "serve", "setup"}))
+def test_help_describes_and_runs_nothing(name: str, checkout: Checkout) -> None:
+    """Not of those that pass it on, or that the checkout has a stub of."""
+    done = checkout.run(f"scripts/{name}", "--help")
+
+    assert (done.returncode, done.stderr, checkout.calls.read_text()) == (0, "", "")
+    assert done.stdout.strip()
+    assert "#!" not in done.stdout
+
+
 def test_scripts_are_all_known() -> None:
     assert sorted(path.name for path in (ROOT / "scripts").iterdir()) == sorted(SCRIPTS)
 
