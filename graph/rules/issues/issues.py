@@ -10,7 +10,6 @@ from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.events import activities
 from graph.rules.notes import system_notes
-from graph.rules.notes.mentions import parse_mentions
 from graph.rules.policy import Action, can
 from graph.rules.snapshots import IssueSnapshot
 from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
@@ -164,9 +163,7 @@ async def create_issue(context: Context, project: tables.Project, values: Mappin
     if may_triage and values.get("labels"):
         await context.session.flush()
         await set_labels(context, issue, values["labels"])
-    if parse_mentions(issue.description or ""):
-        await context.session.flush()
-        await system_notes.write_mentions(context, issue, issue.description)
+    await system_notes.write_mentions(context, issue, issue.description)
     await publish(context, object_payloads.IssueChanged, issue, "open")
     return issue
 

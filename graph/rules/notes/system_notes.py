@@ -174,6 +174,8 @@ async def _build_mention_notes(context: Context, issuable: Issuable, text: str |
     parsed = parse_mentions(text or "")
     if not parsed:
         return []
+    # The notes name the object, which may be new.
+    await context.session.flush()
     targets = await mentions.resolve_targets(context, issuable.project_id, parsed)
     return await _build_notes_of_sources(context, issuable.project_id, [(NoteSource.of(issuable), parsed)], targets)
 
