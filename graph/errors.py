@@ -125,15 +125,15 @@ class BadRequest(OperationError):
 class Internal(OperationError):
     code = Code.INTERNAL
 
-    def __init__(self) -> None:
-        super().__init__("Internal server error; the server log contains the details under this request ID.")
+    def __init__(self, message: str = "Internal server error; the server log contains the details under this request ID.") -> None:
+        super().__init__(message)
 
 
 class ResultUnreadable(Internal):
     """Not an error that invites clients to repeat the mutation, as LimitExceeded and Unavailable do: it would change things twice."""
 
     def __init__(self, reason: str) -> None:
-        OperationError.__init__(self, f"The change was made, but its result {reason}. Do not repeat the request; read the object instead.")
+        super().__init__(f"The change was made, but its result {reason}. Do not repeat the request; read the object instead.")
 
 
 class UserError(ForgeError):
