@@ -33,7 +33,7 @@ export async function open(page) {
     h("fieldset", { "data-field": "restrictedVisibilityLevels" }, h("legend", null, "Only administrators use"),
       VISIBILITIES.map(([level, word]) => check(`${LEVEL}${level}`, word, before[`${LEVEL}${level}`])), h("p.wrong", { hidden: true, id: "levels-wrong" })),
     group("Other",
-      number("maxAttachmentSize", "Maximum size of an attached file in megabytes", "Maximum number."),
+      number("maxAttachmentSize", "Maximum size of an attached file in megabytes", "Larger files are rejected."),
       check("avatarServiceEnabled", "Show avatars", before.avatarServiceEnabled),
       check("microblogSharingEnabled", "Offer sharing on a microblog", before.microblogSharingEnabled),
       check("userOauthApplications", "Users may register OAuth applications", before.userOauthApplications)),
