@@ -7,23 +7,22 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order
+from graph.fields.connections import Connection, ConnectionPage, Order
 from graph.fields.declarations import (
     Node,
     column,
     computed,
     connection_field,
     entity,
-    filter_listing,
     make_window,
     sets_only,
     to_many,
     to_one,
 )
 from graph.fields.scalars import GitOid
-from graph.rules.accounts import groups
 from graph.rules.builds import artifacts, builds
 from graph.rules.policy import Action, can, require
+from graph.types.accounts.group_lists import list_in_group
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import BuildArtifactFields
 from graph.types.builds.commit_statuses import BuildStatus
@@ -247,10 +246,8 @@ class ProjectBuildFields:
 
 
 async def _resolve_group_builds(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
-    ids = await groups.list_project_ids(info.context, root, (Action.READ_BUILD,))
-    listing = KeysetListing(tables.Build, NEWEST_FIRST, (col(tables.Build.project_id).in_(ids),))
     arguments["filter"] = arguments["filter"] or BuildFilter()
-    return await filter_listing(listing, arguments).page(info.context, make_window(arguments))
+    return await list_in_group(info.context, root, tables.Build, NEWEST_FIRST, (Action.READ_BUILD,), arguments)
 
 
 @strawberry.type

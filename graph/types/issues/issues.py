@@ -8,7 +8,7 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order, OrderDirection
+from graph.fields.connections import Connection, ConnectionPage, Order, OrderDirection
 from graph.fields.declarations import (
     Node,
     by_number,
@@ -16,20 +16,18 @@ from graph.fields.declarations import (
     computed,
     connection_field,
     entity,
-    filter_listing,
     make_order,
-    make_window,
     names_of,
     sets_only,
     to_many,
     to_one,
 )
 from graph.fields.mutations import mutation
-from graph.rules.accounts import groups
 from graph.rules.issues import issues
 from graph.rules.policy import Action, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
+from graph.types.accounts.group_lists import list_in_group
 from graph.types.accounts.users import User
 from graph.types.inputs import NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issue_closing import IssueClosingFields
@@ -168,9 +166,7 @@ class ProjectIssueFields:
 
 
 async def _resolve_group_issues(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
-    ids = await groups.list_project_ids(info.context, root, (Action.READ_ISSUE,))
-    listing = KeysetListing(tables.Issue, NEWEST_FIRST, (col(tables.Issue.project_id).in_(ids),))
-    return await filter_listing(listing, arguments).page(info.context, make_window(arguments))
+    return await list_in_group(info.context, root, tables.Issue, NEWEST_FIRST, (Action.READ_ISSUE,), arguments)
 
 
 @strawberry.type

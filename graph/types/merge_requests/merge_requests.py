@@ -9,7 +9,7 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Context, Info
-from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order, OrderDirection, UncountedConnection, Window
+from graph.fields.connections import Connection, ConnectionPage, Order, OrderDirection, UncountedConnection, Window
 from graph.fields.declarations import (
     Node,
     bind_filter_to_viewer,
@@ -19,20 +19,18 @@ from graph.fields.declarations import (
     computed,
     connection_field,
     entity,
-    filter_listing,
     make_order,
-    make_window,
     names_of,
     sets_only,
     to_many,
     to_one,
 )
-from graph.rules.accounts import groups
 from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
 from graph.rules.policy import Action, allowed_project_conditions, can, filter_visible_projects
 from graph.rules.search_terms import validate_search
 from graph.rules.states import is_work_in_progress
+from graph.types.accounts.group_lists import list_in_group
 from graph.types.accounts.users import User
 from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import COMMIT_INDEX, is_page_indexed, load_commit, load_commits
@@ -344,9 +342,8 @@ class ProjectMergeRequestFields:
 async def _resolve_group_merge_requests(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
     context, group_filter = info.context, arguments["filter"]
     actions = (Action.READ_MERGE_REQUEST, *(group_filter.required_actions if group_filter is not None else ()))
-    ids = await groups.list_project_ids(context, root, actions)
-    listing = KeysetListing(tables.MergeRequest, NEWEST_FIRST, (col(tables.MergeRequest.project_id).in_(ids),))
-    return await filter_listing(listing, bind_filter_to_viewer(context, arguments)).page(context, make_window(arguments))
+    arguments = bind_filter_to_viewer(context, arguments)
+    return await list_in_group(context, root, tables.MergeRequest, NEWEST_FIRST, actions, arguments)
 
 
 @strawberry.type
