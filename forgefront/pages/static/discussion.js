@@ -2,14 +2,15 @@
 
 import { h } from "./dom.js";
 import { more } from "./parts.js";
+import { focusAgain } from "./renewing.js";
 import { draft, keepTyped, restore } from "./repository/drafts.js";
 import { attaching } from "./work/attachments.js";
 
 /**
  * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node, several, or null.
- * After further pages were loaded, `renew()` does nothing: only a reload shows new notes then.
+ * After further pages were loaded, `renew()` does nothing: only a reload shows new notes then. `show` replaces the elements of the list.
  */
-export async function discussion(read, make) {
+export async function discussion(read, make, show = (list, made) => list.replaceChildren(...made)) {
   const list = h("div.notes", { role: "group", "aria-label": "Comments" });
   let further = false;
   const first = await read(null);
@@ -26,7 +27,7 @@ export async function discussion(read, make) {
       if (further) return;
       const { nodes } = await read(null);
       const active = document.activeElement;
-      list.replaceChildren(...nodes.flatMap((each) => make(each) ?? []));
+      show(list, nodes.flatMap((each) => make(each) ?? []));
       if (list.contains(active)) active.focus({ preventScroll: true });
     },
   };
@@ -35,10 +36,10 @@ export async function discussion(read, make) {
 /**
  * A comment form. Its button calls `send(text)`, and `done()` after it. `also(textOf)` returns buttons beside it, which may send the text
  * too: `textOf()` returns it, `textOf.sent()` forgets it. What is typed is kept in this tab until it is sent; where a page has several
- * forms, `name` says which it is.
+ * forms, `name` says which it is. `text` is what the field has at first.
  */
-export function answer(send, done, { page, also = () => null, comments = true, name = "", label = "Your comment", word = "Comment" }) {
-  const field = h("textarea", { name: "body", id: name ? null : "comment", "aria-label": label, placeholder: "Write a comment. Ctrl+Enter sends.", onkeydown: sendByKey });
+export function answer(send, done, { page, also = () => null, comments = true, name = "", text = "", label = "Your comment", word = "Comment" }) {
+  const field = h("textarea", { name: "body", id: name ? null : "comment", "aria-label": label, placeholder: "Write a comment. Ctrl+Enter sends.", onkeydown: sendByKey }, text);
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const textOf = () => field.value;
   textOf.sent = () => {
@@ -76,6 +77,7 @@ export function doing(kind, words, wrong, act) {
 
 async function attempt(wrong, controls, act) {
   wrong.hidden = true;
+  const active = document.activeElement;
   for (const each of controls) each.disabled = true;
   try {
     await act();
@@ -85,5 +87,6 @@ async function attempt(wrong, controls, act) {
     wrong.hidden = false;
   } finally {
     for (const each of controls) each.disabled = false;
+    focusAgain(active);
   }
 }

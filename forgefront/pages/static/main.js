@@ -262,7 +262,7 @@ function showAccount() {
     viewer.isAdmin ? mine("admin", "sliders", "Administration") : null,
     mine("issues", "OPENED", "Your issues"), mine("merge_requests", "merge", "Your merge requests"),
     h("a.who", { href: address("u", viewer.username), title: `${viewer.name} (${viewer.username})` }, avatar(viewer), h("span.who-name", null, viewer.name)),
-    h("button.quiet-button", { type: "button", id: "sign-out", onclick: signOut }, "Sign out"));
+    h("button.quiet-button", { type: "button", id: "sign-out", title: "Sign out", "aria-label": "Sign out", onclick: signOut }, icon("out"), h("span", null, "Sign out")));
 }
 
 function skeleton() {

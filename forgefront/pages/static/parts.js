@@ -37,6 +37,7 @@ const ICONS = {
   clock: STATES.PENDING[1],
   copy: "M5 1.500h8.500V11H11v3.500H2.500V5H5Zm1.500 3.500H11v4.500h1V3H6.500ZM4 6.500V13h5.500V6.500Z",
   merge: STATES.MERGED[1],
+  out: "M2 1.500h7v1.600H3.600v9.800H9v1.600H2ZM10.500 4.500 14.200 8l-3.700 3.500-1.100-1.200 1.600-1.500H6V7.200h5L9.400 5.700Z",
   sliders: "M1.500 4h5v1.600h-5ZM10 4h4.500v1.600H10ZM7.200 2.600H9.300V7H7.200ZM1.500 10.400h2.200v1.600H1.500ZM7.300 10.400h7.200v1.600H7.300ZM4.500 9h2.100v4.400H4.500Z",
   star: "M8 1.2 10 5.600l4.800.6-3.500 3.300.9 4.700L8 11.900l-4.200 2.300.9-4.700L1.200 6.200 6 5.600Z",
 };
@@ -76,10 +77,13 @@ export function duration(seconds) {
   return `${whole} s`;
 }
 
+/** The date and the time in the zone of the reader, which is named. */
+export const exactly = (timestamp) => new Date(timestamp).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
+
 /** "3 hours ago", updated while it is shown. */
 export function ago(timestamp) {
-  const then = new Date(timestamp);
-  return h("time", { datetime: timestamp, title: then.toLocaleString(), "data-ago": then.getTime() }, relative(then.getTime()));
+  const then = new Date(timestamp).getTime();
+  return h("time", { datetime: timestamp, title: exactly(timestamp), "data-ago": then }, relative(then));
 }
 
 /** The duration of something that still runs, updated while it is shown. */

@@ -37,4 +37,17 @@ export function keepFocus(element, change) {
     ?.focus({ preventScroll: true });
 }
 
+/**
+ * Returns the focus that a change of the page or a disabled control has taken: to `active`, which had it, to what has its place now, or
+ * to the heading.
+ */
+export function focusAgain(active) {
+  if (document.activeElement && document.activeElement !== document.body) return;
+  const main = document.getElementById("main");
+  const again = active.isConnected ? active : [...main.querySelectorAll("textarea, a[href], button, summary")].find((each) => keyOf(each) === keyOf(active));
+  const heading = main.querySelector("h1");
+  if (!again && heading) heading.tabIndex = -1;
+  (again ?? heading ?? main).focus({ preventScroll: true });
+}
+
 const keyOf = (element) => element.getAttribute("href") ?? element.ariaLabel ?? element.textContent;

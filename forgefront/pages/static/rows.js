@@ -44,7 +44,7 @@ export const buildRow = (path, { brief = false, placed = false } = {}) => (build
   row([build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
     [lasted({ ...build, state: build.status }), h("span", null, `#${build.databaseId}`)],
     [placed ? project(path) : null, h("span", null, build.stage), refLink(path, build.ref), brief || !build.commit ? null : h("span", null, build.commit.title),
-      ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
+      build.user ? who(build.user) : null, ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
     { "data-build": build.databaseId });
 
 const BLOCKERS = {

@@ -275,6 +275,8 @@ async def test_missing_files_refs_and_projects_are_reported(site: FilesSite) -> 
     for part in ("edit_file", "remove_file"):
         await site.visit(address(part, "nothing", ref="main"))
         await page.wait_for_text("This file does not exist")
+    await site.visit(address("remove_file", "docs/latin.txt"))
+    await page.wait_for_text("Earlier commits keep it.")
     await site.visit(address("edit_file", "docs/latin.txt", ref="main"))
     await page.wait_for_text("not UTF-8")
     await site.visit(address("new_file"), "guest")

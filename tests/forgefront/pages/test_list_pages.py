@@ -253,6 +253,29 @@ class TestNewIssue:
         await page.wait_for_text("Half a thought")
         assert await page.evaluate("document.querySelector('#comment').value") == ""
 
+        # The comment is changed, and what was typed stays while the page is loaded again.
+        edit = "document.querySelector('.note:not(.system) .edit-note')"
+        editor = "document.querySelector('.note textarea')"
+        await page.evaluate(f"{edit}.click()")
+        await page.wait_for(f"{editor}?.value === 'Half a thought' && document.activeElement === {editor}")
+        await page.evaluate(f"{editor}.select()")
+        await page.type(f"A *whole* {HOSTILE}")
+        await page.wait_for("Object.keys(sessionStorage).some(each => each.includes(' note '))", "the draft is kept")
+        await page.evaluate("window.isOld = true, location.reload()")
+        await page.wait_for(f"!window.isOld && {editor}?.value.startsWith('A *whole*')")
+        await page.evaluate(f"{editor}.form.requestSubmit()")
+        await page.wait_for("document.querySelector('.note .markdown em')?.innerText === 'whole'")
+        assert HOSTILE.strip() in await page.evaluate("document.querySelector('.note .markdown:has(em)').innerText")
+        assert await page.evaluate(f"document.activeElement === {edit}"), "the focus returns to the button"
+
+        await site.visit(f"/{WRITTEN}/issues/1", "mei")
+        await page.wait_for_text("A whole")
+        assert await page.evaluate(edit) is None, "only the author and masters may change it"
+        await page.evaluate("document.querySelector('#comment').focus()")
+        await page.type("Another thought")
+        await page.evaluate("document.activeElement.form.requestSubmit()")
+        await page.wait_for("document.querySelectorAll('.note:not(.system)').length === 2 && document.activeElement.id === 'comment'")
+
 
 class TestNewMergeRequest:
     async def test_is_created_from_a_branch(self, site: ListSite) -> None:

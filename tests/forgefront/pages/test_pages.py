@@ -275,6 +275,14 @@ class TestWall:
     async def test_shows_an_empty_state(self, site: PagesSite) -> None:
         await site.visit("/", "guest")
         await site.page.wait_for_text("No projects yet")
+        # Also on a phone, one's own issues and the way out have links.
+        await site.page.set_viewport(360, 640, mobile=True)
+        shown = "[...document.querySelectorAll('.top :is(a, button)')].filter(each => each.checkVisibility()).map(each => each.ariaLabel)"
+        assert {"Find", "Your issues", "Your merge requests", "Sign out"} <= set(await site.page.evaluate(shown))
+        assert await site.page.evaluate("document.documentElement.scrollWidth") == 360
+        await site.page.set_viewport(1280, 800)
+        await site.visit("/empty/handbook")
+        await site.page.wait_for_text("git push -u origin main")
 
 
 class TestProjects:
@@ -288,6 +296,9 @@ class TestProjects:
         assert await page.evaluate("document.querySelectorAll('.row .dots a').length") == 3
         await page.click(".tabs a[href$=builds]")
         await page.wait_for("location.pathname.endsWith('/builds') && document.querySelectorAll('.row').length === 4")
+        chips = await page.evaluate("document.querySelector('nav.chips[aria-label=\"Filter by state\"]').innerText")
+        assert chips.split()[:4] == ["all", "4", "failed", "1"]
+        assert await page.evaluate("/[A-Z]/.test(document.querySelector('.row time').title.split(' ').at(-1))"), "the time has a zone"
         await page.click(".chips a[href*=failed]")
         await page.wait_for("location.search === '?status=failed' && document.querySelectorAll('.row').length === 1")
         await page.click(".tabs a[href$=issues]")

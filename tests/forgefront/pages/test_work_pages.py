@@ -358,6 +358,9 @@ async def test_graphiql_runs_an_example_without_the_internet(site: WorkPagesSite
     await site.visit("/-/graphiql")
     await page.wait_for("document.querySelectorAll('.examples li').length === 13")
     await page.wait_for("document.querySelector('.monaco-editor .view-lines')?.innerText")
+    await page.set_viewport(360, 640, mobile=True)
+    await page.wait_for("document.querySelector('.graphiql-editors').clientWidth > 300", "the editor has the width of a phone")
+    await page.set_viewport(1280, 800)
     await page.evaluate("[...document.querySelectorAll('.examples button')].find(each => each.innerText === 'Commit page').click()")
     await page.wait_for(
         "document.querySelector('.graphiql-tab.graphiql-tab-active, [aria-selected=true]')?.innerText.includes('D10_CommitPage')"

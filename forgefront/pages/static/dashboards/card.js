@@ -24,7 +24,7 @@ export function card(page, { title, wide = false, view, operation, show, links =
         const { figures: numbers = [], picture, key = null, below = null, columns, rows, list = null } = show(data, variables);
         replace(figures, numbers.map(([value, name]) => h("div", null, h("dt", null, name), h("dd", null, value))));
         const open = content.querySelector("details")?.open;
-        replace(content, rows.length ? [picture, key, below, columns ? table(title, columns, rows, { open, folded: picture !== null }) : null] : h("p.quiet.nothing", null, "Nothing in this range."));
+        replace(content, rows.length ? [picture, key, below, columns ? table(title, columns, rows, { open, folded: picture !== null }) : null] : h("p.quiet.nothing", null, "Nothing in this range. Choose a longer one, or fewer filters."));
         replace(footer, links(variables).map(([word, href]) => h("a", { href }, word)), await inGraphiql(view, variables.sent), csv(page, operation, variables.sent, list));
       } catch (error) {
         if (error.name === "AbortError") return;

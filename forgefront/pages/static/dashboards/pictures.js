@@ -22,7 +22,7 @@ export function pictures(page, own, offer) {
   const requests = (word, state) => ({ chosen }) => [[word, `${address(...place, "merge_requests")}?${new URLSearchParams({ state, ...(chosen.author && { author: chosen.author }) })}`]];
   const shared = buildsOverTime(page, own);
   return [
-    isGroup ? timelines(page, own) : timeline(page, own),
+    isGroup ? timelines(page, builds("Builds")) : timeline(page, own),
     shared("Duration of builds", duration, builds("Builds")),
     shared("Success rate", success, builds("Failed builds", "failed")),
     shared("Waiting time", waiting, builds("Builds")),
@@ -147,9 +147,9 @@ function changes(path, segments, when) {
     h("li", null, symbol("FAILED"), h("span", null, `${when(bad.from)}, ${svg.took(((good?.from ?? bad.until) - bad.from) / 1000)}`), by("broken by ", bad), good ? by("fixed by ", good) : h("span.quiet", null, "not fixed yet"))));
 }
 
-function timelines(page) {
+function timelines(page, links) {
   return {
-    ...card(page, { title: "Branches over time", wide: true, view: "group_timelines", operation: "GroupBranchTimelines",
+    ...card(page, { title: "Branches over time", wide: true, view: "group_timelines", operation: "GroupBranchTimelines", links,
       show({ group }, { span, zone, chosen }) {
         const when = moment(zone);
         const shown = group.projects.nodes.filter(({ branch }) => branch?.timeline.length).map((project) => ({ ...project, segments: segmentsOf(project.branch.timeline, span[1]) }));

@@ -77,16 +77,18 @@ export function chosenOf(page, list) {
   return wanted === "ALL" ? "" : all.includes(wanted) ? wanted : all[0];
 }
 
-/** The states to choose from, and the other filters of the address, each a link that removes it. */
-export function chips(page, list, chosen, narrowed) {
+/** The states to choose from, with `counts` by the words of the address, and the other filters of the address, each a link that removes it. */
+export function chips(page, list, chosen, narrowed, counts = {}) {
   const to = (changes) => {
     const query = new URLSearchParams(page.query);
     for (const [name, value] of Object.entries(changes)) value === null ? query.delete(name) : query.set(name, value);
     return `${location.pathname}?${query}`;
   };
   return h("nav.chips", { "aria-label": "Filter by state" },
-    Object.keys(list.choices).map((state) =>
-      h("a", { href: to({ [list.filter]: (state || "all").toLowerCase() }), "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all")),
+    Object.keys(list.choices).map((state) => {
+      const word = (state || "all").toLowerCase();
+      return h("a", { href: to({ [list.filter]: word }), "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all", counts[word] === undefined ? null : [" ", h("b", null, counts[word])]);
+    }),
     narrowed.map((name) => h("a.removable", { href: to({ [name]: null }), title: "Remove this filter" }, `${name}: ${page.query.get(name)}`, h("span", { "aria-hidden": "true" }, " ×"))));
 }
 

@@ -4,7 +4,7 @@ import { answer, doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, more, person } from "../parts.js";
 import { draftNames } from "../repository/drafts.js";
-import { note } from "../views/issue.js";
+import { note, showNotes } from "../work/notes.js";
 import { hunksOf } from "./lines.js";
 import { showSuggestions } from "./suggestions.js";
 
@@ -38,7 +38,7 @@ function card(page, thread, { done, isNew }) {
     thread.excerpt ? excerpt(thread.excerpt) : null, notes, foot);
   let current = null;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
-  const noteOf = (each) => showSuggestions(page, note(each, isNew(each)), each, done);
+  const noteOf = (each) => showSuggestions(page, note(page, each, isNew(each), done), each, done);
   const resolve = doing("button.resolve", "Resolve", wrong, async () => {
     const resolved = !current.isResolved;
     await page.change(resolved ? "Resolve" : "Unresolve", { thread: thread.id });
@@ -74,11 +74,11 @@ function card(page, thread, { done, isNew }) {
     resolve.textContent = next.isResolved ? "Open again" : "Resolve";
     replace(summary, title(next, next.notes.nodes.filter(isNew).length));
     if (JSON.stringify(before?.notes) === JSON.stringify(next.notes)) return;
-    replace(notes, next.notes.nodes.map(noteOf), more(next.notes.pageInfo, async (after) => {
+    showNotes(notes, [next.notes.nodes.map(noteOf), more(next.notes.pageInfo, async (after) => {
       const { node } = await page.ask("ThreadNotes", { thread: next.id, after });
       notes.lastChild.before(...node.notes.nodes.map(noteOf));
       return node.notes.pageInfo;
-    }, "Show more replies"));
+    }, "Show more replies")]);
   }
 
   show(thread);

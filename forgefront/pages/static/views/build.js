@@ -5,7 +5,7 @@ import { artifactAddress, entryRows, isArchive, styles as fileStyles } from "../
 import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
-import { ago, badge, duration, icon, person, section, since, symbol, wordOf } from "../parts.js";
+import { ago, badge, duration, exactly, icon, person, section, since, symbol, wordOf } from "../parts.js";
 import { save } from "../project/downloads.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, proposal, rows } from "../rows.js";
@@ -144,6 +144,6 @@ function download(page, { filename, size: bytes, downloadUrl, expiresAt }, keep)
   const button = doing("button", `Download ${filename} (${size(bytes)})`, wrong, () => save(page, downloadUrl, filename));
   return h("div.stack", null,
     h("div.actions.start", null, button, expiresAt && keep ? doing("button", "Keep", wrong, keep) : null),
-    expiresAt ? h("p.quiet", null, `It is deleted on ${new Date(expiresAt).toLocaleString()}.`) : null,
+    expiresAt ? h("p.quiet", null, `It is deleted on ${exactly(expiresAt)}.`) : null,
     wrong);
 }

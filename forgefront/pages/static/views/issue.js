@@ -7,6 +7,7 @@ import { markdown } from "../markdown.js";
 import { ago, badge, person, section, symbol } from "../parts.js";
 import { keepFocus, watch } from "../renewing.js";
 import { label, rows } from "../rows.js";
+import { note, showNotes } from "../work/notes.js";
 import { styles } from "../work/styles.js";
 import { triage } from "../work/triage.js";
 
@@ -35,7 +36,7 @@ export async function open(page) {
     const { notes } = after || !first ? await read(after) : first;
     first = null;
     return notes;
-  }, (each) => note(each));
+  }, (each) => note(page, each), showNotes);
   show();
 
   page.title(`#${iid} ${issue.title}`, [[path, address(path)], ["issues", address(path, "issues")]]);
@@ -72,11 +73,6 @@ const below = (issue) => [
   h("div.card", null, issue.descriptionHtml ? markdown(issue.descriptionHtml) : h("p.quiet", null, "No description.")),
   issue.mergeRequests.nodes.length ? h("div.notes", null, section("Merge requests that close this issue", null, rows(issue.mergeRequests.nodes, closing, ""))) : null,
 ];
-
-export const note = ({ bodyHtml, system, author, createdAt }, isNew = false) =>
-  system
-    ? h("div.note.system", null, person(author), markdown(bodyHtml), ago(createdAt))
-    : h("article.note.card", null, h("header", null, person(author), ago(createdAt), isNew ? h("span.tag.new-tag", null, "new") : null), markdown(bodyHtml));
 
 const closing = ({ iid, title, state, project, headCommit }) =>
   h("li.row", { "data-box": true },

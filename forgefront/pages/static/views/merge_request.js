@@ -14,8 +14,8 @@ import { threads, unresolvedOnly } from "../review/threads.js";
 import { newLine, newerThan, sinceChoice, visit } from "../review/visits.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
 import { sheet } from "../styles/sheets.js";
+import { note, showNotes } from "../work/notes.js";
 import { triage } from "../work/triage.js";
-import { note } from "./issue.js";
 
 const POLL = 4000;
 const UNDECIDED = new Set(["PENDING", "RUNNING"]);
@@ -131,7 +131,7 @@ function showTalk({ page, about, read, act, body, request, soon }) {
     // A thread is shown where its first note is.
     const row = (each) => {
       const card = each.thread && started.byId(each.thread.id);
-      if (!card) return note(each);
+      if (!card) return note(page, each);
       return card.thread.notes.nodes[0]?.databaseId === each.databaseId ? card.element : null;
     };
     const withLine = (each) => {
@@ -146,7 +146,7 @@ function showTalk({ page, about, read, act, body, request, soon }) {
       if (!after) await started.renew();
       record.saw({ note: Math.max(0, ...notes.nodes.map(({ databaseId }) => databaseId)) || null });
       return notes;
-    }, withLine);
+    }, withLine, showNotes);
     replace(said, unresolvedOnly(said), talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew(), { page }) : null);
   })().catch(failedIn(said));
   return {

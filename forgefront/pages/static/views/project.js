@@ -12,10 +12,19 @@ import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, star
 const LONG = 60;
 /** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */
 
+/** The builds of each state, which are counters; with further filters only the rows that are shown are counted. */
+const COUNTS = {
+  counted: (narrowed) => ({ counted: !narrowed.length }),
+  counts: (project, chosen) => ({
+    ...Object.fromEntries(Object.entries(project).filter(([, each]) => Object.keys(each ?? {}).join() === "totalCount").map(([name, each]) => [name, each.totalCount])),
+    [(chosen || "all").toLowerCase()]: project.builds?.totalCount,
+  }),
+};
+
 const LISTS = {
   commits: { operation: "Commits", row: commitRow, connection: "commits", none: "There is no such branch, tag or commit.", refs: true },
   builds: {
-    ...BUILD_LIST, operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.", fields: buildFilters, byCommit: { operation: "CommitBuilds", row: commitBuildsRow, connection: "commits", tip: (query) => ({ tip: query.get("ref") }) },
+    ...BUILD_LIST, operation: "Builds", row: buildRow, connection: "builds", none: "No matching builds.", fields: buildFilters, ...COUNTS, byCommit: { counted: null, counts: null, operation: "CommitBuilds", row: commitBuildsRow, connection: "commits", tip: (query) => ({ tip: query.get("ref") }) },
   },
   activity: { operation: "Activities", row: activityRow, connection: "activities", none: "No activity yet." },
   stars: { operation: "Stars", row: () => starRow, connection: "stars", none: "Nobody has starred this project yet." },
@@ -27,9 +36,9 @@ export async function open(page) {
   const list = LISTS[name]?.byCommit && page.query.get("by") === "commit" ? { ...LISTS[name], ...LISTS[name].byCommit } : LISTS[name];
   const read = () => (name ? listed(page, list, path) : overview(page, path));
   await followed(page, path, name, renewal(page, renew));
-  const { project, show } = await read();
+  const { project, show: build } = await read();
 
-  replace(body, show(project));
+  replace(body, build(project));
   const { state = "FINISHED" } = project.repositoryImport ?? {};
   const progress = state === "FINISHED" ? null : await (await import("../project/import_progress.js")).importProgress(page, path);
   const readme = h("div.readme");
@@ -76,23 +85,25 @@ async function followed(page, path, name, soon) {
 async function overview(page, path) {
   const { project } = await page.ask("Overview", { path });
   if (!project) throw page.missing("project");
-  return { project, show };
+  const isEmpty = project.viewerCan.readCode && project.commits && !project.commits.nodes.length;
+  const { firstPush } = isEmpty ? await import("../project/first_push.js") : {};
+  return { project, show: () => show(project, firstPush) };
 }
 
-function show(project) {
-  const { fullPath: path, branch, mergeRequests, builds, issues } = project;
+function show(project, firstPush) {
+  const { fullPath: path, branch, mergeRequests, builds, issues, viewerCan } = project;
   const all = (name, count) => h("a", { href: address(path, name) }, count ? `All ${count}` : "All");
   return [
     branch?.target ? standing(branch, path) : null,
     h("div.columns", null,
       h("div.column", null,
-        project.viewerCan.readCode
-          ? section("Commits", all("commits"), project.commits ? rows(project.commits.nodes, commitRow(path), "No commit yet.") : h("p.quiet", null, "The repository cannot be read."))
+        viewerCan.readCode
+          ? firstPush ? firstPush(project) : section("Commits", all("commits"), project.commits ? rows(project.commits.nodes, commitRow(path)) : h("p.quiet", null, "The repository cannot be read."))
           : empty("No access to the code", "You can see the issues of this project, but not its code.")),
       h("div.column", null,
-        mergeRequests ? section("Open merge requests", all("merge_requests"), rows(mergeRequests.nodes, mergeRequestRow(path), "None open.")) : null,
+        mergeRequests ? section("Open merge requests", all("merge_requests", mergeRequests.totalCount), rows(mergeRequests.nodes, mergeRequestRow(path), "None open.")) : null,
         builds ? section("Newest builds", all("builds", builds.totalCount), rows(builds.nodes, buildRow(path, { brief: true }), "No builds yet.")) : null,
-        issues ? section("Open issues", all("issues"), rows(issues.nodes, issueRow(path), "None open.")) : null)),
+        issues ? section("Open issues", all("issues", issues.totalCount), rows(issues.nodes, issueRow(path), "None open.")) : null)),
   ];
 }
 
@@ -123,7 +134,7 @@ function broken({ since, firstBad, lastGreen, suspects }, target, path) {
 async function listed(page, list, path) {
   const chosen = list.filter ? chosenOf(page, list) : null;
   const { names: narrowed, variables: further } = narrowedBy(page, list);
-  const variables = { path, ...further, ...(list.filter && { [list.filter]: list.choices[chosen] }), ...list.tip?.(page.query), ...(list.refs && { ref: page.query.get("ref") }) };
+  const variables = { path, ...further, ...list.counted?.(narrowed), ...(list.filter && { [list.filter]: list.choices[chosen] }), ...list.tip?.(page.query), ...(list.refs && { ref: page.query.get("ref") }) };
   const read = async (after) => {
     const { project } = await page.ask(list.operation, { ...variables, after });
     if (!project) throw page.missing("project");
@@ -137,7 +148,7 @@ async function listed(page, list, path) {
       if (!first) return empty("Nothing to see here", "You may not see this part of the project, or it cannot be read.");
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
-        list.filter ? chips(page, list, chosen, narrowed) : null,
+        list.filter ? chips(page, list, chosen, narrowed, list.counts?.(project, chosen)) : null,
         list.refs ? h("div.actions.start.spread", null, branches(page, project), downloads(page, path, page.query.get("ref") ?? project.defaultBranch)) : null,
         shown,
         more(first.pageInfo, async (after) => {

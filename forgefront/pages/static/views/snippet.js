@@ -7,7 +7,7 @@ import { h } from "../dom.js";
 import { ago, more, person } from "../parts.js";
 import { save } from "../project/downloads.js";
 import { snippetForm } from "../project/snippet_form.js";
-import { note } from "./issue.js";
+import { note } from "../work/notes.js";
 
 export async function open(page) {
   const { path } = page.where;
@@ -18,7 +18,7 @@ export async function open(page) {
     return project.snippet;
   };
   const snippet = await read();
-  const notes = h("div.notes", null, snippet.notes.nodes.map((each) => note(each)));
+  const notes = h("div.notes", null, snippet.notes.nodes.map((each) => note(page, each)));
 
   page.title(snippet.title, [[path, address(path)], ["Snippets", address(path, "snippets")]]);
   page.show(
@@ -30,7 +30,7 @@ export async function open(page) {
       notes,
       more(snippet.notes.pageInfo, async (after) => {
         const next = (await read(after)).notes;
-        notes.append(...next.nodes.map((each) => note(each)));
+        notes.append(...next.nodes.map((each) => note(page, each)));
         return next.pageInfo;
       }, "Show more comments"),
       snippet.viewerCan.comment ? answer((body) => page.change("Comment", { path, id, body }), page.reload, { page }) : null));

@@ -21,7 +21,7 @@ export async function open(page) {
   const ref = page.query.get("ref") || null;
   const edited = act === "edit" ? page.ask("Original", { path, ref, at: place }) : null;
   const [{ project }, version] = await Promise.all([
-    edited ?? page.ask("Project", { path, ref }), act === "remove" ? page.ask("Version", { path, ref: ref ?? "", at: place }) : null, styles(),
+    edited ?? page.ask("Project", { path, ref }), act === "remove" ? page.ask("Version", { path, ref, at: place }) : null, styles(),
   ]);
   if (!project) throw page.missing("project");
   if (!project.viewerCan.pushCode) throw page.forbidden("You may not push to this project.");

@@ -1,0 +1,71 @@
+// Comments: a card for each, which a person who may change it can edit.
+
+import { answer } from "../discussion.js";
+import { h, replace } from "../dom.js";
+import { GraphError, ask, change } from "../graph.js";
+import { markdown } from "../markdown.js";
+import { ago, person } from "../parts.js";
+import { draftNames } from "../repository/drafts.js";
+
+/**
+ * The element of a comment, or of what the service noted about a change. `isNew` marks it as written since the viewer's last visit;
+ * `changed()` is called after it was edited.
+ */
+export function note(page, each, isNew = false, changed = () => {}) {
+  const { databaseId, bodyHtml, system, author, createdAt } = each;
+  if (system) return h("div.note.system", null, person(author), markdown(bodyHtml), ago(createdAt));
+  const text = h("div", null, markdown(bodyHtml));
+  const edit = each.viewerCan?.update ? editing(page, each, text, changed) : null;
+  return h("article.note.card", { id: `note-${databaseId}` },
+    h("header", null, person(author), ago(createdAt), isNew ? h("span.tag.new-tag", null, "new") : null, edit), text);
+}
+
+/** The button that shows a form instead of the text of a comment. What was typed before and not sent is shown at once. */
+function editing(page, { id, databaseId, author }, text, changed) {
+  const name = `note ${databaseId}`;
+  const button = h("button.quiet-button.edit-note", { type: "button", "aria-label": `Edit the comment by ${author.name}`, onclick: () => start(true) }, "Edit");
+  let shown = [];
+
+  async function start(focused) {
+    button.disabled = true;
+    try {
+      const { node } = await ask("work/note", "Note", { id }, { signal: page.signal });
+      if (!node) throw new GraphError("NOT_FOUND", "This comment does not exist any more.");
+      const form = answer(save, async () => {
+        stop();
+        await changed();
+        document.querySelector(`#note-${databaseId} .edit-note`)?.focus({ preventScroll: true });
+      }, {
+        page, name, text: node.body, word: "Save", label: `The comment by ${author.name}`,
+        also: (textOf) => h("button", { type: "button", onclick: () => (textOf.sent(), stop()) }, "Cancel"),
+      });
+      shown = [...text.childNodes];
+      replace(text, form);
+      if (focused) form.querySelector("textarea").focus();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      button.disabled = false;
+      text.append(h("p.wrong", { role: "alert" }, error.message));
+    }
+  }
+
+  async function save(body) {
+    shown = [markdown((await change("work/note", "Update", { id, body }, { signal: page.signal })).note.bodyHtml)];
+    page.say("The comment is changed.");
+  }
+
+  function stop() {
+    button.disabled = false;
+    replace(text, shown);
+    button.focus({ preventScroll: true });
+  }
+
+  if (draftNames(page).includes(name)) start(false);
+  return button;
+}
+
+/** Shows `made` in an element. A comment that is being edited there stays as it is. */
+export function showNotes(element, made) {
+  const edited = new Map([...element.children].filter((each) => each.id && each.querySelector("form")).map((each) => [each.id, each]));
+  element.replaceChildren(...made.flat().filter(Boolean).map((each) => edited.get(each.id) ?? each));
+}
