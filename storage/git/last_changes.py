@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from time import monotonic
 
-from storage.git.log import MAX_EXAMINED_COMMITS, walk
+from storage.git.history_walk import walk
+from storage.git.log import MAX_EXAMINED_COMMITS
 from storage.git.repository import Repository
 from storage.git.trees import DirectoryTracker
 

@@ -1,12 +1,12 @@
 """The history of a commit, newest first, read lazily."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import islice
+from itertools import count
 from time import monotonic
 
-from storage.git.repository import DamagedRepository, GitCommit, Repository, UnknownCommit
+from storage.git.history_walk import HistoryWalk, WalkCache
+from storage.git.repository import GitCommit, Repository
 from storage.git.trees import PathTracker
 
 MAX_WALK_SECONDS = 8.0
@@ -22,56 +22,43 @@ class HistoryTooDeep(Exception):
 
 
 def list_history(
-    repository: Repository, start: str, *, skip: int, limit: int, on_read: Callable[[GitCommit], object] | None = None
+    repository: Repository,
+    start: str,
+    *,
+    skip: int,
+    limit: int,
+    on_read: Callable[[GitCommit], object] | None = None,
+    walks: WalkCache | None = None,
 ) -> list[GitCommit]:
     """Returns at most `limit` commits reachable from the commit `start` (a full id), after skipping the first `skip`.
 
-    The order is `git log`'s default: the newest commit date first among the commits with a child that was already shown; of equal
-    dates, the one reached first. A heap on the commit date reads skip + limit commits and the frontier of that set, whatever the
-    length of the history (libgit2's sorted walk reads all of it first).
+    They have the order of `HistoryWalk`. With `walks`, the walk continues where that of an earlier page ended.
 
-    `on_read` is called with each commit as soon as it is read; an exception that it raises stops the walk.
+    `on_read` is called with each commit of the page as soon as it is read; an exception that it raises stops the reading.
 
     Raises UnknownCommit for `start`, DamagedRepository when a parent is missing, HistoryTooDeep.
     """
+    first = max(skip, 0)
+    end = first + max(limit, 0)
+    walked = _resume(walks, repository, start)
+    _reach(repository, walked, end, walks)
+    return repository.commits(walked.ids(first, end), on_read)
+
+
+def _resume(walks: WalkCache | None, repository: Repository, start: str, *, first_parent: bool = False) -> HistoryWalk:
+    return HistoryWalk(start, first_parent=first_parent) if walks is None else walks.resume(repository, start, first_parent=first_parent)
+
+
+def _reach(repository: Repository, walked: HistoryWalk, end: int, walks: WalkCache | None) -> None:
+    """Continues the walk until it has reached so many commits, or its end. Raises HistoryTooDeep; the next walk continues from there."""
     deadline = monotonic() + MAX_WALK_SECONDS
-    count = max(skip, 0) + max(limit, 0)
-    oids: list[str] = []
-    for step in islice(walk(repository, start), count):
-        oids.append(step.oid)
-        if len(oids) < count and monotonic() > deadline:
-            raise HistoryTooDeep(f"{repository.path}: {len(oids)} of {count} commits from {start} were reached in time")
-    return repository.commits(oids[max(skip, 0) :], on_read)
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryStep:
-    """A commit of a walk; `time` is its commit date, in seconds since 1970."""
-
-    oid: str
-    time: int
-    parents: tuple[str, ...]
-
-
-def walk(repository: Repository, start: str, *, first_parent: bool = False) -> Iterator[HistoryStep]:
-    """Lazily yields the commits reachable from `start`, in the order of `list_history`; optionally along first parents only.
-
-    Raises as `list_history`, except HistoryTooDeep.
-    """
-    seen = {start}
-    time, parents = repository.time_and_parents(start)
-    heap = [(-time, 0, start, parents)]
-    while heap:
-        negative_time, _, oid, parents = heappop(heap)
-        yield HistoryStep(oid, -negative_time, parents)
-        for parent in parents[:1] if first_parent else parents:
-            if parent not in seen:
-                seen.add(parent)
-                try:
-                    time, grandparents = repository.time_and_parents(parent)
-                except UnknownCommit as error:
-                    raise DamagedRepository(f"{repository.path}: parent {parent} of {oid} is missing") from error
-                heappush(heap, (-time, len(seen), parent, grandparents))
+    is_late = False
+    while len(walked) < end and not is_late and walked.advance(repository) is not None:
+        is_late = len(walked) < end and monotonic() > deadline
+    if walks is not None:
+        walks.put(repository, walked)
+    if is_late:
+        raise HistoryTooDeep(f"{repository.path}: {len(walked)} of {end} commits from {walked.start} were reached in time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +86,43 @@ class FilteredCommits:
 
 
 def filter_history(
-    repository: Repository, start: str, commit_filter: CommitFilter, *, first_parent: bool, skip: int, limit: int
+    repository: Repository,
+    start: str,
+    commit_filter: CommitFilter,
+    *,
+    first_parent: bool,
+    skip: int,
+    limit: int,
+    walks: WalkCache | None = None,
 ) -> FilteredCommits:
     """Returns at most `limit` commits that match the filter, after skipping the first `skip` of the walk.
 
     At most MAX_EXAMINED_COMMITS more are examined, for at most MAX_PAGE_SECONDS. On a walk along first parents each commit is compared
     with its first parent only. Raises as `list_history`.
     """
-    deadline = monotonic() + MAX_WALK_SECONDS
     page_deadline = monotonic() + MAX_PAGE_SECONDS
+    walked = _resume(walks, repository, start, first_parent=first_parent)
+    _reach(repository, walked, skip, walks)
+    found = _examine(repository, walked, commit_filter, skip, limit, page_deadline)
+    if walks is not None:
+        walks.put(repository, walked)
+    return found
+
+
+def _examine(
+    repository: Repository, walked: HistoryWalk, commit_filter: CommitFilter, skip: int, limit: int, deadline: float
+) -> FilteredCommits:
     tracker = PathTracker(repository, commit_filter.path) if commit_filter.path else None
     found: list[tuple[int, str]] = []
     last: tuple[int, str] | None = None
-    for position, step in enumerate(walk(repository, start, first_parent=first_parent)):
-        if position < skip:
-            if monotonic() > deadline:
-                raise HistoryTooDeep(f"{repository.path}: {position} of {skip} commits from {start} were left out in time")
-            continue
-        if last is not None and (position >= skip + MAX_EXAMINED_COMMITS or monotonic() > page_deadline):
+    for position in count(skip):
+        step = walked.step(repository, position)
+        if step is None:
+            break
+        if last is not None and (position >= skip + MAX_EXAMINED_COMMITS or monotonic() > deadline):
             return FilteredCommits(found, last)
         last = position, step.oid
-        parents = step.parents[:1] if first_parent else step.parents
+        parents = step.parents[:1] if walked.first_parent else step.parents
         if commit_filter.includes_time(step.time) and (tracker is None or _changes_path(tracker, step.oid, parents)):
             found.append(last)
             if len(found) == limit:

@@ -218,10 +218,14 @@ class Repository:
         if not TYPED_ID.fullmatch(oid):
             raise UnknownCommit(oid)
         check_cancelled()
-        with self._translate_errors():
-            if self._object_type(oid) != ObjectType.COMMIT:
+        # Read once for each commit of a walk: without a context manager, and with one look at the header.
+        try:
+            kind, size = self._header(oid)
+            if kind != ObjectType.COMMIT:
                 raise UnknownCommit(oid)
-            return self._read(oid)
+            return self._read(oid, size)
+        except (pygit2.GitError, OSError) as error:
+            raise self._damage(error) from error
 
     def raw_tag(self, oid: str) -> bytes | None:
         """Returns the bytes of the object of an annotated tag; None if the object is another or missing. Raises DamagedRepository."""
@@ -276,15 +280,21 @@ class Repository:
         return None
 
     def _object_type(self, oid: str) -> int | None:
+        return self._header(oid)[0]
+
+    def _header(self, oid: str) -> tuple[int | None, int]:
+        """The type and the size of an object; without a type if there is none."""
         try:
-            return int(self._objects.read_header(oid)[0])
+            kind, size = self._objects.read_header(oid)
         except KeyError:
-            return None
+            return None, 0
         except ValueError as error:  # an invalid object type
             raise DamagedRepository(f"{self.path}: object {oid} cannot be read") from error
+        return int(kind), size
 
-    def _read(self, oid: str) -> bytes:
-        size = self._objects.read_header(oid)[1]
+    def _read(self, oid: str, size: int | None = None) -> bytes:
+        if size is None:
+            size = self._objects.read_header(oid)[1]
         if size > _MAX_OBJECT_BYTES:
             raise DamagedRepository(f"{self.path}: object {oid} has {size} bytes")
         return self._objects.read(oid)[1]
@@ -298,7 +308,10 @@ class Repository:
         try:
             yield
         except (pygit2.GitError, OSError) as error:
-            raise DamagedRepository(f"{self.path}: {error}") from error
+            raise self._damage(error) from error
+
+    def _damage(self, error: Exception) -> DamagedRepository:
+        return DamagedRepository(f"{self.path}: {error}")
 
 
 @contextmanager

@@ -168,8 +168,8 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
     """A page of the history of a branch or tag (or any exact name), by default the default branch.
 
     Empty for an unknown name. A cursor contains the start commit of the walk and a position, so further pages stay exact while the
-    branch moves. A page costs the commits up to its end, regardless of the length of the history. Raises Unavailable, BadRequest for an
-    invalid cursor, LimitExceeded for a page that is too deep.
+    branch moves. A page costs the commits from the end of an earlier page that was read lately, else all up to its own end. Raises
+    Unavailable, BadRequest for an invalid cursor, LimitExceeded for a page that is too deep.
     """
     position = decode_cursor(window.after, CURSOR_KIND, parse_walk_cursor) if window.after is not None else None
     start_name = project.default_branch if ref is None else ref
@@ -183,7 +183,15 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
             if tip is None:
                 return None
             start, skip = tip, window.offset
-        return start, skip, list_history(repository, start, skip=skip, limit=window.size + 1, on_read=partial(count_commit_text, context))
+        listed = list_history(
+            repository,
+            start,
+            skip=skip,
+            limit=window.size + 1,
+            on_read=partial(count_commit_text, context),
+            walks=context.services.walk_cache,
+        )
+        return start, skip, listed
 
     try:
         found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)

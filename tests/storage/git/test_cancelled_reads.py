@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.git.log import walk
+from storage.git.history_walk import walk
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
 from storage.git.trees import TreeListing

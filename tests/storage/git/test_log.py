@@ -1,12 +1,14 @@
 """The order of git log; a first page costs one page."""
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from storage.git import log
-from storage.git.log import HistoryTooDeep, list_history
+from storage.git.history_walk import MIN_CACHED_COMMITS, HistoryWalk, WalkCache
+from storage.git.log import CommitFilter, HistoryTooDeep, filter_history, list_history
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from tests.support.git_history import git, make_history, write_commit
 
@@ -103,6 +105,80 @@ class TestPages:
         read.clear()
         assert len(page_of_log(repository, start, 100, 20)) == 20
         assert len(read) <= 120 + 20 + 5
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commits that were read."""
+    found: list[str] = []
+    plain = Repository.raw_commit
+    monkeypatch.setattr(Repository, "raw_commit", lambda self, oid: (found.append(oid), plain(self, oid))[1])
+    return found
+
+
+class TestCachedWalks:
+    @pytest.mark.parametrize("seed", range(3))
+    def test_continue_in_the_order_of_git_log(self, tmp_path: Path, seed: int):
+        repository = Repository.open(make_history(tmp_path / "made.git", commits=500, merges_every=3, seed=seed).path)
+        start, walks = str(repository.resolve("master")), WalkCache()
+        expected = git_log(repository, start)
+        starts = random.Random(seed).sample(range(len(expected)), 12)
+        for skip in [*range(0, len(expected), 90), *starts]:
+            assert [found.oid for found in list_history(repository, start, skip=skip, limit=30, walks=walks)] == expected[skip : skip + 30]
+            filtered = filter_history(repository, start, CommitFilter(), first_parent=False, skip=skip, limit=30, walks=walks)
+            assert filtered.commits == list(enumerate(expected))[skip : skip + 30]
+        first_parents = git(repository.path, "log", "--first-parent", "--format=%H", start).split()
+        for skip in range(0, len(first_parents), 40):
+            page = filter_history(repository, start, CommitFilter(), first_parent=True, skip=skip, limit=40, walks=walks)
+            assert [oid for _, oid in page.commits] == first_parents[skip : skip + 40]
+
+    def test_a_later_page_reads_only_what_no_page_has_read(self, tmp_path: Path, read: list[str]):
+        repository = Repository.open(make_history(tmp_path / "made.git", commits=1000, merges_every=5).path)
+        start, walks = str(repository.resolve("master")), WalkCache()
+        list_history(repository, start, skip=800, limit=20, walks=walks)
+        for skip in (800, 820, 300):
+            read.clear()
+            assert len(list_history(repository, start, skip=skip, limit=20, walks=walks)) == 20
+            # Twenty walked, twenty shown, the edge, and the start.
+            assert len(read) <= 2 * 20 + 6
+
+    def test_a_page_that_was_too_deep_is_reached_later(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        repository = Repository.open(make_history(tmp_path / "made.git", commits=2 * MIN_CACHED_COMMITS).path)
+        start, walks = str(repository.resolve("master")), WalkCache()
+        expected = git_log(repository, start)
+        list_history(repository, start, skip=MIN_CACHED_COMMITS, limit=1, walks=walks)
+        monkeypatch.setattr(log, "MAX_WALK_SECONDS", -1.0)
+        for _ in range(2):
+            with pytest.raises(HistoryTooDeep):
+                list_history(repository, start, skip=MIN_CACHED_COMMITS + 3, limit=1, walks=walks)
+        assert [found.oid for found in list_history(repository, start, skip=MIN_CACHED_COMMITS + 3, limit=1, walks=walks)] == [
+            expected[MIN_CACHED_COMMITS + 3]
+        ]
+
+    def test_a_start_that_was_removed_is_unknown(self, tmp_path: Path):
+        repository = Repository.open(make_history(tmp_path / "made.git", commits=2 * MIN_CACHED_COMMITS).path)
+        start, walks = str(repository.resolve("master")), WalkCache()
+        list_history(repository, start, skip=MIN_CACHED_COMMITS, limit=1, walks=walks)
+        repository.path.rename(tmp_path / "removed.git")
+        empty = Repository.create(tmp_path / "made.git")
+
+        with pytest.raises(UnknownCommit):
+            list_history(empty, start, skip=0, limit=1, walks=walks)
+
+    def test_the_estimate_is_within_a_factor_of_two(self, repository: Repository):
+        tip = commit(repository, 1)
+        for time in range(2, 2 + MIN_CACHED_COMMITS):
+            tip = commit(repository, time, tip)
+        walked = HistoryWalk(tip)
+        while walked.advance(repository) is not None and len(walked) < MIN_CACHED_COMMITS:
+            pass
+        cached = walked.copy()
+        tracemalloc.start()
+        copies = [cached.copy() for _ in range(50)]
+        size = tracemalloc.get_traced_memory()[0] / len(copies)
+        tracemalloc.stop()
+        # A copy shares the strings of the frontier; the cache's key and entry come on top.
+        assert size < cached.estimated_bytes
 
 
 class TestErrors:
