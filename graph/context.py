@@ -36,7 +36,6 @@ from storage.database.insert_cache import Numbering
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.git.content_cache import ContentCache
-from storage.git.history_walk import WalkCache
 from storage.git.protocol.transport import FairLimiter
 from storage.git.ref_cache import RefCache
 from storage.git.repositories import Repositories
@@ -137,7 +136,6 @@ class Services:
     token_cache: TokenCache = field(default_factory=TokenCache)
     ref_cache: RefCache = field(default_factory=RefCache)
     content_cache: ContentCache = field(default_factory=ContentCache)
-    walk_cache: WalkCache = field(default_factory=WalkCache)
     archive_limiter: FairLimiter = field(
         default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
     )

@@ -1,16 +1,10 @@
-"""The walk of a history in the order of `git log`, and the cache of walks, from which a later page continues."""
+"""The walk of a history in the order of `git log`."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from threading import Lock
 from typing import NamedTuple, Self
 
-from storage.caches import CacheBounds, LruCache
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
-
-WALKS = CacheBounds("walks", max_entries=1_000, max_bytes=8 * 2**20)
-MIN_CACHED_COMMITS = 100
-"""Shorter walks take some two milliseconds, and are not cached."""
 
 _ID_BYTES, _ENTRY_BYTES, _FRONTIER_BYTES = 20, 600, 400
 """Of a commit that was reached; of a cached walk beside its commits; of a commit that comes next, with its parents."""
@@ -114,34 +108,3 @@ def walk(repository: Repository, start: str) -> Iterator[HistoryStep]:
     walked = HistoryWalk(start)
     while (step := walked.advance(repository)) is not None:
         yield step
-
-
-class WalkCache:
-    """How far walks have come, by the repository and the start; what is reachable from a commit never changes. Safe in threads.
-
-    A client that reads a history page by page so pays for each commit once, and not for all commits before each page.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._walks: LruCache[tuple[str, str, bool], HistoryWalk] = LruCache(WALKS, lambda _, walked: walked.estimated_bytes)
-
-    def resume(self, repository: Repository, start: str, *, first_parent: bool = False) -> HistoryWalk:
-        """A walk of the caller's own, which may have come far already. Raises UnknownCommit, DamagedRepository."""
-        with self._lock:
-            cached = self._walks.get((str(repository.path), start, first_parent))
-        if cached is None:
-            return HistoryWalk(start, first_parent=first_parent)
-        # The objects of a commit that no ref reaches may have been removed.
-        repository.time_and_parents(start)
-        return cached.copy()
-
-    def put(self, repository: Repository, walked: HistoryWalk) -> None:
-        """Keeps the walk, unless it is short, or another one has come as far."""
-        key = str(repository.path), walked.start, walked.first_parent
-        if len(walked) < MIN_CACHED_COMMITS:
-            return
-        with self._lock:
-            cached = self._walks.get(key)
-            if cached is None or len(cached) < len(walked):
-                self._walks.put(key, walked.copy())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from time import monotonic
 
-from storage.git.history_walk import HistoryWalk, WalkCache
+from storage.git.history_walk import HistoryWalk
 from storage.git.repository import GitCommit, Repository
 from storage.git.trees import PathTracker
 
@@ -28,11 +28,10 @@ def list_history(
     skip: int,
     limit: int,
     on_read: Callable[[GitCommit], object] | None = None,
-    walks: WalkCache | None = None,
 ) -> list[GitCommit]:
     """Returns at most `limit` commits reachable from the commit `start` (a full id), after skipping the first `skip`.
 
-    They have the order of `HistoryWalk`. With `walks`, the walk continues where that of an earlier page ended.
+    They have the order of `HistoryWalk`, which continues where that of an earlier page ended if the repository has a cache.
 
     `on_read` is called with each commit of the page as soon as it is read; an exception that it raises stops the reading.
 
@@ -40,25 +39,30 @@ def list_history(
     """
     first = max(skip, 0)
     end = first + max(limit, 0)
-    walked = _resume(walks, repository, start)
-    _reach(repository, walked, end, walks)
+    walked = _resume(repository, start)
+    _reach(repository, walked, end)
     return repository.commits(walked.ids(first, end), on_read)
 
 
-def _resume(walks: WalkCache | None, repository: Repository, start: str, *, first_parent: bool = False) -> HistoryWalk:
-    return HistoryWalk(start, first_parent=first_parent) if walks is None else walks.resume(repository, start, first_parent=first_parent)
+def _resume(repository: Repository, start: str, *, first_parent: bool = False) -> HistoryWalk:
+    cache = repository.history_cache
+    return HistoryWalk(start, first_parent=first_parent) if cache is None else cache.resume(repository, start, first_parent=first_parent)
 
 
-def _reach(repository: Repository, walked: HistoryWalk, end: int, walks: WalkCache | None) -> None:
+def _reach(repository: Repository, walked: HistoryWalk, end: int) -> None:
     """Continues the walk until it has reached so many commits, or its end. Raises HistoryTooDeep; the next walk continues from there."""
     deadline = monotonic() + MAX_WALK_SECONDS
     is_late = False
     while len(walked) < end and not is_late and walked.advance(repository) is not None:
         is_late = len(walked) < end and monotonic() > deadline
-    if walks is not None:
-        walks.put(repository, walked)
+    _store(repository, walked)
     if is_late:
         raise HistoryTooDeep(f"{repository.path}: {len(walked)} of {end} commits from {walked.start} were reached in time")
+
+
+def _store(repository: Repository, walked: HistoryWalk) -> None:
+    if repository.history_cache is not None:
+        repository.history_cache.put_walk(repository, walked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,6 @@ def filter_history(
     first_parent: bool,
     skip: int,
     limit: int,
-    walks: WalkCache | None = None,
 ) -> FilteredCommits:
     """Returns at most `limit` commits that match the filter, after skipping the first `skip` of the walk.
 
@@ -101,11 +104,10 @@ def filter_history(
     with its first parent only. Raises as `list_history`.
     """
     page_deadline = monotonic() + MAX_PAGE_SECONDS
-    walked = _resume(walks, repository, start, first_parent=first_parent)
-    _reach(repository, walked, skip, walks)
+    walked = _resume(repository, start, first_parent=first_parent)
+    _reach(repository, walked, skip)
     found = _examine(repository, walked, commit_filter, skip, limit, page_deadline)
-    if walks is not None:
-        walks.put(repository, walked)
+    _store(repository, walked)
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from storage.database.engine import DatabaseSession
 from storage.git import object_collection, repack
 from storage.git.cancellation import Cancellation
+from storage.git.history_cache import HistoryCache
 from storage.git.object_collection import CollectedObjects, CollectionTips
 from storage.git.ref_names import DEFAULT_HEAD
 from storage.git.repository import RefTargets, Repository, move_into_place
@@ -41,6 +42,7 @@ class Repositories:
     def __init__(self, root: Path, *, workers: int = 4) -> None:
         self.root = root
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="git")
+        self._history_cache = HistoryCache()
 
     def path_of(self, project_id: int) -> Path:
         """Returns the path of the project's repository, whether it exists or not. Raises ValueError for an id below 1."""
@@ -174,4 +176,4 @@ class Repositories:
 
     def _run(self, project_id: int, work: Callable[[Repository], T], refs: RefTargets | None) -> T:
         # Opening costs 0.05 ms; a cached handle would have to be shared between threads and invalidated on removal.
-        return work(Repository.open(self.path_of(project_id), refs))
+        return work(Repository.open(self.path_of(project_id), refs, self._history_cache))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
@@ -21,6 +21,9 @@ from storage.disk_sync import sync_path
 from storage.git.cancellation import check_cancelled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
 from storage.git.ref_names import BRANCHES, DEFAULT_HEAD, MAX_REF_NAME_LENGTH, TAGS, TYPED_ID
+
+if TYPE_CHECKING:
+    from storage.git.history_cache import HistoryCache
 
 __all__ = [
     "DamagedRepository",
@@ -73,13 +76,14 @@ class Ref:
 class Repository:
     """A git repository on disk. Every name passed to it is data: no name is interpreted as a revision expression.
 
-    `refs` are those that its methods know; None means the refs of the files.
+    `refs` are those that its methods know; None means the refs of the files. `history_cache` is what walks of its histories use.
     """
 
-    def __init__(self, handle: pygit2.Repository, refs: RefTargets | None = None) -> None:
+    def __init__(self, handle: pygit2.Repository, refs: RefTargets | None = None, history_cache: "HistoryCache | None" = None) -> None:
         self.path = Path(handle.path)
         self.handle = handle
         self.refs = refs
+        self.history_cache = history_cache
         self._objects = handle.odb
         try:
             shallow = (self.path / "shallow").read_text("ascii", "replace")
@@ -88,10 +92,10 @@ class Repository:
         self._shallow_commits = frozenset(shallow.split())
 
     @classmethod
-    def open(cls, path: Path, refs: RefTargets | None = None) -> Self:
+    def open(cls, path: Path, refs: RefTargets | None = None, history_cache: "HistoryCache | None" = None) -> Self:
         """Opens the repository at exactly `path` (bare, or a work tree's root). Raises NotARepository."""
         try:
-            return cls(pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH), refs)
+            return cls(pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH), refs, history_cache)
         except (pygit2.GitError, OSError, ValueError) as error:
             raise NotARepository(f"{path} is not a git repository") from error
 

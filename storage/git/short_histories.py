@@ -34,8 +34,19 @@ class CommitRange:
 def find_range(repository: Repository, start: str, end: str) -> CommitRange | None:
     """Returns what differs between the histories of two commits; None if git has to find it. Raises UnknownCommit, DamagedRepository.
 
-    Both histories are walked together by commit date, as `git merge-base` does it, until only common commits are left.
+    Both histories are walked together by commit date, as `git merge-base` does it, until only common commits are left. What was found is
+    in the cache of the repository, if it has one.
     """
+    cache = repository.history_cache
+    if cache is None:
+        return _walk_both(repository, start, end)
+    found = cache.get_range(repository, start, end)
+    if found is None and (found := _walk_both(repository, start, end)) is not None:
+        cache.put_range(repository, start, end, found)
+    return found
+
+
+def _walk_both(repository: Repository, start: str, end: str) -> CommitRange | None:
     flags = {start: _START}
     flags[end] = flags.get(end, 0) | _END
     facts = {oid: repository.time_and_parents(oid) for oid in flags}

@@ -104,13 +104,7 @@ async def _page_from_git(context: Context, project_id: int, start: str, query: H
             context,
             project_id,
             lambda repository: log.filter_history(
-                repository,
-                start,
-                commit_filter,
-                first_parent=query.first_parent,
-                skip=skip,
-                limit=limit,
-                walks=context.services.walk_cache,
+                repository, start, commit_filter, first_parent=query.first_parent, skip=skip, limit=limit
             ),
             cancellable=True,
         )

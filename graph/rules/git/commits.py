@@ -183,15 +183,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
             if tip is None:
                 return None
             start, skip = tip, window.offset
-        listed = list_history(
-            repository,
-            start,
-            skip=skip,
-            limit=window.size + 1,
-            on_read=partial(count_commit_text, context),
-            walks=context.services.walk_cache,
-        )
-        return start, skip, listed
+        return start, skip, list_history(repository, start, skip=skip, limit=window.size + 1, on_read=partial(count_commit_text, context))
 
     try:
         found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)

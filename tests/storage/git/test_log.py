@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage.git import log
-from storage.git.history_walk import MIN_CACHED_COMMITS, HistoryWalk, WalkCache
+from storage.git.history_cache import MIN_CACHED_COMMITS, HistoryCache
+from storage.git.history_walk import HistoryWalk
 from storage.git.log import CommitFilter, HistoryTooDeep, filter_history, list_history
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from tests.support.git_history import git, make_history, write_commit
@@ -119,51 +120,54 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 class TestCachedWalks:
     @pytest.mark.parametrize("seed", range(3))
     def test_continue_in_the_order_of_git_log(self, tmp_path: Path, seed: int):
-        repository = Repository.open(make_history(tmp_path / "made.git", commits=500, merges_every=3, seed=seed).path)
-        start, walks = str(repository.resolve("master")), WalkCache()
+        repository = Repository.open(
+            make_history(tmp_path / "made.git", commits=500, merges_every=3, seed=seed).path, history_cache=HistoryCache()
+        )
+        start = str(repository.resolve("master"))
         expected = git_log(repository, start)
         starts = random.Random(seed).sample(range(len(expected)), 12)
         for skip in [*range(0, len(expected), 90), *starts]:
-            assert [found.oid for found in list_history(repository, start, skip=skip, limit=30, walks=walks)] == expected[skip : skip + 30]
-            filtered = filter_history(repository, start, CommitFilter(), first_parent=False, skip=skip, limit=30, walks=walks)
+            assert [found.oid for found in list_history(repository, start, skip=skip, limit=30)] == expected[skip : skip + 30]
+            filtered = filter_history(repository, start, CommitFilter(), first_parent=False, skip=skip, limit=30)
             assert filtered.commits == list(enumerate(expected))[skip : skip + 30]
         first_parents = git(repository.path, "log", "--first-parent", "--format=%H", start).split()
         for skip in range(0, len(first_parents), 40):
-            page = filter_history(repository, start, CommitFilter(), first_parent=True, skip=skip, limit=40, walks=walks)
+            page = filter_history(repository, start, CommitFilter(), first_parent=True, skip=skip, limit=40)
             assert [oid for _, oid in page.commits] == first_parents[skip : skip + 40]
 
     def test_a_later_page_reads_only_what_no_page_has_read(self, tmp_path: Path, read: list[str]):
-        repository = Repository.open(make_history(tmp_path / "made.git", commits=1000, merges_every=5).path)
-        start, walks = str(repository.resolve("master")), WalkCache()
-        list_history(repository, start, skip=800, limit=20, walks=walks)
+        repository = Repository.open(make_history(tmp_path / "made.git", commits=1000, merges_every=5).path, history_cache=HistoryCache())
+        start = str(repository.resolve("master"))
+        list_history(repository, start, skip=800, limit=20)
         for skip in (800, 820, 300):
             read.clear()
-            assert len(list_history(repository, start, skip=skip, limit=20, walks=walks)) == 20
+            assert len(list_history(repository, start, skip=skip, limit=20)) == 20
             # Twenty walked, twenty shown, the edge, and the start.
             assert len(read) <= 2 * 20 + 6
 
     def test_a_page_that_was_too_deep_is_reached_later(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        repository = Repository.open(make_history(tmp_path / "made.git", commits=2 * MIN_CACHED_COMMITS).path)
-        start, walks = str(repository.resolve("master")), WalkCache()
+        repository = Repository.open(make_history(tmp_path / "made.git", commits=2 * MIN_CACHED_COMMITS).path, history_cache=HistoryCache())
+        start = str(repository.resolve("master"))
         expected = git_log(repository, start)
-        list_history(repository, start, skip=MIN_CACHED_COMMITS, limit=1, walks=walks)
+        list_history(repository, start, skip=MIN_CACHED_COMMITS, limit=1)
         monkeypatch.setattr(log, "MAX_WALK_SECONDS", -1.0)
         for _ in range(2):
             with pytest.raises(HistoryTooDeep):
-                list_history(repository, start, skip=MIN_CACHED_COMMITS + 3, limit=1, walks=walks)
-        assert [found.oid for found in list_history(repository, start, skip=MIN_CACHED_COMMITS + 3, limit=1, walks=walks)] == [
+                list_history(repository, start, skip=MIN_CACHED_COMMITS + 3, limit=1)
+        assert [found.oid for found in list_history(repository, start, skip=MIN_CACHED_COMMITS + 3, limit=1)] == [
             expected[MIN_CACHED_COMMITS + 3]
         ]
 
     def test_a_start_that_was_removed_is_unknown(self, tmp_path: Path):
-        repository = Repository.open(make_history(tmp_path / "made.git", commits=2 * MIN_CACHED_COMMITS).path)
-        start, walks = str(repository.resolve("master")), WalkCache()
-        list_history(repository, start, skip=MIN_CACHED_COMMITS, limit=1, walks=walks)
+        repository = Repository.open(make_history(tmp_path / "made.git", commits=2 * MIN_CACHED_COMMITS).path, history_cache=HistoryCache())
+        start = str(repository.resolve("master"))
+        list_history(repository, start, skip=MIN_CACHED_COMMITS, limit=1)
         repository.path.rename(tmp_path / "removed.git")
-        empty = Repository.create(tmp_path / "made.git")
+        Repository.create(tmp_path / "made.git")
+        empty = Repository.open(tmp_path / "made.git", history_cache=repository.history_cache)
 
         with pytest.raises(UnknownCommit):
-            list_history(empty, start, skip=0, limit=1, walks=walks)
+            list_history(empty, start, skip=0, limit=1)
 
     def test_the_estimate_is_within_a_factor_of_two(self, repository: Repository):
         tip = commit(repository, 1)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from storage.git import short_histories
+from storage.git.history_cache import HistoryCache
 from storage.git.repository import Repository
 from storage.git.short_histories import CommitRange, find_last_change, find_range
 from tests.support.git_history import git, write_commit
@@ -70,6 +71,16 @@ class TestRanges:
         newest = history.oids[-1]
 
         assert find_range(Repository.open(history.path), newest, newest) == CommitRange(newest, [], [])
+
+    def test_are_found_once_where_there_is_a_cache(self, history: RandomHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+        repository = Repository.open(history.path, history_cache=HistoryCache())
+        start, end = history.oids[-4], history.oids[-1]
+        found = find_range(repository, start, end)
+        assert found is not None
+        reverse = find_range(repository, end, start)
+        monkeypatch.setattr(Repository, "raw_commit", lambda *_: pytest.fail("a commit was read again"))
+        assert find_range(repository, start, end) == found
+        assert find_range(repository, end, start) == reverse == CommitRange(found.merge_base, found.behind, found.ahead)
 
     def test_that_are_long_are_left_to_git(self, history: RandomHistory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(short_histories, "MAX_EXAMINED_COMMITS", 5)
