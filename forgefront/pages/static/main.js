@@ -116,8 +116,8 @@ function found(path) {
 /** Opens the page of the current address. `moved`: after a navigation, so that the new page gets the focus. */
 async function open({ moved = false, scroll = 0 } = {}) {
   navigation.abort();
-  navigation = new AbortController();
-  const { signal } = navigation;
+  const own = (navigation = new AbortController());
+  const { signal } = own;
   const place = found(pathOf(location));
   showLive(null);
   const working = setTimeout(() => {
@@ -139,14 +139,22 @@ async function open({ moved = false, scroll = 0 } = {}) {
     }
     await (await loading).open(page);
   } catch (error) {
-    if (!signal.aborted) failed(page, error);
+    if (signal.aborted) return;
+    failed(page, error);
+    end();
+    // Its streams end, and it is not live.
+    own.abort();
+    if (own === navigation) showLive(null);
   } finally {
     clearTimeout(working);
-    if (!signal.aborted) {
-      progress.hidden = true;
-      main.removeAttribute("aria-busy");
-    }
+    if (!signal.aborted) end();
   }
+}
+
+/** The page is no longer being loaded. */
+function end() {
+  progress.hidden = true;
+  main.removeAttribute("aria-busy");
 }
 
 function pageOf(place, signal, moved, scroll) {
@@ -213,14 +221,14 @@ function failed(page, error) {
   }
   const missing = error.code === "NOT_FOUND";
   const heading = HEADINGS[error.code] ?? "Something went wrong";
-  const words = error instanceof graph.GraphError ? error.message : "This page cannot be shown.";
+  const words = !(error instanceof graph.GraphError) ? "This page cannot be shown." : missing && !error.message.includes("does not exist") ? `${error.message} It does not exist, or you may not see it.` : error.message;
   if (!(error instanceof graph.GraphError)) console.error(error);
   page.title(heading);
   page.show(
     h("div.message", { role: missing ? null : "alert" },
       h("h1", { tabindex: -1 }, heading),
       h("p", null, words),
-      error.requestId ? h("p.quiet", null, "Request id in the log: ", h("code", null, error.requestId)) : null,
+      error.requestId && !missing ? h("p.quiet", null, "Request id in the log: ", h("code", null, error.requestId)) : null,
       h("p.actions", null,
         HEADINGS[error.code] ? null : h("button.primary", { type: "button", onclick: () => open() }, "Try again"),
         h("a.button", { href: address("") }, "All projects"))));

@@ -9,6 +9,10 @@ const policy = globalThis.trustedTypes?.createPolicy("markdown", { createHTML: (
 
 const ATTRIBUTES = { A: ["href", "title"], CODE: ["data-suggestion"], OL: ["start"], TH: ["align"], TD: ["align"] };
 const ELEMENTS = new Set("A BLOCKQUOTE BR CODE DEL EM H1 H2 H3 H4 H5 H6 HR IMG INPUT LI OL P PRE S STRONG TABLE TBODY TD TH THEAD TR UL".split(" "));
+/** The address of a file of a project: the path of the project, and that of the file. */
+const FILE = /^\/([^/]+\/[^/]+)\/files\/(.+)$/;
+const KINDS = { png: "png", jpg: "jpeg", jpeg: "jpeg", gif: "gif", webp: "webp", bmp: "bmp", svg: "svg+xml" };
+const MAX_PICTURE_BYTES = 10_000_000;
 const UPLOAD = /\/uploads\/[0-9a-f]{32}\/[^/]+$/;
 
 /** A text as the server rendered it, such as `descriptionHtml`. */
@@ -27,6 +31,7 @@ function rebuilt(node) {
   const attributes = Object.fromEntries((ATTRIBUTES[node.nodeName] ?? []).map((name) => [name, node.getAttribute(name)]));
   if (node.nodeName === "A") attributes.rel = "noopener noreferrer nofollow";
   const element = h(tagOf(node.nodeName), attributes, children(node));
+  if (node.hasAttribute("data-picture")) picture(element);
   // Wide blocks scroll by themselves, also by keyboard.
   if (node.nodeName === "PRE") element.tabIndex = 0;
   return node.nodeName === "TABLE" ? h("div.table-box", { tabindex: 0, role: "group", "aria-label": "Table" }, element) : element;
@@ -44,13 +49,39 @@ function image(node) {
   return shown;
 }
 
-async function load(shown, path) {
+/** A link of a file to an image in the repository shows it, once a reader comes near it; the link stays if it is large, or missing. */
+function picture(link) {
+  const { pathname, searchParams } = new URL(link.href);
+  const [, path, place] = FILE.exec(pathname.slice(base.length)) ?? [];
+  const kind = KINDS[place?.split(".").at(-1).toLowerCase()];
+  const ref = searchParams.get("ref");
+  if (!kind || !ref || !pathname.startsWith(`${base}/`)) return;
+  const shown = h("img", { alt: link.textContent });
+  shown.addEventListener("load", () => link.replaceChildren(shown));
+  nearby(link, () => load(shown, `${base}/api/v3/projects/${encodeURIComponent(decodeURIComponent(path))}/repository/blobs/${encodeURIComponent(ref)}?filepath=${place}`, kind));
+}
+
+function nearby(element, act) {
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some((each) => each.isIntersecting)) return;
+    observer.disconnect();
+    act();
+  }, { rootMargin: "300px" });
+  observer.observe(element);
+}
+
+/** Shows the bytes of an address; as `kind`, where the service does not say what they are. */
+async function load(shown, path, kind = null) {
   try {
     const response = await fetch(path, { headers: { "PRIVATE-TOKEN": session.token() }, credentials: "omit" });
-    if (!response.ok) return;
+    if (!response.ok || Number(response.headers.get("Content-Length")) > MAX_PICTURE_BYTES) {
+      response.body?.cancel();
+      return;
+    }
     const reader = new FileReader();
     reader.onload = () => (shown.src = reader.result);
-    reader.readAsDataURL(await response.blob());
+    const bytes = await response.blob();
+    reader.readAsDataURL(kind ? new Blob([bytes], { type: `image/${kind}` }) : bytes);
   } catch {
     // The alternative text stays.
   }

@@ -3,11 +3,13 @@
 All texts of a level share the statements, whose number does not depend on how many texts or references there are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from graph.context import Context
 from graph.rules import lookup, web_urls
+from graph.rules.builds.commit_checks import load_newest_checks
+from graph.rules.builds.rollups import RollupState, roll_up
 from graph.rules.markdown.rendering import Reference, ReferenceLink
 from graph.rules.notes.mentions import MENTIONABLE_KINDS, load_project_ids
 from graph.rules.policy import Action, can, filter_visible_projects
@@ -18,6 +20,16 @@ from storage.tables.projects import projects
 
 MAX_RESOLVED = 500
 """References of one level that become links, of each kind; a statement has a limited number of conditions."""
+
+MAX_STATES = 100
+"""Commits of one level whose state is shown: that of a commit takes its checks, which can be many."""
+STATE_WORDS = {
+    RollupState.PENDING: "waiting",
+    RollupState.RUNNING: "running",
+    RollupState.FAILED: "failed",
+    RollupState.SUCCESS: "passed",
+    RollupState.CANCELED: "canceled",
+}
 
 SECTIONS = {"#": "issues", "!": "merge_requests"}
 """The sections of a project's page, by the sigil of a reference."""
@@ -48,7 +60,8 @@ async def resolve(context: Context, references: Iterable[PlacedReference]) -> di
         found.update(await _resolve_numbers(context, kind.table, some, urls))
     readable = {key for key, row in rows.items() if await can(context, Action.READ_CODE, row)}
     some = [(each, owner) for each, owner in placed if each.reference.kind == "" and owner in readable][:MAX_RESOLVED]
-    found.update(await _resolve_commits(context, some, urls))
+    checked = {key for key in readable if await can(context, Action.READ_CHECKS, rows[key])}
+    found.update(await _resolve_commits(context, some, urls, checked))
     return found
 
 
@@ -85,9 +98,12 @@ async def _resolve_numbers(
 
 
 async def _resolve_commits(
-    context: Context, references: Sequence[tuple[PlacedReference, int]], urls: Mapping[int, str]
+    context: Context, references: Sequence[tuple[PlacedReference, int]], urls: Mapping[int, str], checked: Set[int]
 ) -> dict[PlacedReference, ReferenceLink]:
-    """The links of commit ids, also shortened ones that are unambiguous in the index of commits."""
+    """The links of commit ids, also shortened ones that are unambiguous in the index of commits.
+
+    In the projects `checked`, whose checks the viewer may see, the titles end with the states of the commits.
+    """
     prefixes: dict[int, set[str]] = {}
     for each, owner in references:
         prefixes.setdefault(owner, set()).add(each.reference.name)
@@ -98,5 +114,11 @@ async def _resolve_commits(
     for each, owner in references:
         matching = [(oid, title) for key, oid, title in rows if key == owner and oid.startswith(each.reference.name)]
         if len(matching) == 1:
-            found[each] = ReferenceLink(f"{urls[owner]}/commit/{matching[0][0]}", matching[0][1])
-    return found
+            found[each] = (owner, *matching[0])
+    commit_keys = dict.fromkeys((owner, oid) for owner, oid, _ in found.values() if owner in checked)
+    checks = await load_newest_checks(context, list(commit_keys)[:MAX_STATES])
+    words = {key: STATE_WORDS.get(roll_up(of_commit).state) for key, of_commit in checks.items()}
+    return {
+        each: ReferenceLink(f"{urls[owner]}/commit/{oid}", f"{title} ({word})" if (word := words.get((owner, oid))) else title)
+        for each, (owner, oid, title) in found.items()
+    }

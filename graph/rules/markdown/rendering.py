@@ -1,7 +1,8 @@
 """Renders Markdown (CommonMark, tables, strikethrough, task lists) as sanitized HTML, without access to the database.
 
 `parse` finds the references in a text, such as `#7` or `@dev`; `render` writes the HTML once the caller knows what they link to. Raw HTML
-is shown as text. Images other than uploads become links, because loading them would tell their host who reads the page.
+is shown as text. Images other than uploads become links, because loading them would tell their host who reads the page. The link of an
+image in the repository has the attribute `data-picture`.
 """
 
 import re
@@ -40,6 +41,7 @@ REFERENCE_PATTERN = re.compile(
 TASK_PATTERN = re.compile(r"\[([ xX])\](?=\s)")
 UPLOAD_PATTERN = re.compile(r"/uploads/[0-9a-f]{32}/[A-Za-z0-9._+-]{1,255}")
 IMAGE_PATTERN = re.compile(r".*\.(?:png|jpe?g|gif|bmp)", re.IGNORECASE)
+PICTURE_PATTERN = re.compile(r".*\.(?:png|jpe?g|gif|bmp|webp|svg)", re.IGNORECASE)
 
 SUGGESTION_PATTERN = re.compile(r"suggestion(?::-(?P<above>[0-9]{1,2})\+(?P<below>[0-9]{1,2}))?")
 """What follows the fence of a suggestion; with the numbers of lines above and below the commented one that it also replaces."""
@@ -47,7 +49,7 @@ MAX_SUGGESTIONS = 20
 """Suggestions of a text; further ones are ordinary code."""
 
 ATTRIBUTES = {
-    "a": {"href", "title"},
+    "a": {"href", "title", "data-picture"},
     "code": {"data-suggestion"},
     "img": {"src", "alt", "title"},
     "input": {"disabled", "checked", "aria-label"},
@@ -236,9 +238,10 @@ def _text_html(text: str, links: Mapping[Reference, ReferenceLink]) -> str:
     return "".join([*pieces, escape(text[start:])])
 
 
-def _link(url: str, text: str, title: str = "") -> str:
+def _link(url: str, text: str, title: str = "", *, is_picture: bool = False) -> str:
     title_attribute = f' title="{escape(title)}"' if title else ""
-    return f'<a href="{escape(url)}"{title_attribute}>{escape(text)}</a>'
+    picture_attribute = ' data-picture=""' if is_picture else ""
+    return f'<a href="{escape(url)}"{title_attribute}{picture_attribute}>{escape(text)}</a>'
 
 
 def _checkbox(task: re.Match[str]) -> str:
@@ -252,11 +255,22 @@ def _image(image: Token, base: LinkBase, *, in_link: bool) -> Token:
     url = _resolve_url(source, base)
     if UPLOAD_PATTERN.fullmatch(source) and IMAGE_PATTERN.fullmatch(source):
         return _html(f'<img src="{escape(url)}" alt="{escape(alt)}">')
-    return _html(escape(alt or source) if in_link else _link(url, alt or source))
+    if in_link:
+        return _html(escape(alt or source))
+    is_file = _is_relative(source) and not UPLOAD_PATTERN.fullmatch(source)
+    return _html(_link(url, alt or source, is_picture=is_file and PICTURE_PATTERN.fullmatch(urlsplit(source).path) is not None))
 
 
 def _html(html: str) -> Token:
     return Token("html_inline", "", 0, content=html)
+
+
+def _is_relative(url: str) -> bool:
+    """Whether a URL, which is not that of an upload, names a file of the repository."""
+    try:
+        return not urlsplit(url).scheme and not url.startswith(("//", "#"))
+    except ValueError:
+        return False
 
 
 def _resolve_url(url: str, base: LinkBase) -> str:
@@ -271,7 +285,7 @@ def _resolve_url(url: str, base: LinkBase) -> str:
         return ""
     if UPLOAD_PATTERN.fullmatch(url):
         return base.project_url + url
-    if parts.scheme or url.startswith(("//", "#")):
+    if not _is_relative(url):
         return url
     place = normpath("/" + (parts.path if parts.path.startswith("/") else f"{base.folder}/{parts.path}")).lstrip("/")
     ref = f"?ref={quote(base.ref, safe='')}" if base.ref else ""

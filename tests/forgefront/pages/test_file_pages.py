@@ -44,7 +44,7 @@ def png() -> bytes:
 
 FILES = {
     NAME: f"<script>alert(1)</script> {HOSTILE}".encode(),
-    "README.md": f"# {HOSTILE}\n\nhttps://example.org/\n".encode(),
+    "README.md": f"# {HOSTILE}\n\nhttps://example.org/\n\n![A picture](picture.png)\n".encode(),
     "docs/guide/deep/er/page.txt": b"".join(b"line %d\n" % number for number in range(1, 3201)),
     "docs/windows.txt": b"one\r\ntwo\r\n",
     "docs/latin.txt": "caf\u00e9 \u00e0 la cr\u00e8me".encode("latin-1"),
@@ -131,6 +131,8 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     assert HOSTILE in await page.evaluate("document.querySelector('.file-change:has(time)').closest('ol').innerText")
     assert await page.evaluate("document.querySelector('.readme .markdown h3').innerText") == HOSTILE
     assert await page.evaluate("document.querySelectorAll('.readme .markdown a[href=\\'https://example.org/\\']').length") == 1
+    await page.evaluate("document.querySelector('.readme').scrollIntoView()")
+    await page.wait_for('document.querySelector(\'.readme a[href*="/files/picture.png"] > img[alt="A picture"]\')?.naturalWidth > 0')
     assert await page.evaluate("document.querySelectorAll('main [href*=new_file], main .danger').length") == 0
 
     # By keyboard: the first entry, the file in it, and up again.
@@ -327,7 +329,7 @@ async def test_a_file_is_created_edited_renamed_and_removed(site: FilesSite) -> 
     await page.wait_for_text("Somebody else has changed this file")
     assert await site.content("docs/windows.txt") == b"theirs\n"
     await page.click(".draft-note a")
-    await page.wait_for_text("+theirs")
+    await page.wait_for("[...document.querySelectorAll('.line.added .text')].some(each => each.innerText === 'theirs')")
     await page.evaluate("history.back()")
     await page.wait_for("document.querySelector('[name=content]')?.value === 'one\\nthree\\n'")
     await site.submit("Edit the file")
@@ -412,7 +414,7 @@ async def test_refs_are_compared_and_people_and_commits_listed(site: FilesSite) 
     oid = await site.commit("mei", "left", {"action": "CREATE", "path": "left.txt", "content": "Left\n"})
     await site.visit(f"/{PATH}/branches")
     await page.click("[aria-label='Compare left with main']")
-    await page.wait_for_text("+Left")
+    await page.wait_for("[...document.querySelectorAll('.line.added .text')].some(each => each.innerText === 'Left')")
     assert await page.evaluate("[document.querySelector('[name=from]').value, document.querySelector('[name=to]').value]") == [
         "main",
         "left",
@@ -428,7 +430,7 @@ async def test_refs_are_compared_and_people_and_commits_listed(site: FilesSite) 
     await page.evaluate("[...document.querySelectorAll('.comparison a')].find(each => each.innerText === 'Swap').click()")
     await page.wait_for_text("has all commits of topic/one")
     await site.visit(f"/{PATH}/compare/topic/one...left", "guest")
-    await page.wait_for_text("+Left")
+    await page.wait_for("[...document.querySelectorAll('.line.added .text')].some(each => each.innerText === 'Left')")
     await site.visit(f"/{PATH}/compare/left...left")
     await page.wait_for_text("are the same commit")
     await site.visit(address("compare", **{"from": "main", "to": HOSTILE}))

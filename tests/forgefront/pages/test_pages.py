@@ -331,6 +331,8 @@ class TestProjects:
         for path in ("/web/storefront", "/web/nothing", "/web/storefront/issues/1", "/groups/nobody", "/u/nobody"):
             await site.visit(path, "guest")
             await site.page.wait_for_text("Not found")
+            await site.page.wait_for_text("or you may not see it.")
+            await site.page.wait_for("document.getElementById('live').hidden", "the page has no streams")
         assert await site.page.evaluate("document.title") == "Not found · Forgefront"
 
 

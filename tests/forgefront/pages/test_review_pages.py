@@ -127,6 +127,18 @@ class TestChanges:
         await page.wait_for("document.querySelector('#file-2 .pair')", "the choice stays")
         await page.click("[data-layout=unified]")
 
+    async def test_a_comparison_and_a_commit_have_the_same_lines(self, site: FilesSite) -> None:
+        page = site.page
+        await site.visit(f"/{PATH}/compare?from=main&to=topic")
+        for place in ("compare", "commit"):
+            await page.wait_for(f"location.pathname.includes({place!r}) && document.querySelector('#file-2 .syntax-keyword')")
+            assert await page.evaluate(TEXTS.format("#file-2 .word")) == ["tax", "vat", "# <b>\u202e</b>"]
+            await page.click("#file-2 .expand")
+            await page.wait_for(f"{FILE}.querySelectorAll('.line.same').length > 20")
+            assert not await page.evaluate("document.querySelector('.diff-head')"), "nothing is marked as viewed"
+            if place == "compare":
+                await page.click(".rows .row-title a")
+
     async def test_by_keyboard_and_readable_in_both_schemes(self, site: FilesSite) -> None:
         page = site.page
         await site.visit(f"{REQUEST}/changes")

@@ -8,7 +8,7 @@ import pytest
 
 from graph.rules.markdown import texts
 from storage import tables
-from storage.tables import AccessLevel, Visibility
+from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import commit_files, git
@@ -53,6 +53,7 @@ class TestReferences:
         text = f"#1 !1 !2 @bob @nobody {oid[:10]} 0123456789 ada/secret#1"
         issue = await make.issue(mill, title="It leaks", description=text)
         await make.merge_request(mill, title="A fix")
+        await make.build(mill, sha=oid, status=CheckStatus.FAILED)
         await make.note(issue, body=f"again ada/mill#1\n\n![i](/uploads/{'0' * 32}/a.png)")
 
         async def read(viewer: tables.User) -> Any:
@@ -66,6 +67,7 @@ class TestReferences:
         found = links((await read(ada))["descriptionHtml"])
         assert found[:3] == seen
         assert found[3][0] == f"/ada/mill/commit/{oid}"
+        assert found[3][1].endswith(" (failed)"), "the state of a commit is shown on hover"
         assert found[4:] == [("/ada/secret/issues/1", "Hidden (opened)")]
         as_bob = await read(bob)
         assert links(as_bob["descriptionHtml"]) == found[:4]

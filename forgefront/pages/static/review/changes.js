@@ -1,7 +1,8 @@
-// The changes of a merge request: the list of files, and the lines of each.
+// The changes of a merge request, a commit or a comparison: the list of files, and the lines of each.
 
 import { counted } from "../diff.js";
 import { h, replace } from "../dom.js";
+import * as graph from "../graph.js";
 import { changedFile } from "./changed_file.js";
 import { unresolvedOnly } from "./threads.js";
 
@@ -15,24 +16,24 @@ export const pathOf = (entry) => (entry.deletedFile ? entry.oldPath : entry.newP
 
 /**
  * The files of a change; null where the repository could not be read. `readFile(path)` returns the text of a file after the change.
- * `viewed` are the paths of the files that the viewer has viewed; `mark(path, viewed)` stores that, and throws what the service refuses.
- * `threads` are those on lines (`lineThreads`).
+ * Those of a merge request also have `viewed`, the paths of the files that the viewer has viewed, `mark(path, viewed)`, which stores that
+ * and throws what the service refuses, and `threads`, those on lines (`lineThreads`).
  */
-export function changes(page, entries, { readFile, viewed, mark, threads }) {
+export function changes(page, entries, { readFile, viewed = [], mark = null, threads = null }) {
   if (!entries) return h("p.quiet", null, "The repository cannot be read, so the changes are not shown.");
   if (!entries.length) return h("p.quiet", null, "No files changed.");
   let left = OPEN_LINES;
   const done = new Set(viewed.filter((path) => entries.some((entry) => pathOf(entry) === path)));
-  const progress = h("span.quiet", { role: "status" });
-  const showProgress = () => (progress.textContent = `${done.size} of ${entries.length} viewed`);
+  const progress = mark ? h("span.quiet", { role: "status" }) : null;
+  const showProgress = () => progress && (progress.textContent = `${done.size} of ${entries.length} viewed`);
   const files = entries.map((entry, at) => {
     const name = pathOf(entry);
-    const change = async (value) => {
+    const change = mark && (async (value) => {
       await mark(name, value);
       if (value) done.add(name);
       else done.delete(name);
       showProgress();
-    };
+    });
     const found = file(entry, at, { readFile, change, threads, done: done.has(name), open: left > 0 && !done.has(name) });
     if (!done.has(name)) left -= found.size;
     return found;
@@ -42,24 +43,24 @@ export function changes(page, entries, { readFile, viewed, mark, threads }) {
   const totals = entries.reduce((sum, { additions, deletions }) => ({ ...sum, additions: sum.additions + additions, deletions: sum.deletions + deletions }), { files: entries.length, additions: 0, deletions: 0 });
   const element = h("div.review");
   return replace(element,
-    h("div.review-bar", null, counted(totals), progress, unresolvedOnly(element), layout),
-    h("nav.file-list", { "aria-label": "Changed files" }, h("ol", null, files.map(({ link }) => h("li", null, link)))),
+    h("div.review-bar", null, counted(totals), progress, threads ? unresolvedOnly(element) : null, layout),
+    !mark && files.length === 1 ? null : h("nav.file-list", { "aria-label": "Changed files" }, h("ol", null, files.map(({ link }) => h("li", null, link)))),
     h("ol.diffs", { "data-walk": true }, files.map(({ element }) => h("li", { "data-box": true }, element))));
 }
 
 function file(entry, at, { readFile, change, threads, done, open }) {
   const word = WORDS.find(([name]) => entry[name])?.[1];
   const counts = () => h("span.counted", null, h("b.added", null, `+${entry.additions}`), h("b.removed", null, `−${entry.deletions}`));
-  const talk = threads.of(entry);
+  const talk = threads?.of(entry) ?? null;
   const body = changedFile(entry, { read: async () => linesOf(await readFile(entry.newPath)), threads: talk });
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const box = h("input", { type: "checkbox", checked: done, onchange: store });
   const size = body.hunks.reduce((sum, { lines }) => sum + lines.length, 0);
   const summary = h("summary", { "data-item": true },
     h("span.diff-path", null, entry.renamedFile ? [entry.oldPath, " → "] : null, pathOf(entry)),
-    word ? h("span.tag", null, word) : null, talk.count, counts());
+    word ? h("span.tag", null, word) : null, talk?.count, counts());
   const element = h("details.diff", { open, id: `file-${at + 1}` }, summary,
-    h("div.diff-head", null, h("label.check", null, box, "Viewed", h("span.unseen", null, ` ${pathOf(entry)}`)), wrong), body.element);
+    change ? h("div.diff-head", null, h("label.check", null, box, "Viewed", h("span.unseen", null, ` ${pathOf(entry)}`)), wrong) : null, body.element);
   let drawn = null;
   let wide = false;
   element.addEventListener("toggle", () => element.open && show());
@@ -101,7 +102,7 @@ function file(entry, at, { readFile, change, threads, done, open }) {
     }
   }
   summary.addEventListener("keydown", (event) => {
-    if (event.key !== "v" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!change || event.key !== "v" || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     box.checked = !box.checked;
     store();
@@ -154,6 +155,12 @@ function stored() {
     return memory;
   }
 }
+
+/** Returns a function that reads the text of a file at a commit; null where it cannot be shown. */
+export const fileReader = (page, path, ref) => async (file) => {
+  const blob = (await graph.ask("repository/file_text", "FileText", { path, ref, file }, { signal: page.signal })).project?.blob;
+  return blob?.truncated ? null : blob?.text ?? null;
+};
 
 /** Empties an element for an error. */
 export const failedIn = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));

@@ -7,7 +7,7 @@ import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
-import { changes, failedIn } from "../review/changes.js";
+import { changes, failedIn, fileReader } from "../review/changes.js";
 import { lineThreads } from "../review/line_threads.js";
 import { mergeBox } from "../review/merge_box.js";
 import { threads, unresolvedOnly } from "../review/threads.js";
@@ -218,13 +218,9 @@ function showChanges({ page, about, read, act, body, request }) {
     if (since && choice.value !== "since") return show();
     const entries = since ? lastVisit.changes : all;
     replace(fresh);
-    const readFile = async (path) => {
-      const blob = (await page.ask("FileText", { path: about.path, ref: head, file: path })).project?.blob;
-      return blob?.truncated ? null : blob?.text ?? null;
-    };
     const mark = (file, viewed) => page.change("MarkViewed", { ...about, file, head, viewed });
     onLines = lineThreads(page, { start: request.viewerCan.comment ? start : null, addedOnly: since });
-    replace(files, changes(page, entries, { readFile, mark, viewed: viewedPaths ?? [], threads: onLines }), onLines.others);
+    replace(files, changes(page, entries, { readFile: fileReader(page, about.path, head), mark, viewed: viewedPaths ?? [], threads: onLines }), onLines.others);
     await showThreads();
     if (head) record.saw({ head });
   };

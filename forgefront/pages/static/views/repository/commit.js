@@ -1,14 +1,15 @@
 // A commit: its message, diff, builds and other checks, and the merge requests that contain it.
 
 import { address, outside } from "../../address.js";
-import { changes } from "../../diff.js";
 import { answer, discussion } from "../../discussion.js";
 import { h, replace } from "../../dom.js";
 import { markdown } from "../../markdown.js";
 import { ago, badge, code, icon, lasted, person, prose, section, symbol, wordOf } from "../../parts.js";
 import { keepFocus, renewal } from "../../renewing.js";
 import { folderAddress } from "../../repository/addresses.js";
+import { changes, fileReader } from "../../review/changes.js";
 import { buildRow, mergeRequestRow, rows } from "../../rows.js";
+import { sheet } from "../../styles/sheets.js";
 
 export async function open(page) {
   const { path, sha } = page.where;
@@ -37,7 +38,7 @@ export async function open(page) {
     },
     gap: soon,
   });
-  commit = await read("Commit");
+  [commit] = await Promise.all([read("Commit"), sheet("review"), sheet("files")]);
   page.title(`${commit.title} · ${commit.shortOid}`, [[commit.project.name, address(commit.project.fullPath)], ["commits", address(commit.project.fullPath, "commits")]]);
   show();
   replace(files, h("p.quiet", null, "Loading the files…"));
@@ -45,7 +46,7 @@ export async function open(page) {
 
   const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
   await Promise.all([
-    (async () => replace(files, changes((await read("Changes")).diff)))().catch(unless(files)),
+    (async () => replace(files, changes(page, (await read("Changes")).diff, { readFile: fileReader(page, path, commit.oid) })))().catch(unless(files)),
     (async () => {
       const talk = await discussion(async (after) => (await read("Notes", { after })).comments, comment);
       replace(said, talk.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => talk.renew(), { page }) : null);

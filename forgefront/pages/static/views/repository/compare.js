@@ -1,7 +1,6 @@
 // The comparison of two refs: the commits and the changes of one since it left the other, and the form of a merge request of them.
 
 import { address } from "../../address.js";
-import { changes, counted } from "../../diff.js";
 import { h, replace } from "../../dom.js";
 import { field, form } from "../../forms.js";
 import { errorIn } from "../../graph.js";
@@ -9,12 +8,14 @@ import { empty, more, section } from "../../parts.js";
 import { compareAddress } from "../../repository/addresses.js";
 import { refName, showFiles } from "../../repository/file_bar.js";
 import { styles } from "../../repository/styles.js";
+import { changes, fileReader } from "../../review/changes.js";
 import { commitRow, rows } from "../../rows.js";
+import { sheet } from "../../styles/sheets.js";
 
 export async function open(page) {
   const { path } = page.where;
   const [, left, right] = /^([^]*?)\.{2,3}([^]*)$/.exec(page.where.range ?? "") ?? [];
-  const [{ project }] = await Promise.all([page.ask("Refs", { path }), styles()]);
+  const [{ project }] = await Promise.all([page.ask("Refs", { path }), styles(), sheet("review")]);
   if (!project) throw page.missing("project");
   const [from, to] = [page.query.get("from") || left || project.defaultBranch || "", page.query.get("to") || right || ""];
   const body = h("div");
@@ -65,7 +66,7 @@ async function show(page, project, from, to, body) {
     files));
   try {
     const { project: { compare: found } } = await page.ask("Changes", about);
-    replace(files, section("Changes", found?.diffStat ? counted(found.diffStat) : null, changes(found?.diff)));
+    replace(files, section("Changes", null, changes(page, found?.diff, { readFile: fileReader(page, path, to) })));
   } catch (error) {
     if (error.name !== "AbortError") replace(files, h("p.wrong", { role: "alert" }, error.message));
   }
