@@ -9,8 +9,8 @@ from graph.errors import NotFound
 from graph.fields.mutations import mutation
 from graph.rules.builds import artifact_expiry, builds, external_builds, runners
 from graph.rules.policy import Action
+from graph.types.builds.build_filters import BuildStatus
 from graph.types.builds.builds import Build
-from graph.types.builds.commit_statuses import BuildStatus
 from graph.types.inputs import ProjectInput, ProjectResourceInput, database_id_of, find_in_project, get_or, is_set, optional, sent_values
 from storage import tables
 

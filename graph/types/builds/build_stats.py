@@ -12,8 +12,7 @@ from graph.rules import time_buckets
 from graph.rules.builds import build_stats
 from graph.rules.builds.build_stats import BuildStatsQuery
 from graph.rules.policy import Action, require
-from graph.types.builds.builds import BuildFilter
-from graph.types.builds.commit_statuses import BuildStatus
+from graph.types.builds.build_filters import BuildFilter, BuildStatus
 from graph.types.builds.rollups import StatusCounts
 from graph.types.quantiles import Quantiles
 from graph.types.time_buckets import TimeBucket, TimezoneArgument

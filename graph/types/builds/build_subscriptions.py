@@ -9,8 +9,8 @@ from graph.context import Info
 from graph.fields.scalars import BigInt
 from graph.live.trace_feeds import TracePiece
 from graph.rules.events import subscription_filters
+from graph.types.builds.build_filters import BuildStatus
 from graph.types.builds.builds import Build
-from graph.types.builds.commit_statuses import BuildStatus
 from graph.types.live_events import AFTER_SEQ_ARGUMENT, PROJECTS_ARGUMENT, LiveEvent, as_change
 from storage import tables
 from storage.tables import ChangeKind, CheckStatus

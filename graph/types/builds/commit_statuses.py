@@ -14,17 +14,15 @@ from graph.rules.builds import commit_statuses
 from graph.rules.git.commits import ProjectCommit
 from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
+from graph.types.builds.build_filters import BuildStatus
 from graph.types.git.commit_loader import load_commit
 from graph.types.inputs import ProjectInput, optional, sent_values
 from storage import tables
-from storage.tables import CheckStatus
 from storage.tables.builds import commit_statuses as statements
 
 if TYPE_CHECKING:
     from graph.types.git.commits import Commit
     from graph.types.projects.projects import Project
-
-BuildStatus = strawberry.enum(CheckStatus, name="BuildStatus", description="Status of a build or of a commit status.")
 
 
 @strawberry.input(description="Filters commit statuses; all specified fields must match.")
