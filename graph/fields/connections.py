@@ -162,7 +162,8 @@ class KeysetListing:
     """A list of one table's rows: conditions and ordering.
 
     `parent` is the foreign key of a list per parent, or a pair of columns if the key has two; None for a single list. `counters` are the
-    conditions of the counters of the list, whose parents are projects (`RowCount`); None: its rows are counted.
+    conditions of the counters of the list, whose parents are projects (`RowCount`); None: its rows are counted. `association` is a table
+    that joins the rows to their parents, and the condition by which it is joined; `parent` is then its column.
     """
 
     table: Any
@@ -170,6 +171,7 @@ class KeysetListing:
     conditions: tuple[ColumnElement[bool], ...] = ()
     parent: Any = None
     counters: tuple[Any, ...] | None = None
+    association: tuple[Any, ColumnElement[bool]] | None = None
 
     def where(self, *conditions: Any, counters: Sequence[Any] | None = None) -> "KeysetListing":
         """Returns the rows of the list that meet the conditions. `counters` are the same conditions on its counters, if they have any."""
@@ -185,8 +187,13 @@ class KeysetListing:
     def count_select(self) -> tuple[Select[Any], list[Any]]:
         """Returns the statement that selects the number of rows, of all parents, and its columns that are the parent's."""
         if self.counters is None:
-            return select(func.count()).select_from(self.table).where(*self.conditions), self._parent_columns
+            return self.select_from(func.count()).where(*self.conditions), self._parent_columns
         return select(row_counts.total()).select_from(RowCount).where(*self.counters), [col(RowCount.project_id)]
+
+    def select_from(self, *subjects: Any) -> Select[Any]:
+        """Returns a SELECT from the table, joined to its association if it has one."""
+        found = select(*subjects).select_from(self.table)
+        return found if self.association is None else found.join(*self.association)
 
     def cursor(self, row: Any) -> str:
         return self.cursor_of([getattr(row, column.key) for column in self.order.columns(self.table)])
@@ -232,7 +239,7 @@ class KeysetListing:
         return [self.seek_condition(self.cursor_values(cursor), later=later) for cursor, later in sides if cursor is not None]
 
     def _select(self, window: Window, subject: Any) -> Select[Any]:
-        return select(subject).where(*self.conditions, *self.cursor_conditions(window))
+        return self.select_from(subject).where(*self.conditions, *self.cursor_conditions(window))
 
     def order_by(self, window: Window, column_named: Callable[[str], Any] | None = None) -> list[Any]:
         """Returns the ORDER BY expressions; `column_named` returns the columns if they are not the table's own."""
@@ -271,16 +278,17 @@ class KeysetListing:
             count_one = count_statement.where(_parent_condition(counted_parents, keys))
             return {keys[0]: await self.where(parent_condition)._page(context, window, count_one)}
         row_number = over(func.row_number(), partition_by=columns, order_by=self.order_by(window)).label("row_number")
-        inner = self._select(window, col(self.table.id).label("id")).add_columns(row_number).where(parent_condition).subquery()
+        labels = [column.label(f"parent{number}") for number, column in enumerate(columns)]
+        inner = self._select(window, col(self.table.id).label("id")).add_columns(row_number, *labels).where(parent_condition).subquery()
         page_statement = (
-            select(self.table)
+            select(self.table, *(inner.c[label.name] for label in labels))
             .join(inner, inner.c.id == col(self.table.id))
             .where(inner.c.row_number > window.offset, inner.c.row_number <= window.offset + window.size + 1)
-            .order_by(*columns, inner.c.row_number)
+            .order_by(*(inner.c[label.name] for label in labels), inner.c.row_number)
         )
         rows: dict[Any, list[Any]] = {key: [] for key in keys}
-        for row in await context.all(page_statement):
-            rows[_key([getattr(row, column.key) for column in columns])].append(row)
+        for row, *parent in await context.tuples(page_statement):
+            rows[_key(parent)].append(row)
 
         async def fetch(missing_keys: list[Any]) -> dict[Any, int]:
             statement = count_statement.add_columns(*counted_parents).where(_parent_condition(counted_parents, missing_keys))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 
 import strawberry
+from sqlalchemy import ColumnElement
 
 from graph.context import Context, StaticSettings
 from graph.fields.connections import MAX_FIRST, KeysetListing, Order, OrderDirection, Window, filter_pages
@@ -215,6 +216,8 @@ def to_many(
     key_attribute: str = "id",
     extra_arguments: dict[str, tuple[Any, Callable[[Any], list[Any]]]] | None = None,
     counted: CountedKind | None = None,
+    viewer_conditions: Callable[[dict[str, Any], SqlViewer], list[Any]] | None = None,
+    association: tuple[type, Any, ColumnElement[bool]] | None = None,
 ) -> Any:
     """Declares a keyset connection of the rows whose foreign key refers to this row.
 
@@ -225,19 +228,26 @@ def to_many(
     and a function that returns the SQL conditions of a value; null is no condition. `action`: required of the viewer on each parent.
     `filter_visible`: returns the rows of all pages of a level that the viewer is allowed to see; the others are left out.
     `counted`: the counters of the list, if this row is a project; the filter's `counters()` returns its conditions on them, or None if they
-    do not tell the number of matching rows.
+    do not tell the number of matching rows. `viewer_conditions`: as those of `ToMany`. `association`: the table of the rows, a table that
+    associates them with this row, of which `key` is a column then, and the condition by which the two are joined.
     """
-    table = (key[0] if isinstance(key, tuple) else key).class_
+    table = association[0] if association is not None else (key[0] if isinstance(key, tuple) else key).class_
     conditions = {name: conditions_of for name, (_, conditions_of) in (extra_arguments or {}).items()}
     declared = ToMany(
         KeysetListing(
-            table=table, order=order_by, conditions=where, parent=key, counters=conditions_of(counted) if counted is not None else None
+            table=table,
+            order=order_by,
+            conditions=where,
+            parent=key,
+            counters=conditions_of(counted) if counted is not None else None,
+            association=association[1:] if association is not None else None,
         ),
         action,
         filter_visible,
         default_filter,
         key_attribute,
         conditions,
+        viewer_conditions,
     )
 
     async def resolve(root: Any, info: strawberry.Info, **arguments: Any) -> Any:
@@ -247,7 +257,8 @@ def to_many(
 
         async def fetch(keys: list[Any]) -> dict[Any, Any]:
             # Once for all objects of a level, because compiling the conditions costs more than reading a page.
-            pages = await declared.filtered_listing(arguments, SQL_VIEWER).pages(context, window, keys)
+            viewer = SQL_VIEWER if viewer_conditions is None else SqlViewer(context.viewer.id, context.viewer.admin)
+            pages = await declared.filtered_listing(arguments, viewer).pages(context, window, keys)
             return pages if filter_visible is None else await filter_pages(pages, lambda rows: filter_visible(context, rows))
 
         return await context.loader((declared, repr(arguments)), fetch).get(getattr(root, key_attribute))

@@ -237,7 +237,11 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "INTERNAL": "Visible to all signed-in users; 1 in v3.",
         "PUBLIC": "Visible to everyone; 2 in v3.",
     },
-    "WorkScope": {"CREATED": "The viewer wrote them.", "ASSIGNED": "They are assigned to the viewer."},
+    "WorkScope": {
+        "CREATED": "The viewer wrote them.",
+        "ASSIGNED": "They are assigned to the viewer.",
+        "ALL": "All, whether or not they are related to the viewer.",
+    },
 }
 """The name of an enum → its values with their descriptions."""
 

@@ -360,7 +360,7 @@ def visible_project_conditions(context: Context) -> list[Any]:
 def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
     """SQL conditions on `Project` under which the viewer may perform the action in it.
 
-    The action must be open to non-members, without a visibility switch, and allowed in archived projects.
+    The action must be open to non-members, and allowed in archived projects.
     """
     return conditions_of_viewer(action, context.viewer.id, is_admin=context.viewer.admin)
 
@@ -368,13 +368,14 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
 def conditions_of_viewer(action: Action, viewer_id: Any, *, is_admin: bool) -> list[Any]:
     """As `allowed_project_conditions`, for a viewer whose id may be a parameter of the statement."""
     rule = RULES[action]
-    assert _is_open_to_non_members(rule), action  # noqa: S101
+    assert rule.includes_non_members and not rule.requires_unarchived, action  # noqa: S101
     feature_conditions = _required_features(rule, tables.Project)
     if is_admin:
         return feature_conditions
-    if rule.min_level <= AccessLevel.GUEST:
+    if rule.min_level <= AccessLevel.GUEST and rule.visibility_switch is None:
         return [members.visible_projects(viewer_id), *feature_conditions]
-    return [members.shared_or_at_level(viewer_id, rule.min_level), *feature_conditions]
+    switch = getattr(tables.Project, rule.visibility_switch) if rule.visibility_switch is not None else None
+    return [members.shared_or_at_level(viewer_id, rule.min_level, switch), *feature_conditions]
 
 
 def open_action_features(action: Action, project: Any) -> list[ColumnElement[bool]]:

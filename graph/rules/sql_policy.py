@@ -35,6 +35,11 @@ def visible_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     return [] if viewer.is_admin else [members.visible_projects(viewer.id)]
 
 
+def visible_group_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
+    """SQL conditions on `Namespace` under which the viewer, whose `is_admin` is a constant, may see the group."""
+    return [] if viewer.is_admin else [members.visible_groups(viewer.id)]
+
+
 def allowed_conditions(action: Action, viewer: SqlViewer) -> list[ColumnElement[bool]]:
     """As `policy.allowed_project_conditions`, for a viewer whose `is_admin` is a constant."""
     return conditions_of_viewer(action, viewer.id, is_admin=viewer.is_admin)

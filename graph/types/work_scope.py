@@ -1,4 +1,4 @@
-"""Which of the viewer's issues and merge requests a list has."""
+"""Which issues and merge requests of all projects a list has."""
 
 from enum import Enum
 from typing import Annotated, Any
@@ -14,12 +14,15 @@ from graph.rules.sql_policy import SqlViewer, allowed_conditions
 from storage.tables.accounts import members
 
 
-@strawberry.enum(description="How issues and merge requests are related to the viewer.")
+@strawberry.enum(description="How issues and merge requests of a list are related to the viewer.")
 class WorkScope(Enum):
     CREATED = "created"
     ASSIGNED = "assigned"
+    ALL = "all"
 
 
+COLUMNS = {WorkScope.CREATED: "author_id", WorkScope.ASSIGNED: "assignee_id", WorkScope.ALL: None}
+"""The column of each scope that refers to the viewer."""
 SCOPE_ARGUMENT = {
     "scope": (Annotated[WorkScope, strawberry.argument(description="How they are related to the viewer.")], WorkScope.CREATED)
 }
@@ -27,12 +30,13 @@ SCOPE_ARGUMENT = {
 
 
 def list_in_scope(table: Any, order: Order, action: Action) -> ToMany:
-    """The viewer's issues or merge requests: `table`, in all projects in which the viewer may perform the action."""
+    """Issues or merge requests: `table`, in all projects in which the viewer may perform the action."""
 
     def conditions(arguments: dict[str, Any], viewer: SqlViewer) -> list[Any]:
         actions = (action, *getattr(arguments["filter"], "required_actions", ()))
-        column = table.author_id if arguments["scope"] is WorkScope.CREATED else table.assignee_id
-        return [col(column) == viewer.id, *(members.in_projects(table.project_id, *allowed_conditions(each, viewer)) for each in actions)]
+        column = COLUMNS[arguments["scope"]]
+        related = [] if column is None else [col(getattr(table, column)) == viewer.id]
+        return [*related, *(members.in_projects(table.project_id, *allowed_conditions(each, viewer)) for each in actions)]
 
     return ToMany(
         KeysetListing(table, order),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Integer, select
+from sqlalchemy import Integer
 
 from graph.fields.connections import KeysetListing, Window
 from graph.planner.sql.parent_join import ListCount, ParentJoin, ProjectSubquery
@@ -90,8 +90,12 @@ def compile_page(
     names = [column.key for column in columns] if needs.cursors or sorts_in_python else []
     extra_columns = [*map(root.column, names), *([] if subquery is None else [root.column("id")])]
     page_columns = ["id"] if sql_dialect.is_sqlite else select_builder.find_root_columns(*ordering, *extra_columns)
-    page: Any = select(*(listing.table.__table__.c[name] for name in page_columns)).where(*listing.conditions, *cursor_conditions)
-    page = page.order_by(*listing.order_by(window)).limit(literal_number(window.size + needs.next_row))
+    page: Any = listing.select_from(*(listing.table.__table__.c[name] for name in page_columns))
+    page = (
+        page.where(*listing.conditions, *cursor_conditions)
+        .order_by(*listing.order_by(window))
+        .limit(literal_number(window.size + needs.next_row))
+    )
     if window.offset:
         page = page.offset(named_parameter("offset", Integer))
     count = ListCount(*listing.count_select())

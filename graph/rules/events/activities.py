@@ -12,9 +12,11 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.rules.policy import Action, can_see_project, filter_allowed_projects
+from graph.rules.sql_policy import SqlViewer, allowed_conditions
 from storage import tables
 from storage.database.insert_cache import Numbering
 from storage.tables import ActivityAction, ActivitySubject
+from storage.tables.accounts import members
 from storage.tables.events import activities
 
 if TYPE_CHECKING:
@@ -149,6 +151,16 @@ async def visible_conditions(context: Context, projects: Sequence[tables.Project
         false(),
         *(and_(col(row.project_id).in_(ids), col(row.subject).in_(sorted(subjects))) for subjects, ids in ids_by_subjects.items()),
     )
+
+
+def readable_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
+    """The SQL conditions on `Activity` under which the viewer, whose `is_admin` is a constant, may see it."""
+    subjects: dict[Action, list[ActivitySubject]] = {}
+    for subject, action in READ_ACTIONS.items():
+        subjects.setdefault(action, []).append(subject)
+    row = tables.Activity
+    by_action = (and_(col(row.subject).in_(sorted(each)), *allowed_conditions(action, viewer)) for action, each in subjects.items())
+    return [members.in_projects(row.project_id, or_(*by_action))]
 
 
 async def filter_visible(context: Context, rows: Sequence[tables.Activity]) -> list[tables.Activity]:

@@ -18,6 +18,7 @@ from graph.rules.search_terms import validate_search
 from graph.types.accounts.access_tokens import UserAccessTokenFields
 from graph.types.accounts.emails import UserEmailFields
 from graph.types.accounts.ssh_keys import UserSshKeyFields
+from graph.types.accounts.user_work import UserWorkFields
 from storage import tables
 from storage.tables.accounts import users
 
@@ -45,7 +46,7 @@ def _private_column(key: str, *, description: str) -> Any:
     description="A user account of a person or a program.",
     unrestricted="Every signed-in viewer may see every account; what is private to one is a field that asks for the right itself.",
 )
-class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields):
+class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields, UserWorkFields):
     database_id: int = column(tables.User.id, description="ID in the v3 API.")
     username: str = column(description="Username, unique ignoring case.")
     name: str = column(description="Full name.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -17,6 +17,9 @@ from graph.types.notes import Note
 from storage import tables
 from storage.git.ref_names import NULL_ID
 from storage.tables import ActivityAction, ActivitySubject
+
+if TYPE_CHECKING:
+    from graph.types.projects.projects import Project
 
 ActivityActionEnum = strawberry.enum(ActivityAction, name="ActivityAction", description="What the author of an activity did.")
 ActivitySubjectEnum = strawberry.enum(ActivitySubject, name="ActivitySubject", description="What an activity was done to.")
@@ -70,6 +73,9 @@ class Activity(Node):
     project_id: int = column(description="v3 ID of the project.")
     author: User = to_one(tables.Activity.author_id, description="User who did it; for a membership, the member.")
     author_id: int = column(description="v3 ID of the author.")
+    project: Annotated["Project", strawberry.lazy("graph.types.projects.projects")] = to_one(
+        tables.Activity.project_id, description="Project in which it happened."
+    )
     target_id: int | None = column(
         description="v3 ID of the issue, merge request, milestone, note or comment; null for pushes, members and the project itself."
     )

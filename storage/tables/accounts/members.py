@@ -336,12 +336,16 @@ VISIBLE_FORK_COUNTS = _fork_counts(visible_projects(bindparam("user_id", type_=I
 """As `FORK_COUNTS`, of those that the user `user_id` may see."""
 
 
-def shared_or_at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
-    """The condition on `Project` that it is internal or public, or that the user has at least this level in it."""
-    return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), at_level(user_id, min_level))
+def shared_or_at_level(user_id: Any, min_level: AccessLevel, switch: Any = None) -> ColumnElement[bool]:
+    """The condition on `Project` that it is internal or public, or that the user has at least this level in it.
+
+    Non-members need the column `switch`, if there is one, to be true.
+    """
+    is_shared = col(Project.visibility_level) >= int(Visibility.INTERNAL)
+    return or_(is_shared if switch is None else and_(is_shared, switch), at_level(user_id, min_level))
 
 
-def at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
+def at_level(user_id: Any, min_level: AccessLevel) -> ColumnElement[bool]:
     """The condition on `Project` that the user has at least this level in it."""
     level = int(min_level)
     return or_(
@@ -359,7 +363,7 @@ def at_level(user_id: int, min_level: AccessLevel) -> ColumnElement[bool]:
     )
 
 
-def visible_groups(user_id: int) -> ColumnElement[bool]:
+def visible_groups(user_id: Any) -> ColumnElement[bool]:
     """The condition on `Namespace` that a signed-in user may see the group: a member, or a project in it is visible."""
     return or_(
         exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id),
@@ -390,6 +394,21 @@ GROUP_BY_PATH = _group_lookup(col(Namespace.path_key) == bindparam("path"))
 def visible_group_ids(user_id: int, group_ids: list[int]) -> Select[int]:
     """The ids of these groups that a signed-in user may see."""
     return select(col(Namespace.id)).where(col(Namespace.id).in_(group_ids), visible_groups(user_id))
+
+
+GROUPS_OF_USERS: Any = GroupMember.__table__.alias("groups_of_users")  # type: ignore[attr-defined]
+"""(group id, user id) of the members of groups; joined, it leaves the conditions on members of a statement alone."""
+
+
+def _projects_of_users() -> Any:
+    direct: Any = select(col(ProjectMember.user_id).label("user_id"), col(ProjectMember.project_id).label("project_id"))
+    in_group = select(col(GroupMember.user_id), col(Project.id)).join(Project, col(Project.namespace_id) == col(GroupMember.group_id))
+    owned = select(col(Namespace.owner_id), col(Project.id)).join(Project, col(Project.namespace_id) == col(Namespace.id))
+    return union(direct, in_group, owned.where(col(Namespace.kind) == NamespaceKind.USER)).subquery("projects_of_users")
+
+
+PROJECTS_OF_USERS: Any = _projects_of_users()
+"""(user id, project id), each once: a user is a member of the project or of its group, or owns its personal namespace."""
 
 
 def in_projects(key: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
