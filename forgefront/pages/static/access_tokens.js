@@ -2,6 +2,7 @@
 
 import { doing } from "./discussion.js";
 import { h } from "./dom.js";
+import { field, form } from "./forms.js";
 import { ago, copyable, more, section } from "./parts.js";
 
 const SCOPES = [
@@ -53,7 +54,7 @@ export async function accessTokens(page, username, isOwn) {
     show();
     made.replaceChildren(h("div.card", null, h("p", null, `Copy the token "${accessToken.name}" now. It is not shown again.`), copyable(token)));
   };
-  return section("Access tokens", null, wrong, made, isOwn ? form(page, wrong, created) : null, none, list, more(pageInfo, load));
+  return section("Access tokens", null, wrong, made, isOwn ? tokenForm(page, created) : null, none, list, more(pageInfo, load));
 }
 
 function expiry({ expiresAt }) {
@@ -61,24 +62,24 @@ function expiry({ expiresAt }) {
   return [new Date(expiresAt) <= new Date() ? "expired " : "expires ", ago(expiresAt)];
 }
 
-function form(page, wrong, created) {
-  async function create() {
-    if (!element.reportValidity()) return;
-    const given = new FormData(element);
-    const input = { name: given.get("name"), scopes: given.getAll("scope") };
-    // The end of that day where the browser is.
-    if (given.get("expires")) input.expiresAt = new Date(`${given.get("expires")}T23:59:59`).toISOString();
-    created(await page.change("CreateAccessToken", { input }));
-    element.reset();
-  }
-  const button = doing("button", "Create token", wrong, create);
-  const element = h("form.card.stack", { "aria-label": "New access token", onsubmit: (event) => (event.preventDefault(), button.click()) },
-    h("div.field", null, h("label", { for: "token-name" }, "Name"), h("input", { id: "token-name", name: "name", required: true, maxlength: 255, autocomplete: "off" })),
+/** The form for a new token. What was typed is kept until the token is created; the token itself is stored nowhere. */
+function tokenForm(page, created) {
+  const element = form("New access token", [
+    field("name", "Name", { id: "token-name", required: true, maxlength: 255, autocomplete: "off" }),
     h("fieldset.stack.scopes", null, h("legend", null, "Scopes"),
       SCOPES.filter(([scope]) => scope !== "ADMIN" || page.viewer.isAdmin).map(([scope, word, about]) =>
-        h("label.check", null, h("input", { type: "checkbox", name: "scope", value: scope }), h("strong", null, word), h("span.hint", null, about)))),
-    h("div.field", null, h("label", { for: "token-expires" }, "Expires after"), h("input", { id: "token-expires", name: "expires", type: "date" }),
-      h("p.hint", null, "Without a date it does not expire.")),
-    h("div.actions.start", null, button));
-  return element;
+        h("label.check", null, h("input", { type: "checkbox", name: scope, value: scope }), h("strong", null, word), h("span.hint", null, about)))),
+    field("expiresAt", "Expires after", { id: "token-expires", type: "date", hint: "Without a date it does not expire." }),
+  ], {
+    word: "Create token",
+    keep: page,
+    async act({ name, expiresAt, ...scopes }) {
+      const input = { name, scopes: Object.keys(scopes).filter((scope) => scopes[scope]) };
+      // The end of that day where the browser is.
+      if (expiresAt) input.expiresAt = new Date(`${expiresAt}T23:59:59`).toISOString();
+      created(await page.change("CreateAccessToken", { input }));
+      element.reset();
+    },
+  });
+  return h("div.card", null, element);
 }

@@ -75,16 +75,16 @@ const NOUNS = { ISSUE: "issue #", MERGE_REQUEST: "merge request !", MILESTONE: "
 const SHOWN_COMMITS = 3;
 const EXCERPT = 240;
 
-/** An activity: "Ada Lindqvist closed issue #3", and what it was about. */
-export const activityRow = (path) => ({ action, subject, actionName, targetTitle, webUrl, createdAt, author, note, push }) => {
+/** An activity: "Ada Lindqvist closed issue #3", and what it was about. `placed`: with its project instead of its author. */
+export const activityRow = (path, { placed = false } = {}) => ({ action, subject, actionName, targetTitle, webUrl, createdAt, author, note, push }) => {
   const [words, href] = push ? pushed(path, actionName, push) : done({ action, subject, actionName, webUrl });
   const about = targetTitle ?? note?.issue?.title ?? note?.mergeRequest?.title;
   const commits = push?.commits.slice(-SHOWN_COMMITS).reverse() ?? [];
   return h("li.row", { "data-box": true },
-    avatar(author),
-    h("p.row-title", null, h("a.quiet-link", { href: address("u", author.username) }, author.name), " ", href ? h("a", { href, "data-item": true }, words) : words),
+    placed ? h("span") : avatar(author),
+    h("p.row-title", null, placed ? null : [h("a.quiet-link", { href: address("u", author.username) }, author.name), " "], href ? h("a", { href, "data-item": true }, words) : words),
     h("span.row-side", null, ago(createdAt)),
-    h("p.row-meta", null, about ? h("span", null, about) : null, note ? h("span.quotation", null, note.body.slice(0, EXCERPT)) : null,
+    h("p.row-meta", null, placed ? project(path) : null, about ? h("span", null, about) : null, note ? h("span.quotation", null, note.body.slice(0, EXCERPT)) : null,
       commits.map(({ oid, message }) => h("span", null, h("a", { href: address(path, "commit", oid) }, h("code", null, oid.slice(0, 8))), ` ${message.split("\n", 1)[0]}`)),
       push && push.totalCommitsCount > commits.length && commits.length ? h("span", null, `and ${push.totalCommitsCount - commits.length} more`) : null));
 };

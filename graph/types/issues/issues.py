@@ -187,7 +187,7 @@ class IssueQueries:
         list_in_scope(tables.Issue, NEWEST_FIRST, Action.READ_ISSUE),
         filter=IssueFilter,
         ordering=IssueOrder,
-        description="Issues in all projects visible to the viewer: those the viewer created or is assigned to, or all; newest first.",
+        description="Issues in all projects visible to the viewer: those they created or are assigned to, or all; newest first.",
     )
 
 

@@ -364,7 +364,7 @@ class MergeRequestQueries:
         list_in_scope(tables.MergeRequest, NEWEST_FIRST, Action.READ_MERGE_REQUEST),
         filter=MergeRequestFilter,
         ordering=MergeRequestOrder,
-        description="Merge requests into all projects visible to the viewer: those the viewer created or is assigned to, or all; newest first.",
+        description="Merge requests into all projects visible to the viewer: those they created or are assigned to, or all; newest first.",
     )
 
 

@@ -51,6 +51,7 @@ class Build(Row, table=True):
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
         Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
+        Index("ix_builds_user_id_id", "user_id", "id"),
         # Partial, because otherwise SQLite would prefer this index for all queries of current builds.
         Index("ix_builds_current_id", "current_id", "attempt", **_partial_index("current_id IS NOT NULL")),
         Index("ix_builds_queue_id", "queue", "id", **_partial_index(_WAITING)),
@@ -72,7 +73,7 @@ class Build(Row, table=True):
     status: CheckStatus = Field(default=CheckStatus.PENDING, sa_type=enum_type(CheckStatus))
     allow_failure: bool = False
     run_when: RunWhen = Field(default=RunWhen.ON_SUCCESS, sa_type=enum_type(RunWhen))
-    user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    user_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
     runner_id: int | None = foreign_key("runners.id", on_delete="SET NULL", optional=True, index=True)
     commands: str | None = long_text(optional=True)
     options: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, nullable=False)

@@ -48,10 +48,14 @@ class Activity(Row, table=True):
     """
 
     __tablename__ = "activities"
-    __table_args__: Any = (Index("ix_activities_project_id_id", "project_id", "id"), {"sqlite_autoincrement": True})
+    __table_args__: Any = (
+        Index("ix_activities_project_id_id", "project_id", "id"),
+        Index("ix_activities_author_id_id", "author_id", "id"),
+        {"sqlite_autoincrement": True},
+    )
 
     project_id: int = foreign_key("projects.id")
-    author_id: int = foreign_key("users.id", index=True)
+    author_id: int = foreign_key("users.id")
     action: ActivityAction = Field(sa_type=enum_type(ActivityAction))
     subject: ActivitySubject = Field(sa_type=enum_type(ActivitySubject))
     target_id: int | None = None

@@ -8,6 +8,8 @@ import pytest
 import pytest_asyncio
 
 from graph.live.broadcaster import StreamEnd
+from storage import tables
+from storage.tables import ActivityAction, ActivitySubject
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
 from tests.forgefront.support.page_tour import run
@@ -228,9 +230,18 @@ class TestWall:
         await page.evaluate("document.querySelector('#token-name').focus()")
         await page.type("CI server")
         await page.evaluate("document.querySelector('[value=READ]').click(), document.querySelector('#token-expires').value = '2999-01-01'")
-        await page.evaluate("document.querySelector('form button').click()")
+        await page.open(f"{site.forge.address}/-/profile")
+        await page.wait_for("location.pathname === '/-/profile' && document.querySelector('main form')")
+        await page.open(f"{site.forge.address}/u/mei")
+        await page.wait_for_text("This is what you typed before")
+        assert await page.evaluate("[document.querySelector('#token-name').value, document.querySelector('[value=READ]').checked]") == [
+            "CI server",
+            True,
+        ]
+        await page.evaluate("document.querySelector('form button.primary').click()")
         await page.wait_for_text("It is not shown again.")
         token = await page.evaluate("document.querySelector('[role=status] code').textContent")
+        assert await page.evaluate("Object.keys(sessionStorage)") == ["forgefront.session"]
         viewer = await site.forge.app.graph.run_document("{ viewer { username } }", {}, None, str(token), request_id="test")
         assert viewer.data == {"viewer": {"username": "mei"}}
         await site.visit("/u/mei", "mei")
@@ -249,6 +260,37 @@ class TestWall:
         await site.visit("/u/mei", "guest")
         await page.wait_for_text("member since")
         assert "Access tokens" not in str(await page.evaluate("document.body.textContent"))
+
+    async def test_the_page_of_a_person_shows_what_the_viewer_may_see(self, site: PagesSite) -> None:
+        page = site.page
+        texts = "[...document.querySelectorAll('main .part')].map((part) => [part.querySelector('h2').innerText, part.innerText])"
+        await site.visit("/u/mei", "priya")
+        parts = dict(await page.evaluate(texts))
+        assert list(parts) == ["Activity", "Projects", "Builds"]
+        assert "joined the project" in parts["Activity"] and "web/storefront" in parts["Activity"]
+        assert "web/storefront" in parts["Projects"] and "private" in parts["Projects"]
+        await site.visit("/u/mei", "guest")
+        parts = dict(await page.evaluate(texts))
+        assert all("web/" not in text and "that you can see" in text for text in parts.values())
+        async with site.forge.app.graph.services.database.write_session() as session:
+            common = {"project_id": 1, "author_id": 1, "action": ActivityAction.JOINED, "subject": ActivitySubject.MEMBER}
+            session.add_all([tables.Activity(**common) for _ in range(20)])
+            await session.commit()
+        await site.visit("/u/ada", "mei")
+        parts = dict(await page.evaluate(texts))
+        assert "Web" in parts["Groups"]
+        shown = await page.evaluate("document.querySelectorAll('.column:first-child .row').length")
+        await page.evaluate("[...document.querySelectorAll('button.more')].find((each) => each.innerText === 'More activity').click()")
+        await page.wait_for(f"document.querySelectorAll('.column:first-child .row').length > {shown}")
+
+        await site.visit("/u/priya", "mei")
+        links = await page.evaluate("[...document.querySelectorAll('nav.chips a')].map((each) => [each.innerText, each.search])")
+        assert links[0] == ["Merge requests created", "?author=priya&scope=all"]
+        await page.evaluate("document.querySelector('nav.chips a').click()")
+        await page.wait_for("document.querySelector('h1').innerText === 'Merge requests of all projects'")
+        await page.wait_for_text("Show delivery dates")
+        await site.visit("/-/merge_requests?author=priya&scope=all", "guest")
+        await page.wait_for_text("No merge request matches")
 
     async def test_keyboard_navigation(self, site: PagesSite) -> None:
         page = site.page

@@ -32,7 +32,7 @@ async def ada(make: DataFactory) -> tables.User:
     return await make.user("ada")
 
 
-class Town:
+class ProjectsOfEachKind:
     """Projects of all kinds in which ada is a member, has a build, and an activity for each subject; and viewers of all kinds."""
 
     def __init__(self, make: DataFactory, ada: tables.User) -> None:
@@ -63,17 +63,17 @@ def pairs(nodes: Iterable[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]
 
 class TestPermissions:
     async def test_lists_have_what_the_lists_of_the_projects_have(self, ask: Ask, make: DataFactory, ada: tables.User) -> None:
-        town = Town(make, ada)
-        await town.build()
+        made = ProjectsOfEachKind(make, ada)
+        await made.build()
         sizes = {}
-        for role, viewer in town.viewers.items():
+        for role, viewer in made.viewers.items():
             work = (await ask.data(WORK, viewer, name="ada", first=100))["user"]
             projects = (await ask.data(OF_PROJECTS, viewer))["projects"]["nodes"]
             assert pairs(work["projects"]["nodes"], "databaseId") == pairs(projects, "databaseId")
             activities = [each for project in projects for each in project["activities"]["nodes"]]
             assert pairs(work["activities"]["nodes"], "projectId", "subject") == pairs(activities, "projectId", "subject")
             builds: list[Any] = []
-            for project in town.projects:
+            for project in made.projects:
                 outcome = await ask(BUILDS_OF_PROJECT, viewer, path=str(project.id))
                 builds += [] if outcome.errors else (outcome.data or {})["project"]["builds"]["nodes"]
             assert pairs(work["builds"]["nodes"], "projectId", "name") == pairs(builds, "projectId", "name")
@@ -144,9 +144,9 @@ async def test_statements_do_not_depend_on_users_and_rows(
     await ask.data(OF_ALL, viewer)
     with statements.record() as few:
         await ask.data(OF_ALL, viewer)
-    town = Town(make, ada)
-    await town.build()
-    group = await make.group(members=[(user, AccessLevel.GUEST) for user in town.viewers.values()])
+    made = ProjectsOfEachKind(make, ada)
+    await made.build()
+    group = await make.group(members=[(user, AccessLevel.GUEST) for user in made.viewers.values()])
     await make.project(group=group, visibility=Visibility.PUBLIC)
     with statements.record() as many:
         found = (await ask.data(OF_ALL, viewer))["users"]["nodes"]

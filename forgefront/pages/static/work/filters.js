@@ -37,7 +37,7 @@ export function read(query, kind) {
     label: [...new Set(query.getAll("label").map((name) => name.trim()).filter(Boolean))],
     state: Object.hasOwn(kind.states, state ?? "") ? state : "opened",
     sort: Object.hasOwn(SORTS, sort ?? "") ? sort : kind.sort,
-    scope: query.get("scope") === "created" ? "created" : "assigned",
+    scope: ["created", "all"].includes(query.get("scope")) ? query.get("scope") : "assigned",
   };
 }
 

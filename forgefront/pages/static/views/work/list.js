@@ -1,4 +1,4 @@
-// The issues or the merge requests of a project, of a group, or of the viewer, with filters, counts and pages that stand in the address.
+// The issues or the merge requests of a project, of a group, of the viewer or of all projects, with filters, counts and pages that stand in the address.
 
 import { address } from "../../address.js";
 import { h, replace } from "../../dom.js";
@@ -154,17 +154,19 @@ function ofGroup(page, path, kind) {
 }
 
 function ofViewer(page, kind) {
-  const scopes = [["assigned", "assigned to you"], ["created", "created by you"]];
+  const scopes = [["assigned", "assigned to you"], ["created", "created by you"], ["all", "of all projects"]];
+  const isAll = page.query.get("scope") === "all";
+  const heading = isAll ? `${kind.heading} of all projects` : `Your ${kind.nouns}`;
   return {
-    advice: `The ${kind.nouns} of all projects that you created or are assigned to.`,
+    advice: isAll ? `The ${kind.nouns} of all projects that you can see.` : `The ${kind.nouns} of all projects that you created or are assigned to.`,
     async read(variables, { scope }) {
       const answer = await page.ask(kind.section === "issues" ? "OwnIssues" : "OwnMergeRequests", { scope: scope.toUpperCase(), ...variables });
       return answerOf(answer, kind, { canCreate: false });
     },
     show(_, content) {
-      page.title(`Your ${kind.nouns}`);
+      page.title(heading);
       const other = Object.values(filters.KINDS).find((each) => each !== kind);
-      page.show(h("header.page-head", null, h("h1", null, `Your ${kind.nouns}`), h("a.button", { href: address("-", other.section) }, other.heading)), content);
+      page.show(h("header.page-head", null, h("h1", null, heading), h("a.button", { href: `${address("-", other.section)}${isAll ? "?scope=all" : ""}` }, other.heading)), content);
     },
     actions: () => null,
     scopes: (chosen) => scopes.map(([scope, word]) =>
