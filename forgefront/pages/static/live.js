@@ -86,13 +86,15 @@ export function follow(view, operationName, variables, handlers, signal) {
   return open;
 }
 
-/** Fulfilled when the page is visible again. */
+/** Fulfilled when the page is visible again. Leaves no listener behind, since the page may stay open for days. */
 const shown = (signal) =>
   new Promise((resolve) => {
-    const look = () => document.hidden || resolve();
-    document.addEventListener("visibilitychange", look, { signal });
-    addEventListener("pageshow", look, { signal });
-    signal.addEventListener("abort", resolve, { once: true });
+    const listening = new AbortController();
+    const done = () => (listening.abort(), resolve());
+    const look = () => document.hidden || done();
+    document.addEventListener("visibilitychange", look, { signal: listening.signal });
+    addEventListener("pageshow", look, { signal: listening.signal });
+    signal.addEventListener("abort", done, { signal: listening.signal });
   });
 
 /** The events of a stream: `{kind, id, data}`. */
@@ -130,6 +132,11 @@ async function* pieces(body) {
 
 const sleep = (milliseconds, signal) =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, milliseconds);
+    signal.addEventListener("abort", done);
   });

@@ -1,7 +1,8 @@
 """The dashboards in a real browser, over the whole service."""
 
 import json
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.forgefront.pages.test_pages import PagesSite
+from tests.forgefront.support import wall_playback
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, run_demo_server
 
@@ -119,3 +121,29 @@ async def test_pictures_of_a_group_lead_to_its_builds(site: PagesSite) -> None:
     people = "[...document.querySelectorAll('section[aria-label=\"People and builds\"] th a')]"
     await page.evaluate(f"{people}.find(each => each.innerText === 'mei').click()")
     await page.wait_for("location.search.includes('author=mei') && document.querySelector('.row')")
+
+
+async def test_a_wall_on_a_screen_needs_no_more_memory_after_a_day(site: PagesSite, record_property: Callable[[str, object], None]) -> None:
+    """In the suite after an hour; `scripts/check --pages` plays a day."""
+    page = site.page
+    of_day = 1 if os.environ.get("FORGEFRONT_ALL_PAGES") else 1 / 24
+    added = await page.send("Page.addScriptToEvaluateOnNewDocument", source=wall_playback.SCRIPT)
+    try:
+        await page.set_viewport(700, 420)
+        await site.visit("/?screen=20")
+        await page.wait_for("document.querySelectorAll('.tile').length === 2")
+        paths = [project.path for project in PROJECTS]
+        await wall_playback.play(page, paths, 0.1, of_day)
+        early = await wall_playback.measure_memory(page)
+        counts = await wall_playback.play(page, paths, 0.9, of_day)
+        late = await wall_playback.measure_memory(page)
+    finally:
+        await page.send("Page.removeScriptToEvaluateOnNewDocument", **added)
+        await page.set_viewport(1280, 800)
+    record_property("memory", f"{early} after a tenth, {late} after all of {counts}")
+    print(early, late, counts)
+    assert counts["sent"] == counts["tiles"] >= wall_playback.DAY_EVENTS * of_day - 1 and counts["failed"] == 0
+    assert counts["connections"] - 1 == counts["resumed"] == counts["sent"] // wall_playback.EVENTS_BETWEEN_DISCONNECTS
+    assert late.nodes <= early.nodes + 40
+    assert late.listeners <= early.listeners + 4
+    assert late.heap_bytes <= early.heap_bytes + 400_000
