@@ -361,6 +361,11 @@ class Context:
         self.session.add_with_follower(row, follower, key)
         return row
 
+    def add_follower(self, row: Row, follower: Row, key: str = "") -> None:
+        """Inserts one more row together with a row of `add_with_follower` or `add_numbered`; its column `key`, if any, is that row's id."""
+        assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
+        self.session.add_follower(row, follower, key)
+
     def add_numbered(self, row: R, numbering: Numbering, follower: Row, key: str) -> R:
         """As `add_with_follower`, for a row that gets its number from a counter when it is inserted; both are unknown until then."""
         assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows

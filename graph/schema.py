@@ -52,6 +52,7 @@ from graph.types.imports.settings import ImportSettingsMutations
 from graph.types.imports.snippets import ImportSnippetMutations
 from graph.types.imports.users import ImportUserMutations
 from graph.types.instance_status import InstanceStatusQueries
+from graph.types.issues.issue_subscriptions import IssueSubscriptions
 from graph.types.issues.issues import IssueMutations, IssueQueries
 from graph.types.issues.labels import LabelMutations
 from graph.types.issues.milestones import MilestoneMutations
@@ -171,7 +172,7 @@ class Mutation(
     description="Live updates at /graphql, over Server-Sent Events (`Accept: text/event-stream`) or WebSocket (graphql-transport-ws). To"
     " resume a closed stream pass `afterSeq`: no event is lost or repeated."
 )
-class Subscription(BuildSubscriptions, MergeRequestSubscriptions, BranchSubscriptions):
+class Subscription(BuildSubscriptions, MergeRequestSubscriptions, IssueSubscriptions, BranchSubscriptions):
     pass
 
 

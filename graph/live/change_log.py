@@ -27,7 +27,7 @@ SETTLE_TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """A row of the change log. `subject_id` is the id of the build or merge request; None for a branch, whose name is `ref`.
+    """A row of the change log. `subject_id` is the id of the build, merge request or issue; None for a branch, whose name is `ref`.
 
     `default_branch` is the project's when the row was read. `read_at` is a monotonic time after the row was read.
     """

@@ -1,6 +1,6 @@
 """Caches one compiled INSERT per table, which runs on the driver's connection, because the ORM's unit of work costs ten times as much."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,10 @@ class Numbering:
     key: Mapping[str, Any]
 
 
+Followers = Sequence[tuple[Any, str]]
+"""Rows that are inserted together with a row, each with the name of its column that is the id of that row; empty if none is."""
+
+
 class InsertCache:
     """The compiled INSERTs of one database."""
 
@@ -51,42 +55,43 @@ class InsertCache:
         self._dialect = dialect
         self._inserts: dict[tuple[Any, ...], CompiledInsert] = {}
 
-    def bind(
-        self, row: Any, skip_condition: Select[Any] | None = None, follower: Any = None, key: str = ""
-    ) -> list[tuple[str, list[Any]]] | None:
+    def bind(self, row: Any, skip_condition: Select[Any] | None = None, followers: Followers = ()) -> list[tuple[str, list[Any]]] | None:
         """Returns SQL strings that insert the row and return its id, and their parameters; None if the ORM has to insert it.
 
-        If `skip_condition`, a constant statement without parameters, selects true, nothing is inserted and no id is returned. `follower` is
-        a second row, whose column `key` is set to the id of the first one; on PostgreSQL both are one statement.
+        If `skip_condition`, a constant statement without parameters, selects true, nothing is inserted and no id is returned. `followers`
+        are inserted with it; on PostgreSQL all are one statement.
         """
         if row.id is not None:
             return None
-        if follower is None:
+        if not followers:
             statement = self._find(row, skip_condition).bind(row.__dict__)
             return None if statement is None else [statement]
         if self._dialect.name == "sqlite":
-            found = [self._find(row, None).bind(row.__dict__), self._find_follower(row, follower, key).bind(follower.__dict__)]
+            found = [self._find(row, None).bind(row.__dict__), *self._bind_followers(row, followers)]
             return None if None in found else found  # type: ignore[return-value]
-        values = {**row.__dict__, **{_FOLLOWER + name: value for name, value in follower.__dict__.items()}}
-        statement = self._find_follower(row, follower, key, skip_condition).bind(values)
+        cache_key = (type(row), id(skip_condition), *((type(follower), key) for follower, key in followers))
+        compiled = self._inserts.get(cache_key)
+        if compiled is None:
+            compiled = self._inserts[cache_key] = self._compile_with_followers(row, followers, skip_condition)
+        statement = compiled.bind({**row.__dict__, **_values_of(followers)})
         return None if statement is None else [statement]
 
     def bind_numbered(
-        self, row: Any, numbering: Numbering, follower: Any, key: str, skip_condition: Select[Any] | None = None
+        self, row: Any, numbering: Numbering, followers: Followers, skip_condition: Select[Any] | None = None
     ) -> list[tuple[str, list[Any]]] | None:
         """As `bind`, for a row that gets a number; the number is returned before the id of the row."""
-        cache_key = (type(row), id(skip_condition), type(follower), numbering.table)
+        cache_key = (type(row), id(skip_condition), *((type(follower), key) for follower, key in followers), numbering.table)
         numbers = {_NUMBERING + name: value for name, value in numbering.key.items()}
-        values = {**row.__dict__, **numbers, **{_FOLLOWER + name: value for name, value in follower.__dict__.items()}}
+        values = {**row.__dict__, **numbers, **_values_of(followers)}
         compiled = self._inserts.get(cache_key)
         if self._dialect.name == "sqlite":
             advance = self._find_advance(numbering)
             if compiled is None:
                 compiled = self._inserts[cache_key] = self._compile_numbered(row, numbering)
-            found = [advance.bind(numbers), compiled.bind(values), self._find_follower(row, follower, key).bind(follower.__dict__)]
+            found = [advance.bind(numbers), compiled.bind(values), *self._bind_followers(row, followers)]
             return None if None in found else found  # type: ignore[return-value]
         if compiled is None:
-            compiled = self._inserts[cache_key] = self._compile_numbered_with_follower(row, numbering, follower, key, skip_condition)
+            compiled = self._inserts[cache_key] = self._compile_numbered_with_followers(row, numbering, followers, skip_condition)
         statement = compiled.bind(values)
         return None if statement is None else [statement]
 
@@ -111,8 +116,8 @@ class InsertCache:
             current = current.where(table.c[name] == bindparam(_NUMBERING + name, type_=table.c[name].type))
         return self._compile(_insert(type(row), {**parameters, numbering.column: current.scalar_subquery()}, None), columns)
 
-    def _compile_numbered_with_follower(
-        self, row: Any, numbering: Numbering, follower: Any, key: str, skip_condition: Select[Any] | None
+    def _compile_numbered_with_followers(
+        self, row: Any, numbering: Numbering, followers: Followers, skip_condition: Select[Any] | None
     ) -> CompiledInsert:
         advance, columns = _advance(self._dialect.name, numbering, skip_condition)
         number = advance.cte("advanced")
@@ -120,11 +125,9 @@ class InsertCache:
         values = select(*parameters.values(), number.c[numbering.number])
         first_insert = insert(type(row)).from_select([*parameters, numbering.column], values, False)
         first = first_insert.returning(*inspect(type(row)).primary_key).cte("inserted")
-        follower_parameters, follower_columns = _parameters_of(type(follower), _FOLLOWER, key)
-        second_values = select(*follower_parameters.values(), first.c.id)
-        second = insert(inspect(type(follower)).local_table).from_select([*follower_parameters, key], second_values, False).cte("followed")
         returned = select(func.unnest(postgresql.array([number.c[numbering.number], first.c.id]))).select_from(number.join(first, true()))
-        return self._compile(returned.add_cte(second), {**columns, **own_columns, **follower_columns})
+        inserts, follower_columns = _insert_followers(first, followers)
+        return self._compile(returned.add_cte(*inserts), {**columns, **own_columns, **follower_columns})
 
     def _find(self, row: Any, skip_condition: Select[Any] | None) -> CompiledInsert:
         cache_key = (type(row), id(skip_condition))
@@ -135,23 +138,27 @@ class InsertCache:
             compiled = self._inserts[cache_key] = self._compile(statement, columns)
         return compiled
 
-    def _find_follower(self, row: Any, follower: Any, key: str, skip_condition: Select[Any] | None = None) -> CompiledInsert:
-        cache_key = (type(row), id(skip_condition), type(follower))
-        compiled = self._inserts.get(cache_key)
-        if compiled is None:
-            is_sqlite = self._dialect.name == "sqlite"
-            parameters, columns = _parameters_of(type(follower), "" if is_sqlite else _FOLLOWER, key)
-            table = inspect(type(follower)).local_table
-            if is_sqlite:
-                statement: Any = _insert(type(follower), {**parameters, key: func.last_insert_rowid()}, None)
-            else:
-                first_parameters, first_columns = _parameters_of(type(row))
-                first = _insert(type(row), first_parameters, skip_condition).cte("inserted")
-                values = select(*parameters.values(), first.c.id)
-                second = insert(table).from_select([*parameters, key], values, False).cte("followed")
-                statement, columns = select(first.c.id).add_cte(second), {**first_columns, **columns}
-            compiled = self._inserts[cache_key] = self._compile(statement, columns)
-        return compiled
+    def _compile_with_followers(self, row: Any, followers: Followers, skip_condition: Select[Any] | None) -> CompiledInsert:
+        parameters, columns = _parameters_of(type(row))
+        first = _insert(type(row), parameters, skip_condition).cte("inserted")
+        inserts, follower_columns = _insert_followers(first, followers)
+        return self._compile(select(first.c.id).add_cte(*inserts), {**columns, **follower_columns})
+
+    def _bind_followers(self, row: Any, followers: Followers) -> list[tuple[str, list[Any]] | None]:
+        """The statements of the followers on SQLite, each of its own."""
+        found = []
+        for number, (follower, key) in enumerate(followers):
+            cache_key = (type(row), type(follower), key, number > 0)
+            compiled = self._inserts.get(cache_key)
+            if compiled is None:
+                parameters, columns = _parameters_of(type(follower), "", key)
+                if key:
+                    # The first one follows the row itself; a later one finds it by its id, the largest so far.
+                    newest = select(func.max(_table_of(type(row)).c.id)).scalar_subquery()
+                    parameters[key] = func.last_insert_rowid() if number == 0 else newest
+                compiled = self._inserts[cache_key] = self._compile(_insert(type(follower), parameters, None), columns)
+            found.append(compiled.bind(follower.__dict__))
+        return found
 
     def _compile(self, statement: Any, columns: dict[str, Any]) -> CompiledInsert:
         """`columns` are those of the statement's parameters, by name."""
@@ -163,8 +170,8 @@ class InsertCache:
         return CompiledInsert(compiled.string, frozenset(names), defaulted, bind)
 
 
-_FOLLOWER = "follower_"
-"""Begins the names of the parameters of a follower, because both tables may have columns of one name."""
+_FOLLOWER = "follower{}_"
+"""Begins the names of the parameters of a follower, with its number, because the tables may have columns of one name."""
 _NUMBERING = "number_"
 """Begins the names of the parameters of a numbering."""
 
@@ -183,6 +190,27 @@ def _advance(dialect: str, numbering: Numbering, skip_condition: Select[Any] | N
         statement = statement.from_select(names, select(*parameters, one).where(not_(skip_condition.scalar_subquery())), False)
     key = list(numbering.key)
     return statement.on_conflict_do_update(index_elements=key, set_={numbering.number: number + one}).returning(number), columns
+
+
+def _values_of(followers: Followers) -> dict[str, Any]:
+    """The values of the parameters of followers, by name."""
+    return {
+        _FOLLOWER.format(number) + name: value
+        for number, (follower, _) in enumerate(followers)
+        for name, value in follower.__dict__.items()
+    }
+
+
+def _insert_followers(first: Any, followers: Followers) -> tuple[list[Any], dict[str, Any]]:
+    """Returns the INSERTs of the followers of each row of `first`, as CTEs, and the columns by the names of their parameters."""
+    inserts, columns = [], {}
+    for number, (follower, key) in enumerate(followers):
+        parameters, own_columns = _parameters_of(type(follower), _FOLLOWER.format(number), key)
+        columns.update(own_columns)
+        values: Any = select(*parameters.values(), *([first.c.id] if key else [])).select_from(first)
+        names = [*parameters, *([key] if key else [])]
+        inserts.append(insert(_table_of(type(follower))).from_select(names, values, False).cte(f"followed{number}"))
+    return inserts, columns
 
 
 def _table_of(table: type) -> Any:

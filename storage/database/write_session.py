@@ -54,7 +54,7 @@ class WriteSession(DatabaseSession):
         self._has_begun = self._has_ended = False
         self._rows: dict[Any, Any] = {}
         self._deferred: list[Any] = []
-        self._followers: dict[int, tuple[Any, Any, str]] = {}
+        self._followers: dict[int, tuple[Any, list[tuple[Any, str]]]] = {}
         self._condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
         self._inserts: dict[int, tuple[Any, list[Mapping[str, Any]]]] = {}
         self._numbered: list[tuple[Any, Numbering]] = []
@@ -81,12 +81,16 @@ class WriteSession(DatabaseSession):
     def add_with_follower(self, row: Any, follower: Any, key: str) -> None:
         """As `add_deferred`, with a second row whose column `key` is the id of the first one."""
         self.add_deferred(row)
-        self._followers[id(row)] = row, follower, key
+        self.add_follower(row, follower, key)
+
+    def add_follower(self, row: Any, follower: Any, key: str) -> None:
+        """Adds one more row that is inserted together with a row that waits; `key` is empty if it does not refer to it."""
+        self._followers.setdefault(id(row), (row, []))[1].append((follower, key))
 
     def add_numbered(self, row: Any, numbering: Numbering, follower: Any, key: str) -> None:
         """As `add_with_follower`, for a row that gets its number when it is inserted."""
         self._numbered.append((row, numbering))
-        self._followers[id(row)] = row, follower, key
+        self.add_follower(row, follower, key)
 
     def lock_later(self, row: Any) -> bool:
         """Whether a row that this session has read need not be locked, because the commit raises ConcurrentChange if it was changed.
@@ -190,9 +194,11 @@ class WriteSession(DatabaseSession):
 
     async def _flush_followers(self) -> None:
         followers, self._followers = self._followers, {}
-        for row, follower, key in followers.values():
-            setattr(follower, key, row.id)
-            self.add(follower)
+        for row, waiting in followers.values():
+            for follower, key in waiting:
+                if key:
+                    setattr(follower, key, row.id)
+                self.add(follower)
         await super().flush()
 
     async def _number_rows(self) -> None:
@@ -299,14 +305,14 @@ class WriteSession(DatabaseSession):
             return False
         statements: list[tuple[str, list[Any]]] = []
         for row, numbering in self._numbered:
-            _, follower, key = self._followers[id(row)]
-            bound = self._database.insert_cache.bind_numbered(row, numbering, follower, key, skip_condition)
+            _, followers = self._followers[id(row)]
+            bound = self._database.insert_cache.bind_numbered(row, numbering, followers, skip_condition)
             if bound is None:
                 return False
             statements += bound
         for row in self._deferred:
-            _, follower, key = self._followers.get(id(row), (row, None, ""))
-            bound = self._database.insert_cache.bind(row, skip_condition, follower, key)
+            _, followers = self._followers.get(id(row), (row, []))
+            bound = self._database.insert_cache.bind(row, skip_condition, followers)
             if bound is None:
                 return False
             statements += bound
@@ -327,8 +333,9 @@ class WriteSession(DatabaseSession):
                     row.__dict__[column] = next(found)
                 row.__dict__["id"] = next(found)
                 if id(row) in self._followers and max_statements is None:
-                    # On SQLite the follower is a statement of its own.
-                    next(found)
+                    # On SQLite each follower is a statement of its own.
+                    for _ in self._followers[id(row)][1]:
+                        next(found)
         self._condition, self._followers = None, {}
         return True
 

@@ -1,4 +1,4 @@
-"""Records changes of builds, merge requests and branches for subscriptions.
+"""Records changes of builds, merge requests, issues and branches for subscriptions.
 
 Each change is one row, in the transaction that makes it. `graph/live/broadcaster.py` reads the rows in order after the commit. A row
 records that an object has changed, not its new content: the broadcaster reads the content when it sends the event, for each subscriber
@@ -13,7 +13,8 @@ from sqlalchemy import insert
 from graph.context import Context
 from graph.rules.snapshots import BuildSnapshot, MergeRequestSnapshot
 from storage import tables
-from storage.tables import ChangeKind, MergeRequestState
+from storage.tables import ChangeKind, IssueState, MergeRequestState
+from storage.tables.events import changes
 
 
 async def record_builds(
@@ -66,6 +67,37 @@ async def record_merge_requests(
     await _write_changes(context, rows)
 
 
+def record_new_issue(context: Context, row: tables.Issue) -> None:
+    """Record that an issue that waits for its number was created."""
+    context.add_follower(row, _make_issue_change(context, row, None), "issue_id")
+    _notify(context)
+
+
+def record_note(context: Context, note: tables.Note, issue: tables.Issue) -> None:
+    """Record that an issue has a new note, which waits to be inserted."""
+    change = _make_issue_change(context, issue, issue.state)
+    change.issue_id = issue.id
+    context.add_follower(note, change)
+    _notify(context)
+
+
+def record_issues(context: Context, changed: Iterable[tuple[tables.Issue, IssueState]]) -> None:
+    """Record changes of issues, their notes and labels included, by the end of the transaction. Each is (issue, state before)."""
+    common = {"kind": ChangeKind.ISSUE, "ref": "", "created_at": context.now()}
+    rows = [
+        {**common, "project_id": row.project_id, "issue_id": row.id, "old_state": old_state, "new_state": row.state}
+        for row, old_state in changed
+    ]
+    context.insert_later(changes.insert_changes(), rows)
+    _notify(context)
+
+
+def _make_issue_change(context: Context, row: tables.Issue, old_state: IssueState | None) -> tables.Change:
+    return tables.Change.new(
+        kind=ChangeKind.ISSUE, project_id=row.project_id, ref="", old_state=old_state, new_state=row.state, created_at=context.now()
+    )
+
+
 async def record_branches(context: Context, changed: Iterable[tuple[int, str, str | None, str]]) -> None:
     """Record that branches have another health or another head.
 
@@ -82,4 +114,8 @@ async def record_branches(context: Context, changed: Iterable[tuple[int, str, st
 async def _write_changes(context: Context, rows: Sequence[dict[str, Any]]) -> None:
     if rows:
         await context.session.execute(insert(tables.Change), list(rows))
-        context.after_commit.append(context.services.broadcaster.notify)
+        _notify(context)
+
+
+def _notify(context: Context) -> None:
+    context.after_commit.append(context.services.broadcaster.notify)

@@ -1,4 +1,4 @@
-"""Filters of subscriptions to builds, merge requests and branches, and the visibility of each change."""
+"""Filters of subscriptions to builds, merge requests, issues and branches, and the visibility of each change."""
 
 from collections.abc import Sequence
 
@@ -17,6 +17,7 @@ from graph.rules.policy import Action, can, require
 from storage import tables
 from storage.git.ref_names import BRANCHES
 from storage.tables import ChangeKind
+from storage.tables.base import Row
 
 MAX_PROJECTS = 50
 MAX_REFS = 100
@@ -24,6 +25,7 @@ MAX_REFS = 100
 REQUIRED_ACTIONS: dict[ChangeKind, tuple[Action, ...]] = {
     ChangeKind.BUILD: (Action.READ_BUILD,),
     ChangeKind.MERGE_REQUEST: (Action.READ_MERGE_REQUEST,),
+    ChangeKind.ISSUE: (Action.READ_ISSUE,),
     ChangeKind.BRANCH: (Action.READ_CODE, Action.READ_CHECKS),
 }
 """Actions that the viewer must be allowed to perform to receive changes of a kind."""
@@ -70,7 +72,7 @@ async def trace_filter(context: Context, project: str, build_id: int, after: str
 
 def share_loaders(context: Context) -> None:
     """Create the loaders whose results do not depend on the viewer, so that all subscribers share them."""
-    for table in (tables.Project, tables.Build, tables.MergeRequest, tables.User, tables.Namespace, tables.Runner):
+    for table in (tables.Project, tables.Build, tables.MergeRequest, tables.Issue, tables.User, tables.Namespace, tables.Runner):
         context.rows_by_id(table)
     _branch_loader(context)
     commit_checks.share_loader(context)
@@ -102,12 +104,17 @@ def _branch_loader(context: Context) -> Loader[tuple[int, str], BranchRef]:
     return context.loader("branches that changed", fetch)
 
 
-async def _load_subject(context: Context, change: LoggedChange | TracePiece) -> tables.Build | tables.MergeRequest | BranchRef | None:
+SUBJECT_TABLES: dict[ChangeKind, type[Row]] = {
+    ChangeKind.BUILD: tables.Build,
+    ChangeKind.MERGE_REQUEST: tables.MergeRequest,
+    ChangeKind.ISSUE: tables.Issue,
+}
+
+
+async def _load_subject(context: Context, change: LoggedChange | TracePiece) -> Row | BranchRef | None:
     if isinstance(change, LoggedChange) and change.kind is ChangeKind.BRANCH:
         return await load_branch(context, change)
-    if change.kind is ChangeKind.BUILD:
-        return await context.rows_by_id(tables.Build).get(change.subject_id or 0)
-    return await context.rows_by_id(tables.MergeRequest).get(change.subject_id or 0)
+    return await context.rows_by_id(SUBJECT_TABLES[change.kind]).get(change.subject_id or 0)
 
 
 def parse_sequence_number(string: str) -> int:

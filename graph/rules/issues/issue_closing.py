@@ -21,7 +21,7 @@ from graph.events.payloads import full_path, get_existing
 from graph.events.publisher import publish_all
 from graph.rules import lookup
 from graph.rules.accounts.viewer_contexts import build_user_contexts
-from graph.rules.events import activities
+from graph.rules.events import activities, change_records
 from graph.rules.issues import issues
 from graph.rules.notes import mentions, system_notes
 from graph.rules.notes.mentions import ISSUE, MAX_MENTIONS, MAX_SCANNED_CHARACTERS, PATH_SEGMENT, Mention, MentionTarget, parse_mentions
@@ -30,7 +30,7 @@ from graph.rules.policy import Action, allowed_project_conditions, can
 from graph.rules.states import IssueTransition
 from storage import tables
 from storage.git.commits import GitCommit
-from storage.tables import UserState
+from storage.tables import IssueState, UserState
 from storage.tables.accounts import users
 from storage.tables.issues import closings
 from storage.tables.issues import issues as issue_statements
@@ -307,6 +307,7 @@ async def _close_issues(
             )
         )
     system_notes.write_notes(context, rows)
+    change_records.record_issues(context, [(issue, IssueState.OPENED) for _, _, issue in closed])
     activities.record_closed_issues(context, [(author_context.viewer.id, issue) for _, author_context, issue in closed])
     await publish_all(context, object_payloads.IssueChanged, [(author_context, issue, "close") for _, author_context, issue in closed])
     return {(source.key, ISSUE, issue.id) for source, _, issue in closed}

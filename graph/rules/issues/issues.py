@@ -8,7 +8,7 @@ from graph.errors import Invalid, NotFound
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
-from graph.rules.events import activities
+from graph.rules.events import activities, change_records
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can
 from graph.rules.snapshots import IssueSnapshot
@@ -160,6 +160,7 @@ async def create_issue(context: Context, project: tables.Project, values: Mappin
         issue.assignee_id = await resolve_assignee_id(context, project, values.get("assignee_id"))
         issue.milestone_id = await resolve_milestone_id(context, project, values.get("milestone_id"))
     activities.add_numbered(context, issue, ActivitySubject.ISSUE, counters.numbering(project.id, tables.CounterKind.ISSUE))
+    change_records.record_new_issue(context, issue)
     if may_triage and values.get("labels"):
         await context.session.flush()
         await set_labels(context, issue, values["labels"])
@@ -204,7 +205,7 @@ async def change_state_and_notify(context: Context, issue: tables.Issue, event: 
 
 
 async def notify_changes(context: Context, issue: tables.Issue, before: IssueSnapshot, *, labels_changed: bool = False) -> None:
-    """Write system notes and publish hook events for a change of the issue, if there is one.
+    """Write system notes, and publish hook and live events, for a change of the issue, if there is one.
 
     `labels_changed` says whether its labels have changed.
     """
@@ -212,6 +213,7 @@ async def notify_changes(context: Context, issue: tables.Issue, before: IssueSna
     if current != before or labels_changed:
         await system_notes.write_changes(context, issue, before, current)
         activities.record_change(context, ActivitySubject.ISSUE, issue, before.hook_action(current))
+        change_records.record_issues(context, [(issue, before.state)])
         await publish(context, object_payloads.IssueChanged, issue, before.hook_action(current))
 
 

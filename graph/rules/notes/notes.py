@@ -127,8 +127,11 @@ async def create_note(context: Context, kind: Noteable, parent: Any, body: str, 
         await apply_vote(context, note)
     activities.add_comment(context, note, kind.activity)
     await record_mentions(context, note, parent)
+    if isinstance(parent, tables.Issue):
+        change_records.record_note(context, note, parent)
     await publish(context, object_payloads.NoteWritten, note)
-    await _record_change(context, parent)
+    if isinstance(parent, tables.MergeRequest):
+        await change_records.record_discussion(context, parent)
     return note
 
 
@@ -140,14 +143,11 @@ async def update_note(context: Context, note: tables.Note, body: str) -> tables.
         note.updated_at = context.now()
         parent = await load_parent(context, note)
         await record_mentions(context, note, parent)
-        await _record_change(context, parent)
+        if isinstance(parent, tables.Issue):
+            change_records.record_issues(context, [(parent, parent.state)])
+        elif isinstance(parent, tables.MergeRequest):
+            await change_records.record_discussion(context, parent)
     return note
-
-
-async def _record_change(context: Context, parent: Any) -> None:
-    """Record for subscriptions that the notes of a merge request have changed; there are none of issues and snippets."""
-    if isinstance(parent, tables.MergeRequest):
-        await change_records.record_discussion(context, parent)
 
 
 def validate_body(value: str) -> str:

@@ -1,15 +1,16 @@
-"""The change log of builds, merge requests and branches, from which subscriptions are served."""
+"""The change log of builds, merge requests, issues and branches, from which subscriptions are served."""
 
 from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Delete, Index, Select, case, delete, func, select, text
+from sqlalchemy import Delete, Index, Insert, Select, case, delete, func, insert, select, text
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp, enum_type, now
+from storage.database.engine import Timestamp, enum_type, metadata, now
 from storage.tables.base import Row, foreign_key
 from storage.tables.projects.projects import Project
 
@@ -19,15 +20,16 @@ class ChangeKind(StrEnum):
 
     BUILD = "build"
     MERGE_REQUEST = "merge_request"
+    ISSUE = "issue"
     BRANCH = "branch"
 
 
 class Change(Row, table=True):
     """A change; the id is its sequence number.
 
-    The states are a build's status, a merge request's state, or the health of a branch. `old_state` is null for a new object; both are
-    equal if something else has changed. `ref` is the branch or tag of a build, the target branch of a merge request,
-    or the branch itself.
+    The states are a build's status, a merge request's or an issue's state, or the health of a branch. `old_state` is null for a new object;
+    both are equal if something else has changed. `ref` is the branch or tag of a build, the target branch of a merge request,
+    or the branch itself; empty for an issue.
     """
 
     __tablename__ = "changes"
@@ -41,6 +43,7 @@ class Change(Row, table=True):
     project_id: int = foreign_key("projects.id")
     build_id: int | None = foreign_key("builds.id", optional=True)
     merge_request_id: int | None = foreign_key("merge_requests.id", optional=True, index=True)
+    issue_id: int | None = foreign_key("issues.id", optional=True, index=True)
     ref: str = Field(max_length=255)
     old_state: str | None = Field(default=None, max_length=32)
     new_state: str = Field(max_length=32)
@@ -67,6 +70,12 @@ An INSERT acquires this lock before it takes an id, holds it to the end of its t
 """
 
 
+@cache
+def insert_changes() -> Insert:
+    """The INSERT of rows, executed with the rows."""
+    return insert(metadata.tables[Change.__tablename__])
+
+
 def newest_id() -> Select[int]:
     """The largest visible sequence number; null if there is none."""
     return select(func.max(col(Change.id)))
@@ -80,12 +89,12 @@ def after(
     kind: ChangeKind | None = None,
     project_ids: Collection[int] | None = None,
 ) -> Select[Any]:
-    """(sequence number, kind, project, build or merge request, ref, old state, new state, time, the project's default branch) of changes.
+    """(sequence number, kind, project, object, ref, old state, new state, time, the project's default branch) of changes.
 
-    They are in order, after `number` and up to `until`. The id of the object is null for a branch.
+    They are in order, after `number` and up to `until`. The object is the id of the build, merge request or issue; null for a branch.
     """
     row: Any = Change
-    subject = func.coalesce(row.build_id, row.merge_request_id)
+    subject = func.coalesce(row.build_id, row.merge_request_id, row.issue_id)
     default = select(col(Project.default_branch)).where(col(Project.id) == row.project_id).scalar_subquery()
     found: Select[Any] = select(row.id, row.kind, row.project_id, subject, row.ref, row.old_state, row.new_state, row.created_at, default)
     found = found.where(row.id > number)

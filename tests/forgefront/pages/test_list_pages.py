@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from graph.live.broadcaster import StreamEnd
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
 
@@ -33,6 +34,8 @@ PROJECTS = (
     ),
 )
 ISSUE = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) { issue { iid } userErrors { message } } }"""
+NEW_ISSUE = """mutation ($input: CreateIssueInput!) { createIssue(input: $input) { issue { iid } userErrors { message } } }"""
+NOTE = """mutation ($input: CreateNoteInput!) { createNote(input: $input) { userErrors { message } } }"""
 MILESTONE = (
     """mutation ($input: CreateMilestoneInput!) { createMilestone(input: $input) { milestone { databaseId } userErrors { message } } }"""
 )
@@ -275,6 +278,39 @@ class TestNewIssue:
         await page.type("Another thought")
         await page.evaluate("document.activeElement.form.requestSubmit()")
         await page.wait_for("document.querySelectorAll('.note:not(.system)').length === 2 && document.activeElement.id === 'comment'")
+
+
+class TestLiveIssues:
+    async def test_changes_by_others_appear_also_after_a_disconnect(self, site: ListSite) -> None:
+        page = site.page
+        live = "document.querySelector('#live[data-state=live]')"
+        made = await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "Followed"})
+        iid = made["createIssue"]["issue"]["iid"]
+        issue = {"projectPath": WRITTEN, "iid": iid}
+        await site.visit(f"/{WRITTEN}/issues/{iid}", "jonas")
+        await page.wait_for(live)
+        requested = len(page.requests)
+        await page.evaluate("document.querySelector('#comment').focus()")
+        await page.type("Half a thought")
+        await site.run(ISSUE, input={**issue, "title": HOSTILE, "labels": ["urgent"]})
+        await page.wait_for(f"document.querySelector('h1').innerText.startsWith({json.dumps(HOSTILE)})")
+        await page.wait_for("document.querySelector('.facts').innerText.includes('urgent')")
+        broadcaster = site.forge.app.graph.services.broadcaster
+        for body, reason in (("One more", StreamEnd.SHUTDOWN), ("And one", None)):
+            for follower in list(broadcaster._subscribers) if reason else ():
+                follower.end(reason)
+            await site.run(NOTE, input={"projectPath": WRITTEN, "issueIid": iid, "body": body})
+            await page.wait_for_text(body)
+        assert await page.evaluate("document.activeElement.id + document.activeElement.value") == "commentHalf a thought"
+        # Nothing was requested without an event: the stream again, and the issue for each of them.
+        assert 4 <= len(page.requests) - requested <= 6
+        await site.run(ISSUE, input={**issue, "stateEvent": "CLOSE"})
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'closed'")
+        assert await page.evaluate("document.querySelector('#comment').value") == "Half a thought"
+        await site.visit(f"/{WRITTEN}/issues")
+        await page.wait_for(live)
+        await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "Made meanwhile"})
+        await page.wait_for(f"({TITLES})[0] === 'Made meanwhile'")
 
 
 class TestNewMergeRequest:

@@ -5,13 +5,11 @@ import { answer, discussion, doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, person, section, symbol } from "../parts.js";
-import { keepFocus, watch } from "../renewing.js";
+import { keepFocus, renewal } from "../renewing.js";
 import { label, rows } from "../rows.js";
 import { note, showNotes } from "../work/notes.js";
 import { styles } from "../work/styles.js";
 import { triage } from "../work/triage.js";
-
-const POLL = 5000;
 
 /** A value that changes when the issue or one of its newest comments changes. */
 const standing = ({ updatedAt, newest }) => JSON.stringify([updatedAt, newest]);
@@ -24,15 +22,32 @@ export async function open(page) {
     if (!project?.issue) throw page.missing("issue");
     return { ...project.issue, mayTriage: project.viewerCan.triageIssues };
   };
-  // What is read anew when somebody else has changed the issue; what is typed is elsewhere.
-  let [issue] = await Promise.all([read(), styles()]);
+  // What is read again when somebody else has changed the issue; what is typed is elsewhere.
+  let [issue, talk, first] = [null, null, null];
+  let isStale = false;
+  const soon = renewal(page, async () => {
+    if (!talk) {
+      isStale = true;
+      return;
+    }
+    const next = await read();
+    if (standing(next) === standing(issue)) return;
+    // The button that closes it is another one then, and what was typed is kept.
+    if (next.state !== issue.state) return page.reload();
+    issue = first = next;
+    show();
+    await talk.renew();
+    page.say("The issue has changed.");
+  });
+  await page.follow("Changed", { path }, { event: ({ issueChanged }) => issueChanged.issue.iid === iid && soon(), gap: soon });
+  [issue] = await Promise.all([read(), styles()]);
   const [head, text] = [h("div"), h("div")];
   const show = () => {
     keepFocus(head, () => replace(head, above(path, issue)));
     keepFocus(text, () => replace(text, below(issue)));
   };
-  let first = issue;
-  const talk = await discussion(async (after) => {
+  first = issue;
+  talk = await discussion(async (after) => {
     const { notes } = after || !first ? await read(after) : first;
     first = null;
     return notes;
@@ -45,19 +60,7 @@ export async function open(page) {
       issue.mayTriage ? triage(page, { path, iid, operation: "UpdateIssue", record: () => issue, done: page.reload }) : null,
       text, talk.element,
       issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed: issue.state === "CLOSED", can: issue.viewerCan }) : null));
-
-  watch(page, POLL, async () => {
-    const { project } = await page.ask("Standing", { path, iid });
-    if (!project?.issue || standing(project.issue) === standing(issue)) return;
-    const closed = issue.state === "CLOSED";
-    issue = await read();
-    // The button that closes it is another one then, and what was typed is kept.
-    if ((issue.state === "CLOSED") !== closed) return page.reload();
-    show();
-    first = issue;
-    await talk.renew();
-    page.say("The issue has changed.");
-  });
+  if (isStale) soon();
 }
 
 const above = (path, issue) => [

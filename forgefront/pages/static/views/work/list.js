@@ -127,7 +127,7 @@ function ofProject(page, path, kind) {
       h("a.button", { href: address(path, "labels") }, "Labels"), h("a.button", { href: address(path, "milestones") }, "Milestones"),
       canCreate ? h("a.button.primary", { href: createAddress }, `New ${kind.noun}`) : null),
     row: (isIssues ? issueRow : mergeRequestRow)(path),
-    follow: (soon) => (isIssues ? null : Promise.all(["Changed", "Builds"].map((operation) => page.follow(operation, { path }, { event: soon, gap: soon })))),
+    follow: (soon) => Promise.all((isIssues ? ["IssuesChanged"] : ["Changed", "Builds"]).map((operation) => page.follow(operation, { path }, { event: soon, gap: soon }))),
     async offer(name, text) {
       if (name === "author" || name === "assignee") return people(page, text);
       known ??= page.ask("Choices", { path });
