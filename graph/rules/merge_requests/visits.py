@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from graph.context import Context
-from graph.errors import Conflict, Invalid, Required
+from graph.errors import Conflict, Invalid, LimitExceeded, Required
 from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import load_diff_between
 from storage import tables
@@ -37,10 +37,14 @@ class LastVisit(NamedTuple):
 
 
 class NewChanges(NamedTuple):
-    """The ids of commits that the head of a visit does not reach, newest first, and the changed paths to show; None for all."""
+    """The ids of commits that the head of a visit does not reach, newest first, and the changed paths to show; None for all.
+
+    `old_base_oid` is where the head of the visit begins if that is not where the current one begins; None otherwise.
+    """
 
     oids: tuple[str, ...]
     paths: frozenset[str] | None
+    old_base_oid: str | None = None
 
 
 async def mark_visited(context: Context, row: tables.MergeRequest, values: Mapping[str, Any]) -> None:
@@ -114,7 +118,8 @@ async def list_new_commits(context: Context, visit: LastVisit) -> tuple[str, ...
 async def load_changes_since(context: Context, visit: LastVisit) -> list[FileDiff] | None:
     """The diff between the head of the visit and the current one; None if the former does not exist any more.
 
-    If they do not begin at the same commit, files are left out that only the target branch changed. Raises Unavailable, LimitExceeded.
+    If they do not begin at the same commit, files are left out that only the target branch changed: those that the merge request does not
+    change, or changes as it did before. Raises Unavailable, LimitExceeded.
     """
     found = await _load_new_changes(context, visit)
     if found is None or visit.current_head_oid is None:
@@ -122,7 +127,29 @@ async def load_changes_since(context: Context, visit: LastVisit) -> list[FileDif
     entries = await load_diff_between(context, visit.project_id, visit.head_oid, visit.current_head_oid)
     if entries is None or found.paths is None:
         return entries
-    return [entry for entry in entries if {entry.old_path, entry.new_path} & found.paths or entry.diff.startswith(CUT_MARK)]
+    entries = [entry for entry in entries if {entry.old_path, entry.new_path} & found.paths or entry.diff.startswith(CUT_MARK)]
+    if not entries or found.old_base_oid is None or visit.base_oid is None:
+        return entries
+    before = await _load_patches(context, visit.project_id, found.old_base_oid, visit.head_oid)
+    now = await _load_patches(context, visit.project_id, visit.base_oid, visit.current_head_oid)
+    unchanged = {path for path, patch in now.items() if patch == before.get(path)}
+    return [entry for entry in entries if entry.new_path not in unchanged or entry.renamed_file]
+
+
+async def _load_patches(context: Context, project_id: int, base_oid: str, head_oid: str | None) -> dict[str, list[str]]:
+    """The hunks of a merge request's changes by path, without line numbers, of the files that can be compared by them.
+
+    Files that are binary, renamed or too large are not among them, nor is any if the diff is beyond the limit of the operation.
+    """
+    try:
+        entries = await load_diff_between(context, project_id, base_oid, head_oid) if head_oid is not None else None
+    except LimitExceeded:
+        return {}
+    return {
+        entry.new_path: ["@@" if line.startswith("@@ ") else line for line in entry.diff[start:].split("\n")]
+        for entry in entries or ()
+        if (start := entry.diff.find("\n@@ ")) >= 0 and not entry.too_large and not entry.renamed_file and entry.a_mode == entry.b_mode
+    }
 
 
 async def _load_new_changes(context: Context, visit: LastVisit) -> NewChanges | None:
@@ -149,7 +176,7 @@ def _find_new_changes(repository: Repository, visit: LastVisit) -> NewChanges | 
     if old_base == base:
         return NewChanges(oids, None)
     sides = changed_paths(repository, old_base, seen), changed_paths(repository, base, head)
-    return NewChanges(oids, None if None in sides else frozenset().union(*filter(None, sides)))
+    return NewChanges(oids, None if None in sides else frozenset().union(*filter(None, sides)), old_base)
 
 
 def _ended_before(context: Context) -> datetime:

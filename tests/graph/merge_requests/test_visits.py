@@ -21,18 +21,26 @@ MARK = """mutation ($input: MarkMergeRequestVisitedInput!) { markMergeRequestVis
 VISITS = """query ($path: String!) { project(path: $path) { mergeRequests { nodes { lastVisit {
     headOid noteDatabaseId newNoteCount newCommitCount newCommits { oid } changes { newPath additions } } } } } }"""
 
+SHARED = dict.fromkeys(("same.txt", "changed.txt"), b"".join(b"%d\n" % number for number in range(20)))
+"""Files that both branches change."""
+
 
 def create_history(path: Path) -> str:
     """A base, two heads of a branch on it, a later base, and the branch rebased on that with a further commit; returns them in order."""
     git(path.parent, "init", "-q", "--bare", "-b", "master", str(path))
-    files = {f"{name}.txt": b"1\n" for name in ("own", "both", "target")}
+    files = {**{f"{name}.txt": b"1\n" for name in ("own", "both", "target")}, **SHARED}
+    begun = {**files, **{name: b"begin\n" + text for name, text in SHARED.items()}}
     base = commit_files(path, files)
-    first = commit_files(path, {**files, "own.txt": b"2\n"}, base)
-    second = commit_files(path, {**files, "own.txt": b"3\n"}, first)
+    first = commit_files(path, {**begun, "own.txt": b"2\n"}, base)
+    second = commit_files(path, {**begun, "own.txt": b"3\n"}, first)
     moved = {**files, "target.txt": b"2\n", "folder/target.txt": b"1\n"}
+    # The target changes the ends of files whose beginnings are the merge request's.
+    moved |= {name: text + b"end\n" for name, text in SHARED.items()}
     later = commit_files(path, moved, base)
-    rebased = commit_files(path, {**moved, "own.txt": b"3\n", "both.txt": b"2\n"}, later)
-    final = commit_files(path, {**moved, "own.txt": b"4\n", "both.txt": b"2\n"}, rebased)
+    own = {name: begun[name] + b"end\n" for name in SHARED}
+    own["changed.txt"] = b"really " + own["changed.txt"]
+    rebased = commit_files(path, {**moved, "own.txt": b"3\n", "both.txt": b"2\n", **own}, later)
+    final = commit_files(path, {**moved, "own.txt": b"4\n", "both.txt": b"2\n", **own}, rebased)
     for name, oid in (("master", later), ("topic", second), ("rebased", final)):
         git(path, "update-ref", f"refs/heads/{name}", oid)
     return " ".join((base, first, second, later, rebased, final))
@@ -87,7 +95,7 @@ class TestLastVisit:
         await move(final, later)
         found = await visit()
         assert [each["oid"] for each in found["newCommits"]] == [final, rebased]
-        assert sorted(each["newPath"] for each in found["changes"]) == ["both.txt", "own.txt"]
+        assert sorted(each["newPath"] for each in found["changes"]) == ["both.txt", "changed.txt", "own.txt"]
         assert await mark(noteDatabaseId=note.id) == []
         found = await visit()
         assert (found["headOid"], found["noteDatabaseId"], found["newCommitCount"]) == (second, reply.id, 2)
