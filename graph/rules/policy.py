@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement, and_, or_
 
 from graph.context import Context
 from graph.errors import Forbidden
@@ -368,14 +368,31 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
 def conditions_of_viewer(action: Action, viewer_id: Any, *, is_admin: bool) -> list[Any]:
     """As `allowed_project_conditions`, for a viewer whose id may be a parameter of the statement."""
     rule = RULES[action]
-    assert rule.includes_non_members and not rule.requires_unarchived, action  # noqa: S101
     feature_conditions = _required_features(rule, tables.Project)
-    if is_admin:
-        return feature_conditions
+    return feature_conditions if is_admin else [_sharing_condition(rule, viewer_id), *feature_conditions]
+
+
+def any_allowed(conditions: Mapping[Action, ColumnElement[bool]], viewer_id: Any, *, is_admin: bool) -> ColumnElement[bool]:
+    """The SQL condition that for one of the actions its condition is met and the viewer may perform it in `Project`."""
+    alternatives: dict[tuple[AccessLevel, str | None], list[ColumnElement[bool]]] = {}
+    rules: dict[tuple[AccessLevel, str | None], PolicyRule] = {}
+    for action, condition in conditions.items():
+        rule = RULES[action]
+        key = rule.min_level, rule.visibility_switch
+        rules[key] = rule
+        alternatives.setdefault(key, []).append(and_(condition, *_required_features(rule, tables.Project)))
+    return or_(
+        *(or_(*found) if is_admin else and_(or_(*found), _sharing_condition(rules[key], viewer_id)) for key, found in alternatives.items())
+    )
+
+
+def _sharing_condition(rule: PolicyRule, viewer_id: Any) -> ColumnElement[bool]:
+    """The SQL condition on `Project` under which a viewer who is not an administrator may act in it, but for its features."""
+    assert rule.includes_non_members and not rule.requires_unarchived, rule  # noqa: S101
     if rule.min_level <= AccessLevel.GUEST and rule.visibility_switch is None:
-        return [members.visible_projects(viewer_id), *feature_conditions]
+        return members.visible_projects(viewer_id)
     switch = getattr(tables.Project, rule.visibility_switch) if rule.visibility_switch is not None else None
-    return [members.shared_or_at_level(viewer_id, rule.min_level, switch), *feature_conditions]
+    return members.shared_or_at_level(viewer_id, rule.min_level, switch)
 
 
 def open_action_features(action: Action, project: Any) -> list[ColumnElement[bool]]:

@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, and_, false, or_
 from sqlmodel import col
 
 from graph.context import Context
-from graph.rules.policy import Action, can_see_project, filter_allowed_projects
-from graph.rules.sql_policy import SqlViewer, allowed_conditions
+from graph.rules.policy import Action, any_allowed, can_see_project, filter_allowed_projects
+from graph.rules.sql_policy import SqlViewer
 from storage import tables
 from storage.database.insert_cache import Numbering
 from storage.tables import ActivityAction, ActivitySubject
@@ -159,8 +159,8 @@ def readable_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     for subject, action in READ_ACTIONS.items():
         subjects.setdefault(action, []).append(subject)
     row = tables.Activity
-    by_action = (and_(col(row.subject).in_(sorted(each)), *allowed_conditions(action, viewer)) for action, each in subjects.items())
-    return [members.in_projects(row.project_id, or_(*by_action))]
+    conditions = {action: col(row.subject).in_(sorted(each)) for action, each in subjects.items()}
+    return [members.in_projects(row.project_id, any_allowed(conditions, viewer.id, is_admin=viewer.is_admin))]
 
 
 async def filter_visible(context: Context, rows: Sequence[tables.Activity]) -> list[tables.Activity]:

@@ -15,7 +15,7 @@ from graph.rules.policy import Action
 from graph.rules.sql_policy import SqlViewer, allowed_conditions, visible_group_conditions
 from graph.types.builds.build_filters import BuildFilter
 from storage import tables
-from storage.tables.accounts import members, namespaces
+from storage.tables.accounts import members, namespaces, user_memberships
 
 if TYPE_CHECKING:
     from graph.types.accounts.groups import Group
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from graph.types.projects.activities import Activity
     from graph.types.projects.projects import Project
 
-_PROJECTS = members.PROJECTS_OF_USERS
-_GROUPS = members.GROUPS_OF_USERS
+_PROJECTS = user_memberships.PROJECTS_OF_USERS
+_GROUPS = user_memberships.GROUPS_OF_USERS
 
 
 def _in_readable_projects(table: Any, action: Action, viewer: SqlViewer) -> list[Any]:

@@ -396,21 +396,6 @@ def visible_group_ids(user_id: int, group_ids: list[int]) -> Select[int]:
     return select(col(Namespace.id)).where(col(Namespace.id).in_(group_ids), visible_groups(user_id))
 
 
-GROUPS_OF_USERS: Any = GroupMember.__table__.alias("groups_of_users")  # type: ignore[attr-defined]
-"""(group id, user id) of the members of groups; joined, it leaves the conditions on members of a statement alone."""
-
-
-def _projects_of_users() -> Any:
-    direct: Any = select(col(ProjectMember.user_id).label("user_id"), col(ProjectMember.project_id).label("project_id"))
-    in_group = select(col(GroupMember.user_id), col(Project.id)).join(Project, col(Project.namespace_id) == col(GroupMember.group_id))
-    owned = select(col(Namespace.owner_id), col(Project.id)).join(Project, col(Project.namespace_id) == col(Namespace.id))
-    return union(direct, in_group, owned.where(col(Namespace.kind) == NamespaceKind.USER)).subquery("projects_of_users")
-
-
-PROJECTS_OF_USERS: Any = _projects_of_users()
-"""(user id, project id), each once: a user is a member of the project or of its group, or owns its personal namespace."""
-
-
 def in_projects(key: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """The condition that a foreign key refers to a project that meets the conditions on `Project`."""
     return exists().where(col(Project.id) == col(key), *conditions)
