@@ -29,14 +29,15 @@ export async function open(page) {
         !isOwn && page.viewer?.isAdmin ? h("div.actions.start", null, h("a.button", { href: address("-", "admin", "users", user.username) }, "Change the account")) : null,
         openWork(user)),
       user.bio ? h("div.card", null, h("p", null, user.bio)) : null,
-      h("div.columns", null,
-        h("div.column", null, part(page, user, "Activity", "activities", "MoreActivities", (each) => activityRow(each.project.fullPath, { placed: true })(each), "No activity that you can see.")),
-        h("div.column", null,
-          part(page, user, "Projects", "projects", "MoreProjects", projectRow, "No projects that you can see."),
-          user.groups.nodes.length ? section("Groups", null, groups(user.groups)) : null,
-          part(page, user, "Builds", "builds", "MoreBuilds", (each) => buildRow(each.project.fullPath, { brief: true, placed: true })(each), "No builds that you can see."))),
-      page.viewer?.isAdmin && user.state === "ACTIVE" ? linkMaker(page, user) : null,
-      tokens));
+      h("div.column", null,
+        h("div.columns", null,
+          h("div.column", null, part(page, user, "Activity", "activities", "MoreActivities", (each) => activityRow(each.project.fullPath, { placed: true })(each), "No activity that you can see.")),
+          h("div.column", null,
+            part(page, user, "Projects", "projects", "MoreProjects", projectRow, "No projects that you can see."),
+            user.groups.nodes.length ? section("Groups", null, groups(user.groups)) : null,
+            part(page, user, "Builds", "builds", "MoreBuilds", (each) => buildRow(each.project.fullPath, { brief: true, placed: true })(each), "No builds that you can see."))),
+        page.viewer?.isAdmin && user.state === "ACTIVE" ? linkMaker(page, user) : null,
+        tokens)));
 }
 
 /** Links to the open merge requests and issues that the person created or is assigned to. */
