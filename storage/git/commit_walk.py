@@ -15,6 +15,7 @@ from typing import IO
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
 from storage.git.ref_names import FULL_ID
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
+from storage.git.short_histories import find_range
 from storage.git.subprocesses import git_command
 
 MAX_CHUNK_COMMITS = 1_000
@@ -86,6 +87,18 @@ def raw_chain(repository: Repository, tip: str, known: Collection[str]) -> list[
             return chain
         oid = parents[0]
     return [*chain, (oid, b"")]
+
+
+def read_range(repository: Repository, tip: str, known: str) -> list[GitCommit] | None:
+    """Returns the commits of `walk_new_commits` if they are few, as those of a merge; None if they are many or large."""
+    try:
+        found = find_range(repository, known, tip)
+    except UnknownCommit:
+        return None
+    if found is None or len(found.ahead) > MAX_CHAIN_COMMITS:
+        return None
+    raws = [repository.raw_commit(oid) for oid in found.ahead]
+    return None if sum(map(len, raws)) > MAX_CHAIN_BYTES else list(map(repository.parse, found.ahead, raws))
 
 
 def parse_chain(

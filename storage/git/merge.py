@@ -179,8 +179,12 @@ def _write_merge_tree(
     repository: Repository, ours: str, theirs: str, settings: tuple[str, ...] = (), extra_environment: dict[str, str] | None = None
 ) -> str:
     """Writes the tree of the merge and returns its id. Raises MergeConflict, UnrelatedHistories."""
-    if merge_base(repository, ours, theirs) is None:
+    base = merge_base(repository, ours, theirs)
+    if base is None:
         raise UnrelatedHistories
+    if base == ours:
+        # Only one side has changed anything, so the tree exists already.
+        return _tree_of(repository, theirs)
     arguments = (*settings, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
     code, output = git_command.run_with_code(repository.path, *arguments, seconds=MERGE_SECONDS, extra_environment=extra_environment)
     tree, *paths = output.split(b"\0")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from storage.git.merge import DiffTotals, count_between, diff_stat, merge_base, try_merge
 from storage.git.repository import GitCommit, Repository, UnknownCommit
+from storage.git.short_histories import find_range
 from storage.git.subprocesses import git_command
 
 MAX_COMMITS = 10_000
@@ -84,6 +85,8 @@ def _commits_mentioning_issues(repository: Repository, start: str, end: str) -> 
 
 def ids_between(repository: Repository, start: str | None, end: str, *, limit: int = MAX_COMMITS) -> tuple[str, ...]:
     """Returns the ids of commits reachable from `end` but not from `start`, in the order of git log. Raises as `preview_merge`."""
+    if start is not None and (found := find_range(repository, start, end)) is not None:
+        return tuple(found.ahead[:limit])
     return ids_beyond(repository, [start] if start is not None else [], end, limit=limit)
 
 
@@ -140,18 +143,28 @@ def introducing_commit(repository: Repository, head: str, target: str) -> str:
     That is the merge commit, or `head` itself if the branch was fast-forwarded to it. Returns `target` if the search would take more than
     MAX_WALKED_COMMITS commits. Raises as `preview_merge`.
     """
-    for oid in (head, target):
-        repository.raw_commit(oid)
-    arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={MAX_WALKED_COMMITS}", f"^{head}", target, "--")
-    lines = [line.split() for line in git_command.run(repository.path, *arguments, seconds=WALK_SECONDS).decode().splitlines()]
-    if len(lines) == MAX_WALKED_COMMITS:
+    parents = _parents_between(repository, head, target)
+    if parents is None:
         return target
-    parents = {oid: found for oid, *found in lines}
-    descendants = {head}
-    for oid, *found in reversed(lines):
-        if descendants.intersection(found):
-            descendants.add(oid)
+    children: dict[str, list[str]] = {}
+    for oid, found in parents.items():
+        for parent in found:
+            children.setdefault(parent, []).append(oid)
+    descendants, queue = {head}, [head]
+    while queue:
+        new = [oid for oid in children.get(queue.pop(), ()) if oid not in descendants]
+        descendants.update(new)
+        queue += new
     current = target
     while current != head and (first := next(iter(parents[current]), None)) in descendants:
         current = first
     return current
+
+
+def _parents_between(repository: Repository, start: str, end: str) -> dict[str, Sequence[str]] | None:
+    """Returns the parents of the commits reachable from `end` but not from `start`; None if there are MAX_WALKED_COMMITS or more."""
+    if (known := find_range(repository, start, end)) is not None:
+        return {oid: repository.time_and_parents(oid)[1] for oid in known.ahead}
+    arguments = ("rev-list", "--parents", f"--max-count={MAX_WALKED_COMMITS}", f"^{start}", end, "--")
+    lines = [line.split() for line in git_command.run(repository.path, *arguments, seconds=WALK_SECONDS).decode().splitlines()]
+    return {oid: found for oid, *found in lines} if len(lines) < MAX_WALKED_COMMITS else None

@@ -316,11 +316,16 @@ class _CommitIndexer:
                 chunks.close()
 
     async def _read_chain(self, tips: Collection[str], known: Collection[str]) -> list[GitCommit] | None:
-        """The new commits if they are a short chain without merges, which is what most pushes add; otherwise None."""
+        """The new commits if they are few above one commit, or a short chain without merges; otherwise None."""
         if len(tips) != 1 or not known:
             return None
         (tip,) = tips
         repositories = self._services.repositories
+        if len(known) == 1:
+            (old,) = known
+            found = await repositories.read(self._project_id, lambda repository: commit_walk.read_range(repository, tip, old))
+            if found is not None:
+                return found
         chain = await repositories.read(self._project_id, lambda repository: commit_walk.raw_chain(repository, tip, known))
         if chain is None:
             return None

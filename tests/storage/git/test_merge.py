@@ -77,11 +77,15 @@ class TestTrialMerge:
             write(path, one, other)
 
     def test_a_timeout_ends_the_merge(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        one = commit_files(path, {"a": b"1"})
+        base = commit_files(path, {"a": b"1"})
+        ours, theirs = (commit_files(path, {"a": b"1", name: b"2"}, base) for name in "bc")
         monkeypatch.setattr(merge, "MERGE_SECONDS", -1.0)
 
         with pytest.raises(GitCommandError, match="took more than"):
-            merge.try_merge(Repository.open(path), one, one)
+            merge.try_merge(Repository.open(path), ours, theirs)
+        # If only one side has changed anything, nothing has to be merged.
+        assert merge.try_merge(Repository.open(path), base, theirs) == MergeTrial(True)
+        assert git(path, "rev-parse", f"{write(path, base, theirs)}^{{tree}}") == git(path, "rev-parse", f"{theirs}^{{tree}}")
 
     @pytest.mark.parametrize("name", ["", "master", "HEAD", "--all", "f" * 40, "0" * 40, "-h"])
     def test_takes_only_ids_of_commits_that_are_there(self, name: str, path: Path) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import short_histories
+from storage.git import commit_walk, merge_preview, short_histories
 from storage.git.history_cache import HistoryCache
+from storage.git.merge import is_ancestor
+from storage.git.merge_preview import ids_between, introducing_commit
 from storage.git.repository import Repository
 from storage.git.short_histories import CommitRange, find_last_change, find_range
 from tests.support.git_history import git, write_commit
@@ -66,6 +68,29 @@ class TestRanges:
                 assert found.ahead == git(history.path, "rev-list", f"^{start}", end).split()
                 assert found.behind == git(history.path, "rev-list", f"^{end}", start).split()
         assert decided > 20
+
+    def test_answer_the_questions_about_merges(self, history: RandomHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The commits of a range, and which of them brought a head into a branch, are the same with and without a process."""
+        repository, rng, decided = Repository.open(history.path), random.Random(5), 0
+        pairs = [rng.choices(history.oids, k=2) for _ in range(40)]
+        found = [
+            (
+                ids_between(repository, head, target),
+                introducing_commit(repository, head, target) if is_ancestor(repository, head, target) else None,
+                commit_walk.read_range(repository, target, head),
+            )
+            for head, target in pairs
+        ]
+        monkeypatch.setattr(merge_preview, "find_range", lambda *_: None)
+        for (head, target), (oids, introduced_by, commits) in zip(pairs, found, strict=True):
+            assert oids == ids_between(repository, head, target)
+            if introduced_by is not None:
+                assert introduced_by == introducing_commit(repository, head, target)
+            if commits is not None:
+                decided += 1
+                assert commits == repository.commits(oids)
+        assert decided > 20
+        assert sum(each is not None for _, each, _ in found) > 5
 
     def test_of_a_commit_with_itself_are_empty(self, history: RandomHistory) -> None:
         newest = history.oids[-1]
