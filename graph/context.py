@@ -379,6 +379,13 @@ class Context:
         """
         return isinstance(self.session, WriteSession) and self.session.lock_later(row)
 
+    def require_later(self, statement: Any, values: Mapping[str, Any]) -> bool:
+        """Whether the commit runs a statement that has to return a row, and otherwise finds out as for `lock_later`.
+
+        `statement` is constant, with a named parameter for each value. False if the caller has to run it, because rows are locked.
+        """
+        return isinstance(self.session, WriteSession) and self.session.require_later(statement, values)
+
     def insert_later(self, statement: Any, rows: BulkRows) -> None:
         """Inserts rows by the end of the transaction, and before its next statement that may depend on them (`WriteSession`)."""
         assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows

@@ -17,7 +17,7 @@ from graph.fields.declarations import ENTITIES, global_id
 from graph.fields.metadata import facts
 from graph.operations.transaction import commit, restart, run_after_commit, switch_to_reader
 from storage.database.engine import is_unique_violation
-from storage.database.write_session import ConcurrentChange
+from storage.database.writers import ConcurrentChange
 
 ErrorCode = strawberry.enum(Code, name="ErrorCode", description="All error codes.")
 

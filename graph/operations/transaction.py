@@ -11,6 +11,7 @@ from graph.context import Context
 from storage import tables
 from storage.database.engine import Database, DatabaseSession
 from storage.database.text_budget import TextBudget
+from storage.database.writers import ConcurrentChange
 
 T = TypeVar("T")
 
@@ -66,18 +67,25 @@ async def run_after_commit(context: Context) -> None:
 class TransactionSteps:
     """The transactions of an operation that runs git between them: `await step(work)` runs and commits one transaction.
 
-    `work` receives a context of its own, with the viewer of the operation.
+    `work` receives a context of its own, with the viewer of the operation. If a row that it has left unlocked (`Context.lock_later`) was
+    changed meanwhile, it runs once more, and every row is locked.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     async def __call__(self, work: Callable[[Context], Awaitable[T]]) -> T:
+        try:
+            return await self._run(work, may_repeat=True)
+        except ConcurrentChange:
+            return await self._run(work, may_repeat=False)
+
+    async def _run(self, work: Callable[[Context], Awaitable[T]], *, may_repeat: bool) -> T:
         context = self._context
-        async with session_for(context.services.database, writing=True) as session:
+        async with context.services.database.write_session() as session:
+            session.may_repeat = may_repeat
             step_context = replace(context, session=session, loaders={}, on_commit=[], after_commit=[], undo=[])
             result = await work(step_context)
-            await session.flush()
             await commit_and_notify(step_context)
             return result
 

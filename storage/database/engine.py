@@ -31,6 +31,7 @@ from storage.database.insert_cache import InsertCache
 from storage.database.invalidation import TableVersion
 from storage.database.list_parameters import use_list_parameters
 from storage.database.postgres_pool import FairPool
+from storage.database.prepared_statements import Statement
 from storage.database.readers import PostgresReader, Reader, SlowStatementCache, SqliteReader, TextMeter
 from storage.database.sessions import DatabaseSession as DatabaseSession
 from storage.database.sessions import ReadSession
@@ -38,7 +39,7 @@ from storage.database.statement_cache import StatementCache
 from storage.database.text_budget import TextBudget
 from storage.database.update_cache import UpdateCache
 from storage.database.write_session import WriteSession
-from storage.database.writers import DatabaseBusy, PostgresWriter, SqliteWriter, Statement, WriteLock, Writer
+from storage.database.writers import DatabaseBusy, PostgresWriter, SqliteWriter, WriteLock, Writer
 
 NAMING_CONVENTION = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -225,14 +226,14 @@ class Database:
         """Returns a session whose transaction may write, a context manager. On SQLite it waits for the write lock before it writes."""
         return WriteSession(self, budget)
 
-    async def write(self, statements: Sequence[Statement]) -> list[int]:
-        """Runs INSERTs that each return an id as one transaction, without SQLAlchemy. Returns the ids.
+    async def write(self, statements: Sequence[Statement], required: int = 0) -> list[int]:
+        """Runs statements that each return an id as one transaction, without SQLAlchemy. Returns the ids (`storage/database/writers.py`).
 
-        Raises IntegrityError, DatabaseBusy.
+        Raises IntegrityError, DatabaseBusy; ConcurrentChange if one of the first `required` returns none.
         """
         for sql, parameters in statements:
             self.record_statement(sql, parameters)
-        ids = await self.writer.write(statements)
+        ids = await self.writer.write(statements, required)
         if any(self.account_tables.changes_rows(sql) for sql, _ in statements):
             # The writer bypasses the engine's events, on which `account_tables` relies otherwise.
             self.account_tables.invalidate()

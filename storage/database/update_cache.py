@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Dialect, Select, bindparam, case, func, not_, select, update
+from sqlalchemy import JSON, Dialect, Select, Text, bindparam, case, cast, func, not_, select, update
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
@@ -21,11 +21,11 @@ _OLD, _NEW = "old_", "new_"
 
 @dataclass(frozen=True, slots=True)
 class _CompiledUpdate:
-    """`skip_condition` keeps the statement alive whose id is part of the key."""
+    """`statement` is kept alive, because its id is part of the key."""
 
     sql: str
     binder: ParameterBinder
-    skip_condition: Select[Any] | None
+    statement: Any
 
 
 class UpdateCache:
@@ -34,6 +34,7 @@ class UpdateCache:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._updates: dict[tuple[Any, ...], _CompiledUpdate] = {}
+        self._constants: dict[int, _CompiledUpdate] = {}
 
     def bind(self, row: Any, before: Mapping[str, Any], skip_condition: Select[Any] | None) -> tuple[str, list[Any]] | None:
         """Returns an SQL string that changes the row and returns its id, and its parameters; None if no column differs.
@@ -54,16 +55,32 @@ class UpdateCache:
             bound[_NEW + name] = values[name]
         return compiled.sql, compiled.binder(bound)
 
+    def bind_constant(self, statement: Any, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """Returns the SQL string of a constant statement, with a named parameter for each value, and its parameters."""
+        found = self._constants.get(id(statement))
+        if found is None:
+            compiled: Any = statement.compile(dialect=self._dialect)
+            processors = compiled._bind_processors
+            constants = {name: value for name, value in compiled.params.items() if name not in values}
+            bound = [BoundParameter(name, processors.get(name)) for name in compiled.positiontup]
+            found = self._constants[id(statement)] = _CompiledUpdate(compiled.string, compile_binder(bound, constants), statement)
+        return found.sql, found.binder(values)
+
     def _compile(self, table: type, changed: tuple[str, ...], skip_condition: Select[Any] | None) -> _CompiledUpdate:
         mapper: Mapper[Any] = inspect(table)
         columns = {column.key: column for column in mapper.columns}
         names = [_OLD + name for name in columns] + [_NEW + name for name in changed]
         types = {name: columns[name[len(_OLD) :]].type for name in names}
-        parameters = {name: bindparam(name, type_=type_) for name, type_ in types.items()}
+        documents = {_OLD + name for name, column in columns.items() if isinstance(column.type, JSON)}
+        parameters = {name: bindparam(name, type_=Text() if name in documents else type_) for name, type_ in types.items()}
         statement: Any = update(table).values({name: parameters[_NEW + name] for name in changed})
         for name, column in columns.items():
             old = parameters[_OLD + name]
-            statement = statement.where(column.is_not_distinct_from(old) if column.nullable else column == old)
+            if _OLD + name in documents:
+                # PostgreSQL cannot compare JSON. A null of SQL and one of JSON are both read as None.
+                statement = statement.where(func.coalesce(cast(column, Text), "null") == old)
+            else:
+                statement = statement.where(column.is_not_distinct_from(old) if column.nullable else column == old)
         statement = statement.returning(mapper.primary_key[0])
         if self._dialect.name == "postgresql":
             if skip_condition is not None:

@@ -23,16 +23,15 @@ from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.sessions import DatabaseSession
 from storage.database.text_budget import TextBudget, TextColumns
 from storage.database.update_cache import WAS_CHANGED, WAS_SKIPPED
+from storage.database.writers import ConcurrentChange
 
 if TYPE_CHECKING:
     from storage.database.engine import Database
 
+MAX_BATCH = 50
+"""Statements that a commit runs without the ORM; more rows are inserted faster by its statements of many rows."""
 SELECT_PREFIXES = ("SELECT", "WITH")
 """Statements that begin so are run by a reader; its connection is read-only, so it rejects one that writes."""
-
-
-class ConcurrentChange(Exception):
-    """A row that was not locked was changed or deleted by another transaction; nothing was committed, and a repetition may succeed."""
 
 
 class WriteSession(DatabaseSession):
@@ -58,7 +57,8 @@ class WriteSession(DatabaseSession):
         self._condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
         self._inserts: dict[int, tuple[Any, list[Mapping[str, Any]]]] = {}
         self._numbered: list[tuple[Any, Numbering]] = []
-        self._unlocked: tuple[Any, dict[str, Any]] | None = None
+        self._unlocked: list[tuple[Any, dict[str, Any]]] = []
+        self._required: list[tuple[Any, Mapping[str, Any]]] = []
         self.may_repeat = False
 
     def __getattr__(self, name: str) -> Any:
@@ -95,11 +95,23 @@ class WriteSession(DatabaseSession):
     def lock_later(self, row: Any) -> bool:
         """Whether a row that this session has read need not be locked, because the commit raises ConcurrentChange if it was changed.
 
-        That is so if whoever commits repeats the transaction then (`may_repeat`), and if this is the first row.
+        That is so if whoever commits repeats the transaction then (`may_repeat`). The commit writes such rows in the order of these calls.
         """
-        if not self.may_repeat or self._has_begun or self._unlocked is not None or not any(row is each for each in self._rows.values()):
+        if not self.may_repeat or self._has_begun or not any(row is each for each in self._rows.values()):
             return False
-        self._unlocked = row, {name: row.__dict__[name] for name in _column_names(row.__class__)}
+        if any(row is each for each, _ in self._unlocked):
+            return True
+        self._unlocked.append((row, {name: row.__dict__[name] for name in _column_names(row.__class__)}))
+        return True
+
+    def require_later(self, statement: Any, values: Mapping[str, Any]) -> bool:
+        """Whether a statement is left to the commit, which raises ConcurrentChange if it returns no row.
+
+        That is so after `lock_later`. `statement` is constant, with a named parameter for each value, and returns an id.
+        """
+        if self._has_begun or not self._unlocked:
+            return False
+        self._required.append((statement, values))
         return True
 
     def insert_later(self, statement: Any, rows: BulkRows) -> None:
@@ -182,11 +194,13 @@ class WriteSession(DatabaseSession):
 
     async def flush(self, objects: Any = None) -> None:
         if self._has_begun or self._has_pending():
-            if self._unlocked is not None:
-                await self._lock_row()
+            if self._unlocked:
+                await self._lock_rows()
             if self._numbered:
                 await self._number_rows()
             await super().flush(objects)
+            if self._required:
+                await self._run_required()
             if self._followers:
                 await self._flush_followers()
             if self._inserts:
@@ -210,16 +224,24 @@ class WriteSession(DatabaseSession):
             setattr(row, numbering.column, value)
             self.add(row)
 
-    async def _lock_row(self) -> None:
-        """Locks the row that `lock_later` has left unlocked. Raises ConcurrentChange if it was changed or deleted meanwhile."""
-        assert self._unlocked is not None  # noqa: S101 - the callers check it
-        (row, before), self._unlocked = self._unlocked, None
-        columns = inspect(type(row)).columns
-        statement = select(*[columns[name] for name in before]).where(columns["id"] == row.id).with_for_update(key_share=True)
-        async with self._statement_lock:
-            found = (await (await self.connection()).execute(statement)).one_or_none()
-        if found is None or tuple(found) != tuple(before.values()):
-            raise ConcurrentChange
+    async def _lock_rows(self) -> None:
+        """Locks the rows that `lock_later` has left unlocked. Raises ConcurrentChange if one was changed or deleted meanwhile."""
+        unlocked, self._unlocked = self._unlocked, []
+        for row, before in unlocked:
+            columns = inspect(type(row)).columns
+            statement = select(*[columns[name] for name in before]).where(columns["id"] == row.id).with_for_update(key_share=True)
+            async with self._statement_lock:
+                found = (await (await self.connection()).execute(statement)).one_or_none()
+            if found is None or tuple(found) != tuple(before.values()):
+                raise ConcurrentChange
+
+    async def _run_required(self) -> None:
+        required, self._required = self._required, []
+        for statement, values in required:
+            async with self._statement_lock:
+                found = (await (await self.connection()).execute(statement, values)).first()
+            if found is None:
+                raise ConcurrentChange
 
     async def _flush_inserts(self) -> None:
         inserts, self._inserts = list(self._inserts.values()), {}
@@ -245,29 +267,31 @@ class WriteSession(DatabaseSession):
 
     def _has_pending(self) -> bool:
         """Whether rows wait that the transaction does not have yet, or are changed."""
-        return bool(self._deferred or self._numbered or self._inserts) or self._has_changes()
+        return bool(self._deferred or self._numbered or self._inserts or self._required or self._count_changes())
 
     @property
     def _must_flush(self) -> bool:
         """Whether something waits that a statement of the ORM does not write by itself."""
-        return bool(self._inserts or self._numbered or self._unlocked is not None)
+        return bool(self._inserts or self._numbered or self._unlocked or self._required)
 
-    def _has_changes(self) -> bool:
-        return any(instance_state(row).modified for row in self._rows.values())
+    def _count_changes(self) -> int:
+        return sum(instance_state(row).modified for row in self._rows.values())
 
     async def run_if(self, condition: Select[Any], action: Callable[[], Awaitable[None]]) -> None:
-        waiting = len(self._deferred) + len(self._numbered) + (self._unlocked is not None)
+        waiting = len(self._deferred) + len(self._numbered) + len(self._unlocked) + len(self._inserts)
         if self._has_begun or self._condition is not None or waiting != 1 or self._database.writer.max_statements != 1:
             await super().run_if(condition, action)
         else:
             self._condition = condition, action
 
     async def commit(self) -> None:
+        if self._unlocked and not self._has_begun and await self._write_batch():
+            return
         if self._inserts or (self._has_begun and self._must_flush):
             await self.flush()
-        if self._unlocked is not None and await self._update_directly():
+        if self._unlocked and await self._update_directly():
             return
-        if self._has_begun or self._has_changes() or not await self._write_directly():
+        if self._has_begun or self._count_changes() or not await self._write_directly():
             if self._must_flush:
                 await self.flush()
             if self._condition is not None:
@@ -279,14 +303,13 @@ class WriteSession(DatabaseSession):
 
     async def _update_directly(self) -> bool:
         """Changes the unlocked row, the only one, without the ORM. Returns False if the ORM has to do it. Raises ConcurrentChange."""
-        assert self._unlocked is not None  # noqa: S101 - the caller checks it
-        row, before = self._unlocked
-        if self._has_begun or self._deferred or self._numbered or sum(instance_state(each).modified for each in self._rows.values()) > 1:
+        if self._has_begun or self._deferred or self._numbered or len(self._unlocked) > 1 or self._count_changes() > 1:
             return False
+        ((row, before),) = self._unlocked
         bound = self._database.update_cache.bind(row, before, self._condition[0] if self._condition is not None else None)
         if bound is None:
             # Nothing was changed in the end. The ORM writes nothing then either.
-            self._unlocked = None
+            self._unlocked = []
             return False
         self._release_reader()
         (found,) = await self._database.write([bound])
@@ -294,7 +317,35 @@ class WriteSession(DatabaseSession):
             return False
         if found == WAS_CHANGED:
             raise ConcurrentChange
-        self._unlocked = self._condition = None
+        self._unlocked, self._condition = [], None
+        self._rows.clear()
+        return True
+
+    async def _write_batch(self) -> bool:
+        """Writes the unlocked rows and all that waits, without the ORM. Returns False if that is not all. Raises ConcurrentChange.
+
+        A single changed row is left to `_update_directly`.
+        """
+        has_more = self._inserts or self._required or self._deferred or len(self._unlocked) > 1
+        if not has_more or self._numbered or self._followers or self._condition:
+            return False
+        database = self._database
+        updates = [database.update_cache.bind(row, before, None) for row, before in self._unlocked]
+        deferred = [database.insert_cache.bind(row) for row in self._deferred]
+        if None in updates or None in deferred or self._count_changes() > len(updates):
+            return False
+        statements: list[Any] = [*updates, *(database.update_cache.bind_constant(*each) for each in self._required)]
+        required = len(statements)
+        statements += [bound for (bound,) in deferred]  # type: ignore[misc]
+        for sql, parameters in database.bulk_inserts.bind(list(self._inserts.values())) if self._inserts else ():
+            statements += [(sql, row) for row in parameters] if isinstance(parameters, list) else [(sql, parameters)]
+        if len(statements) > MAX_BATCH:
+            return False
+        self._release_reader()
+        ids = await database.write(statements, required)
+        for row, row_id in zip(self._deferred, ids[required:], strict=False):
+            row.__dict__["id"] = row_id
+        self._unlocked, self._required, self._deferred, self._inserts = [], [], [], {}
         self._rows.clear()
         return True
 
@@ -341,13 +392,13 @@ class WriteSession(DatabaseSession):
 
     async def rollback(self) -> None:
         self._deferred, self._followers, self._condition, self._inserts = [], {}, None, {}
-        self._numbered, self._unlocked = [], None
+        self._numbered, self._unlocked, self._required = [], [], []
         if self._has_begun:
             await super().rollback()
 
     async def close(self) -> None:
         self._rows, self._deferred, self._followers, self._condition, self._inserts = {}, [], {}, None, {}
-        self._numbered, self._unlocked = [], None
+        self._numbered, self._unlocked, self._required = [], [], []
         self._release_reader()
         if self._has_begun:
             await super().close()

@@ -1,7 +1,8 @@
-"""Writers: driver connections that run whole transactions and bypass SQLAlchemy; on PostgreSQL a single statement.
+"""Writers: driver connections that run whole transactions and bypass SQLAlchemy.
 
-`write` takes INSERTs and UPDATEs that each return an id, or no row if their condition is false. It returns the ids, on SQLite 0 for no
-row. It raises SQLAlchemy's IntegrityError, DatabaseBusy, and any other error of the driver; nothing is committed then.
+`write` takes INSERTs and UPDATEs that each return an id, or no row if their condition is false. It returns the ids; 0 for no row, except
+of a single statement on PostgreSQL, of which nothing is returned then. It raises ConcurrentChange if one of the first `required`
+statements returns no id, SQLAlchemy's IntegrityError, DatabaseBusy, and any other error of the driver; nothing is committed then.
 """
 
 import asyncio
@@ -18,8 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from storage.database.connection_pool import ConnectionPool
 from storage.database.postgres_pool import IdleConnection
-
-Statement = tuple[str, Sequence[Any]]
+from storage.database.prepared_statements import Statement
 
 MAX_INLINE_STATEMENTS, MAX_INLINE_CHARACTERS = 8, 32_000
 """Larger transactions on SQLite run in the thread: the maximum of statements, and of characters in their parameters."""
@@ -29,6 +29,10 @@ CHECKPOINT_EVERY = 256
 
 class DatabaseBusy(Exception):
     """The database could not run this transaction in time; nothing was changed, and a retry may succeed."""
+
+
+class ConcurrentChange(Exception):
+    """A row that was not locked was changed or deleted by another transaction; nothing was committed, and a repetition may succeed."""
 
 
 class WriteLock:
@@ -58,17 +62,17 @@ class WriteLock:
 
 
 class Writer(Protocol):
-    """Runs transactions of INSERTs. `max_statements` is the maximum of statements in one transaction; None: unlimited."""
+    """Runs transactions. `max_statements` is the maximum of statements that cost less than a transaction of the ORM; None: unlimited."""
 
     max_statements: int | None
 
-    async def write(self, statements: Sequence[Statement]) -> list[int]: ...
+    async def write(self, statements: Sequence[Statement], required: int = 0) -> list[int]: ...
 
     async def close(self) -> None: ...
 
 
 class PostgresWriter:
-    """Runs each statement as an implicit transaction, which takes one round trip instead of three.
+    """Runs a single statement as an implicit transaction, which takes one round trip instead of three.
 
     The connections are the idle connections of the pool (`storage/database/postgres_pool.py`).
     """
@@ -82,16 +86,20 @@ class PostgresWriter:
         self._dialect = dialect
         self._integrity_error = asyncpg.IntegrityConstraintViolationError
 
-    async def write(self, statements: Sequence[Statement]) -> list[int]:
-        ((sql, parameters),) = statements
+    async def write(self, statements: Sequence[Statement], required: int = 0) -> list[int]:
+        def check(position: int, value: Any) -> None:
+            if position < required and not value:
+                raise ConcurrentChange
+
         connection = self.connections.try_acquire() or await self.connections.acquire()
         try:
-            rows = await connection.fetch(sql, parameters)
+            if len(statements) > 1 or required:
+                return [value or 0 for value in await connection.fetch_all(statements, check)]
+            return [row[0] for row in await connection.fetch(*statements[0])]
         except self._integrity_error as error:
-            raise self._translate_error(sql, error) from error
+            raise self._translate_error(statements[0][0], error) from error
         finally:
             self.connections.release(connection)
-        return [row[0] for row in rows]
 
     def _translate_error(self, sql: str, error: Exception) -> IntegrityError:
         module: Any = self._dialect.dbapi
@@ -109,6 +117,7 @@ class _WriteRequest:
     """One call of `write` and its result: the ids, or the error of this request alone. The caller may have been cancelled meanwhile."""
 
     statements: Sequence[Statement]
+    required: int
     future: asyncio.Future[list[int]]
     ids: list[int] = field(default_factory=list)
     error: Exception | None = None
@@ -147,9 +156,9 @@ class SqliteWriter:
         arguments = (self._connection, checkpoint_connection, int(wait_seconds * 1000), self._jobs, self._on_checkpoint)
         Thread(target=_run_thread, args=arguments, name="sqlite-writer", daemon=True).start()
 
-    async def write(self, statements: Sequence[Statement]) -> list[int]:
+    async def write(self, statements: Sequence[Statement], required: int = 0) -> list[int]:
         loop = asyncio.get_running_loop()
-        request = _WriteRequest(statements, loop.create_future())
+        request = _WriteRequest(statements, required, loop.create_future())
         if not _is_short(statements):
             self._schedule(loop, [request], is_short=False)
         else:
@@ -304,12 +313,14 @@ def _write_transaction(connection: sqlite3.Connection, requests: list[_WriteRequ
 def _write_request(connection: sqlite3.Connection, request: _WriteRequest) -> None:
     """Writes one request. Raises errors that have ended the transaction; any other error undoes only this request."""
     # A single statement that fails is rolled back by SQLite.
-    uses_savepoint = len(request.statements) > 1
+    uses_savepoint = len(request.statements) > 1 or request.required > 0
     sql = ""
     try:
         if uses_savepoint:
             connection.execute("SAVEPOINT request")
         request.ids = [(connection.execute(sql := each, parameters).fetchone() or (0,))[0] for each, parameters in request.statements]
+        if not all(request.ids[: request.required]):
+            raise ConcurrentChange
         if uses_savepoint:
             connection.execute("RELEASE request")
     except Exception as error:

@@ -69,10 +69,11 @@ def record(
 
 
 def record_change(context: Context, subject: ActivitySubject, row: tables.Issue | tables.MergeRequest, event_action: str) -> None:
-    """Record the change of an issue or a merge request for which hooks get an event with this `action`."""
+    """Record the change of an issue or a merge request for which hooks get an event with this `action`, by the end of the transaction."""
     action = ACTION_OF_EVENT.get(event_action)
     if action is not None:
-        record(context, action, subject, row.project_id, target_id=row.id)
+        common = {"author_id": context.viewer.id, "project_id": row.project_id, "target_id": row.id, "push": None}
+        _insert(context, [{**common, "action": action, "subject": subject}])
 
 
 def add_comment(context: Context, row: Any, subject: ActivitySubject | None) -> None:

@@ -8,8 +8,6 @@ who may see it then.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import insert
-
 from graph.context import Context
 from graph.rules.snapshots import BuildSnapshot, MergeRequestSnapshot
 from storage import tables
@@ -22,8 +20,8 @@ async def record_builds(
 ) -> None:
     """Record that builds, as (id, project id, ref), were created or changed status; `before` is None for new ones."""
     old_state = before.status if before is not None else None
-    common = {"kind": ChangeKind.BUILD, "old_state": old_state, "new_state": current.status, "created_at": context.now()}
-    await _write_changes(context, [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed])
+    common = {"old_state": old_state, "new_state": current.status}
+    _insert(context, ChangeKind.BUILD, [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed])
 
 
 async def record_merge_request(
@@ -47,24 +45,15 @@ async def record_discussion(context: Context, row: tables.MergeRequest) -> None:
 async def record_merge_requests(
     context: Context, changed: Iterable[tuple[int, int, str, MergeRequestState | None, MergeRequestState]]
 ) -> None:
-    """Record changes of merge requests in one statement.
+    """Record changes of merge requests, by the end of the transaction.
 
     Each is (id, target project id, target branch, state before, state now).
     """
-    moment = context.now()
     rows = [
-        {
-            "kind": ChangeKind.MERGE_REQUEST,
-            "project_id": project_id,
-            "merge_request_id": key,
-            "ref": branch,
-            "old_state": old_state,
-            "new_state": new_state,
-            "created_at": moment,
-        }
+        {"project_id": project_id, "merge_request_id": key, "ref": branch, "old_state": old_state, "new_state": new_state}
         for key, project_id, branch, old_state, new_state in changed
     ]
-    await _write_changes(context, rows)
+    _insert(context, ChangeKind.MERGE_REQUEST, rows)
 
 
 def record_new_issue(context: Context, row: tables.Issue) -> None:
@@ -83,13 +72,11 @@ def record_note(context: Context, note: tables.Note, issue: tables.Issue) -> Non
 
 def record_issues(context: Context, changed: Iterable[tuple[tables.Issue, IssueState]]) -> None:
     """Record changes of issues, their notes and labels included, by the end of the transaction. Each is (issue, state before)."""
-    common = {"kind": ChangeKind.ISSUE, "ref": "", "created_at": context.now()}
     rows = [
-        {**common, "project_id": row.project_id, "issue_id": row.id, "old_state": old_state, "new_state": row.state}
+        {"project_id": row.project_id, "issue_id": row.id, "ref": "", "old_state": old_state, "new_state": row.state}
         for row, old_state in changed
     ]
-    context.insert_later(changes.insert_changes(), rows)
-    _notify(context)
+    _insert(context, ChangeKind.ISSUE, rows)
 
 
 def _make_issue_change(context: Context, row: tables.Issue, old_state: IssueState | None) -> tables.Change:
@@ -103,17 +90,17 @@ async def record_branches(context: Context, changed: Iterable[tuple[int, str, st
 
     Each is (project id, name, health last recorded, health now).
     """
-    common = {"kind": ChangeKind.BRANCH, "created_at": context.now()}
     rows = [
-        {**common, "project_id": project_id, "ref": name, "old_state": old_state, "new_state": new_state}
+        {"project_id": project_id, "ref": name, "old_state": old_state, "new_state": new_state}
         for project_id, name, old_state, new_state in changed
     ]
-    await _write_changes(context, rows)
+    _insert(context, ChangeKind.BRANCH, rows)
 
 
-async def _write_changes(context: Context, rows: Sequence[dict[str, Any]]) -> None:
+def _insert(context: Context, kind: ChangeKind, rows: Sequence[dict[str, Any]]) -> None:
     if rows:
-        await context.session.execute(insert(tables.Change), list(rows))
+        common = {"kind": kind, "build_id": None, "merge_request_id": None, "issue_id": None, "created_at": context.now()}
+        context.insert_later(changes.insert_changes(), [{**common, **row} for row in rows])
         _notify(context)
 
 

@@ -83,7 +83,7 @@ async def index_updates(
     Returns one `RefUpdate` each, in order, and the commits that the transaction of the move has to insert. Call it outside of any writing
     transaction. Raises NotFound when the project is deleted meanwhile, NotARepository, GitCommandError.
     """
-    known, project = await _load_heads_and_project(services, project_id)
+    known, project = await _load_heads_and_project(services, project_id, updates)
     if not known and project.default_branch is not None:
         # An interrupted import. Otherwise commits of its other branches would count as new.
         await index_imported(services, project_id)
@@ -362,10 +362,18 @@ async def _load_path_if_built(services: Services, project_id: int) -> str | None
         return await full_path(context, project) if project is not None and project.builds_enabled else None
 
 
-async def _load_heads_and_project(services: Services, project_id: int) -> tuple[dict[str, str], tables.Project]:
-    """The heads in the index, and the project. Raises NotFound."""
+async def _load_heads_and_project(
+    services: Services, project_id: int, updates: Sequence[RefCommand] = ()
+) -> tuple[dict[str, str], tables.Project]:
+    """The heads in the index, and the project; of updates that only move indexed branches, the heads of these. Raises NotFound."""
     async with services.database.read_session() as session:
         context = Context(services, session, None, "index")
+        names = [update.ref for update in updates if _is_branch(update)]
+        if names and len(names) <= MAX_REPORTED_BRANCHES:
+            rows = await context.tuples(git_refs.INDEXED_HEADS_AND_PROJECT, project_id=project_id, names=names)
+            heads = {name.removeprefix(BRANCHES): oid for _, name, oid in rows if name is not None}
+            if rows and rows[0][0].default_branch is not None and {update.old for update in updates if _is_branch(update)} <= {*heads.values()}:
+                return heads, rows[0][0]
         project = await context.first(projects.by_id(project_id))
         if project is None:
             raise NotFound("Project")

@@ -121,7 +121,7 @@ async def load_protections(context: Context, project_id: int) -> Mapping[str, Br
 def _protection_loader(context: Context) -> Loader[int, Mapping[str, BranchProtection]]:
     async def fetch(ids: list[int]) -> dict[int, dict[str, BranchProtection]]:
         found: dict[int, dict[str, BranchProtection]] = {key: {} for key in ids}
-        for row in await context.all(protected_branches.in_projects(ids)):
+        for (row,) in await context.tuples(protected_branches.IN_PROJECTS, project_ids=ids):
             found[row.project_id][row.name] = BranchProtection.PARTIAL if row.developers_can_push else BranchProtection.FULL
         return found
 
@@ -173,15 +173,18 @@ class PreparedUpdates:
         return replace(self, ref_updates=tuple(each for each in self.ref_updates if each.update in updates))
 
 
-async def prepare_updates(services: Services, project_id: int, updates: Sequence[RefCommand]) -> PreparedUpdates:
+async def prepare_updates(
+    services: Services, project_id: int, updates: Sequence[RefCommand], *, merging_id: int | None = None
+) -> PreparedUpdates:
     """Index the commits of ref updates, plan their pipelines, and compare their merge requests, outside of any writing transaction.
 
-    The objects must be written and synced. Raises NotFound, Unavailable, NotARepository, GitCommandError.
+    `merging_id` is the merge request that the updates merge. The objects must be written and synced. Raises NotFound, Unavailable, NotARepository, GitCommandError.
     """
     if any(update.new is not None for update in updates):
         await refs.publish_objects(services, project_id)
     (indexed, unwritten), merge_requests = await asyncio.gather(
-        commit_index.index_updates(services, project_id, updates), moved_branches.prepare(services, project_id, updates)
+        commit_index.index_updates(services, project_id, updates),
+        moved_branches.prepare(services, project_id, updates, merging_id=merging_id),
     )
     return PreparedUpdates(tuple(indexed), merge_requests, unwritten)
 
@@ -192,11 +195,17 @@ async def lock_projects(context: Context, project_id: int, prepared: PreparedUpd
     project = next((each for each in found if each.id == project_id), None)
     if project is None:
         raise NotFound("Project")
+    require_adopted(project)
+    context.rows_by_id(tables.Project).prime(project.id, project)
+    return project
+
+
+def require_adopted(project: tables.Project) -> None:
+    """Raises Unavailable if the refs of the project are not in the database."""
     if project.refs_version == 0:
         raise Unavailable(
             "The branches of this project could not be read at the start of the service. Ask an administrator to check its log."
         )
-    return project
 
 
 async def apply_updates(context: Context, locked: tables.Project, prepared: PreparedUpdates) -> None:

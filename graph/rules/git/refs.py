@@ -204,18 +204,21 @@ async def write_moves(context: Context, project: tables.Project, updates: Sequen
     peeled = await _peel_tags(context, project.id, updates)
     project.refs_version = refs.next_version(project.refs_version, context.now())
     for update in updates:
-        if update.old is None:
-            continue
-        statement = (
-            refs.remove(project.id, update.ref, update.old)
-            if update.new is None
-            else refs.move(project.id, update.ref, update.old, update.new, peeled.get(update.new))
-        )
-        if (await context.session.execute(statement)).rowcount != 1:
+        if update.old is not None and not await _write_move(context, project.id, update, peeled):
             raise RefConflict(update, "The ref has moved in the meantime. Fetch it and retry.")
     created = [(update.ref, update.new, peeled.get(update.new)) for update in updates if update.old is None and update.new is not None]
     insert(context, project.id, created, indexed=True)
     forget(context)
+
+
+async def _write_move(context: Context, project_id: int, update: RefCommand, peeled: Mapping[str, str | None]) -> bool:
+    """Move or delete a ref; returns False if it has another value, unless the commit finds that out (`Context.require_later`)."""
+    assert update.old is not None  # noqa: S101 - new refs are inserted
+    session = context.session
+    if update.new is None:
+        return bool((await session.execute(refs.remove(project_id, update.ref, update.old))).rowcount)
+    values = refs.move_values(project_id, update.ref, update.old, update.new, peeled.get(update.new))
+    return context.require_later(refs.MOVE, values) or (await session.execute(refs.MOVE, values)).first() is not None
 
 
 def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]], *, indexed: bool = False) -> None:

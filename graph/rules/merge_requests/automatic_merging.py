@@ -38,7 +38,7 @@ async def accept_when_green(context: Context, merge_request: tables.MergeRequest
     Raises as `merging.accept_now` does.
     """
     async with context.read_only() as reader:
-        row = await merging.get_acceptable(reader, merge_request.id)
+        row = await merging.get_acceptable(reader, merge_request)
         head = await read_head(reader, row)
         must_wait = head is not None and await _checks_state(reader, row, head) in (ChecksState.PENDING, ChecksState.RUNNING)
     if head is None or not must_wait or (options.sha is not None and options.sha.lower() != head):

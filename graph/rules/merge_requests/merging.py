@@ -32,6 +32,7 @@ from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
 from graph.rules.merge_requests.mergeability import CANNOT_MERGE_MESSAGE, create_merge_commit, require_acceptable
 from graph.rules.notes import system_notes
+from graph.rules.project_access import load_project_with
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.protocol.push import RefCommand
@@ -96,7 +97,7 @@ async def accept_now(context: Context, merge_request: tables.MergeRequest, optio
             if attempt == 1:
                 await ref_reservations.wait_for_pushes(services, project_id, target)
             async with refs.move_lock(services, project_id) if attempt else nullcontext():
-                prepared = await _prepare(context, merge_request.id, options, comparison)
+                prepared = await _prepare(context, merge_request, options, comparison)
                 try:
                     if not attempt:
                         await ref_reservations.wait_for_pushes(services, project_id, target)
@@ -107,13 +108,19 @@ async def accept_now(context: Context, merge_request: tables.MergeRequest, optio
     raise Conflict(None, "The branches keep moving. Retry the request.")
 
 
-async def get_acceptable(reader: Context, merge_request_id: int) -> tables.MergeRequest:
+async def get_acceptable(reader: Context, merge_request: tables.MergeRequest) -> tables.MergeRequest:
     """The current row, in a read-only session. Raises NotFound, Forbidden, NotAllowed."""
-    row = await reader.first(merge_requests.by_id(merge_request_id))
-    if row is None:
-        raise NotFound("MergeRequest")
+    _, row = await _load_with_project(reader, merge_request)
     await require_acceptable(reader, row)
     return row
+
+
+async def _load_with_project(context: Context, merge_request: tables.MergeRequest) -> tuple[tables.Project, tables.MergeRequest]:
+    """The target project and the current row, with the viewer's access. Raises NotFound when it has been deleted."""
+    project, row = await load_project_with(context, merge_request.project_id, tables.MergeRequest, "id", merge_request.id)
+    if project is None or row is None:
+        raise NotFound("MergeRequest")
+    return project, row
 
 
 async def lock_merge_request(context: Context, merge_request_id: int) -> tables.MergeRequest:
@@ -129,13 +136,15 @@ def _branch_lock(services: Services, project_id: int, branch: str) -> asyncio.Lo
     return _branch_locks.setdefault((id(services), project_id, branch), asyncio.Lock())
 
 
-async def _prepare(context: Context, merge_request_id: int, options: MergeOptions, comparison: BranchComparison | None) -> PreparedMerge:
+async def _prepare(
+    context: Context, merge_request: tables.MergeRequest, options: MergeOptions, comparison: BranchComparison | None
+) -> PreparedMerge:
     """Check that the merge request may be merged, and write a merge commit that no ref reaches yet.
 
     `comparison` is that of an earlier attempt. It remains valid if only the target has moved.
     """
     async with context.read_only() as reader:
-        row = await get_acceptable(reader, merge_request_id)
+        row = await get_acceptable(reader, merge_request)
         heads = await read_heads(reader, row)
     source, old = heads.source, heads.target
     if options.sha is not None and options.sha.lower() != source:
@@ -160,7 +169,7 @@ async def _prepare(context: Context, merge_request_id: int, options: MergeOption
         own = row.source_project_id == row.project_id
         (updates if own else removals).append(RefCommand(BRANCHES + row.source_branch, source, None))
     try:
-        prepared = await ref_updates.prepare_updates(context.services, row.project_id, updates)
+        prepared = await ref_updates.prepare_updates(context.services, row.project_id, updates, merging_id=row.id)
         removal = await ref_updates.prepare_updates(context.services, row.source_project_id, removals) if removals else None
     except (NotARepository, GitCommandError) as error:
         log.warning("merge could not be prepared", merge_request_id=row.id, error=str(error), request_id=context.request_id)
@@ -169,10 +178,9 @@ async def _prepare(context: Context, merge_request_id: int, options: MergeOption
 
 
 async def _merge(prepared: PreparedMerge, context: Context) -> tables.MergeRequest:
-    """The transaction. Locks projects first, like a push, to prevent deadlocks. Raises RefConflict, NotFound, Forbidden, NotAllowed."""
+    """The transaction. Raises RefConflict, NotFound, Forbidden, NotAllowed."""
     planned = prepared.row
-    project = await ref_updates.lock_projects(context, planned.project_id, prepared.updates, planned.source_project_id)
-    row = await lock_merge_request(context, planned.id)
+    project, row = await _lock(context, prepared)
     await require_acceptable(context, row)
     branches = (row.source_project_id, row.source_branch, row.target_branch)
     if branches != (planned.source_project_id, planned.source_branch, planned.target_branch):
@@ -189,19 +197,34 @@ async def _merge(prepared: PreparedMerge, context: Context) -> tables.MergeReque
     row.merge_user_id, row.merge_params = context.viewer.id, None
     row.merged_at = row.updated_at = moment
     row.closed_at = None
-    await context.session.flush()
     await change_records.record_merge_request(context, row, before)
     await system_notes.write_changes(context, row, before, MergeRequestSnapshot.of(row))
     activities.record_change(context, ActivitySubject.MERGE_REQUEST, row, "merge")
     await publish(context, MergeRequestChanged, row, "merge")
-    await issue_closing.close_after_merge(context, row)
-    may_remove = await _may_remove_source(context, row)
+    if row.target_branch == project.default_branch:
+        await issue_closing.close_after_merge(context, row)
+    may_remove = len(prepared.updates.updates) + bool(prepared.removal) > 1 and await _may_remove_source(context, row)
     await ref_updates.apply_updates(context, project, prepared.updates if may_remove else prepared.updates.only([prepared.target_update]))
     if prepared.removal is not None and may_remove:
         source_project = await context.first(projects.for_update(row.source_project_id))
         if source_project is not None:
             await ref_updates.apply_updates(context, source_project, prepared.removal)
     return row
+
+
+async def _lock(context: Context, prepared: PreparedMerge) -> tuple[tables.Project, tables.MergeRequest]:
+    """The project and the merge request, locked until the transaction ends, or left to the commit if they are all that it has to lock.
+
+    Projects come first, as for a push, to prevent deadlocks. Raises NotFound.
+    """
+    planned = prepared.row
+    if planned.source_project_id == planned.project_id and prepared.updates.merge_requests.is_empty:
+        project, row = await _load_with_project(context, planned)
+        if context.lock_later(project) and context.lock_later(row):
+            ref_updates.require_adopted(project)
+            return project, row
+    project = await ref_updates.lock_projects(context, planned.project_id, prepared.updates, planned.source_project_id)
+    return project, await lock_merge_request(context, planned.id)
 
 
 async def _may_remove_source(context: Context, row: tables.MergeRequest) -> bool:

@@ -9,7 +9,7 @@ background (`merge_request_refresh`).
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Select
 
@@ -37,32 +37,43 @@ Landings = Mapping[tuple[int, str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class PreparedMergeRequests:
-    """`comparisons` are those of merge requests from moved branches, by id; `project_ids` are their target projects."""
+    """`comparisons` are those of merge requests from moved branches, by id; `project_ids` are their target projects.
+
+    `is_empty`: there were none from or into the branches.
+    """
 
     comparisons: Mapping[int, BranchComparison] = field(default_factory=dict)
     landings: Landings = field(default_factory=dict)
     project_ids: frozenset[int] = frozenset()
+    is_empty: bool = False
 
 
-async def prepare(services: Services, project_id: int, updates: Iterable[RefCommand]) -> PreparedMergeRequests:
-    """Compare the branches of the merge requests that these moves change. Raises Unavailable, GitCommandError."""
+async def prepare(
+    services: Services, project_id: int, updates: Iterable[RefCommand], *, merging_id: int | None = None
+) -> PreparedMergeRequests:
+    """Compare the branches of the merge requests that these moves change, except of `merging_id`, which the moves merge.
+
+    Raises Unavailable, GitCommandError.
+    """
     moves = _branch_moves(updates)
     async with services.database.read_session() as session:
         reader = Context(services, session, None, "refs")
-        outgoing = await _open_from(reader, project_id, moves)
-        heads = await read_all_heads(reader, outgoing)
-        incoming = await _open_into(reader, project_id, moves)
+        outgoing, incoming = await _open_of_moved(reader, project_id, moves, merging_id)
+        heads = await read_all_heads(reader, outgoing) if outgoing else {}
     comparisons = {row.id: await _compare(services, project_id, row, moves, heads[row.id]) for row in outgoing}
     landings: dict[tuple[int, str], str | None] = {}
     for name, rows in incoming.items():
         shown = [(row.id, comparisons[row.id].head_oid if row.id in comparisons else row.head_oid) for row in rows]
         landings |= await _find_landings(services, project_id, moves[name], shown)
-    return PreparedMergeRequests(comparisons, landings, frozenset(row.project_id for row in outgoing))
+    project_ids = frozenset(row.project_id for row in outgoing)
+    return PreparedMergeRequests(comparisons, landings, project_ids, is_empty=not outgoing and not incoming)
 
 
 async def apply(context: Context, project: tables.Project, updates: Iterable[RefCommand], prepared: PreparedMergeRequests) -> None:
     """Update the merge requests from and into moved branches. The caller has locked the project and moved its refs."""
     moves = _branch_moves(updates)
+    if prepared.is_empty and len(moves) == 1 and context.require_later(branched.NONE_OPEN, {"of_project": project.id, "branch": [*moves][0]}):
+        return
     if not moves or not await _mark_unchecked(context, project, list(moves)):
         return
     outgoing = await _open_from(context, project.id, moves)
@@ -136,6 +147,25 @@ async def _store_comparisons(context: Context, rows: Sequence[merge_request_refr
     await change_records.record_merge_requests(
         context, [(row.id, row.project_id, row.target_branch, before.state, row.state) for row, before in changed]
     )
+
+
+async def _open_of_moved(
+    reader: Context, project_id: int, moves: Mapping[str, RefCommand], excluded_id: int | None
+) -> tuple[list[tables.MergeRequest], dict[str, list[tables.MergeRequest]]]:
+    """`_open_from` and `_open_into`, of which a single statement finds what most moves have."""
+    names = _existing(moves)
+    rows: list[Any] | None = None
+    if len(names) <= branched.MAX_NAMES:
+        rows = await reader.tuples(branched.OPEN_OF_MOVED, project_id=project_id, names=sorted(names)) if names else []
+    if rows is None or len(rows) == branched.MAX_MOVED:
+        return await _open_from(reader, project_id, moves), await _open_into(reader, project_id, moves)
+    found = [row for (row,) in rows if row.id != excluded_id]
+    outgoing = [row for row in found if row.source_project_id == project_id and row.source_branch in names]
+    incoming: dict[str, list[tables.MergeRequest]] = {}
+    for row in found:
+        if row.project_id == project_id and row.target_branch in names:
+            incoming.setdefault(row.target_branch, []).append(row)
+    return outgoing, incoming
 
 
 async def _open_from(context: Context, project_id: int, moves: Mapping[str, RefCommand]) -> list[tables.MergeRequest]:

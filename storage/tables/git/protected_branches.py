@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import Delete, Select, UniqueConstraint, delete, select
+from sqlalchemy import Delete, Select, UniqueConstraint, bindparam, delete, select
 from sqlmodel import Field, col
 
+from storage.database.statement_cache import mark_constant
 from storage.tables.base import TimestampedRow, foreign_key
 
 
@@ -19,8 +20,8 @@ class ProtectedBranch(TimestampedRow, table=True):
     developers_can_push: bool = False
 
 
-def in_projects(project_ids: list[int]) -> Select[ProtectedBranch]:
-    return select(ProtectedBranch).where(col(ProtectedBranch.project_id).in_(project_ids))
+IN_PROJECTS = mark_constant(select(ProtectedBranch).where(col(ProtectedBranch.project_id).in_(bindparam("project_ids", expanding=True))))
+"""Those of the projects `project_ids`; a constant."""
 
 
 def named(project_id: int, names: list[str]) -> Select[ProtectedBranch]:

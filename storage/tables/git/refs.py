@@ -117,9 +117,20 @@ def put(dialect: str) -> Any:
     return statement.on_conflict_do_update(index_elements=["project_id", "name"], set_=moved)
 
 
-def move(project_id: int, name: str, old: str, new: str, peeled: str | None) -> Update:
-    """The statement that moves a ref from `old`; it changes no row if the ref has another value. The commits of a branch are indexed."""
-    return update(GitRef).where(_is_at(project_id, name, old)).values(oid=new, peeled_oid=peeled, is_indexed=can_be_indexed(name))
+def _move() -> Update:
+    table = metadata.tables[GitRef.__tablename__]
+    at = table.c.project_id == bindparam("of_project"), table.c.name == bindparam("of_name"), table.c.oid == bindparam("old")
+    statement = update(table).where(*at).values(oid=bindparam("new"), peeled_oid=bindparam("peeled"), is_indexed=bindparam("indexed"))
+    return statement.returning(table.c.id)
+
+
+MOVE = _move()
+"""The statement that moves a ref from another value (`move_values`). It returns the id; it changes no row if the ref has another value."""
+
+
+def move_values(project_id: int, name: str, old: str, new: str, peeled: str | None) -> dict[str, Any]:
+    """The parameters of `MOVE`. The commits of a branch are indexed."""
+    return {"of_project": project_id, "of_name": name, "old": old, "new": new, "peeled": peeled, "indexed": can_be_indexed(name)}
 
 
 def remove(project_id: int, name: str, old: str) -> Delete:
@@ -170,6 +181,16 @@ def can_be_indexed(name: str) -> bool:
 def indexed_heads(project_id: int) -> Select[str, str]:
     """(name, oid) of the indexed branches of a project."""
     return select(col(GitRef.name), col(GitRef.oid)).where(col(GitRef.project_id) == project_id, col(GitRef.is_indexed))
+
+
+def _indexed_heads_and_project() -> Select[Any]:
+    own = and_(col(GitRef.project_id) == col(Project.id), col(GitRef.name).in_(bindparam("names", expanding=True)), col(GitRef.is_indexed))
+    found: Select[Any] = select(Project, col(GitRef.name), col(GitRef.oid)).join_from(Project, GitRef, own, isouter=True)
+    return mark_constant(found.where(col(Project.id) == bindparam("project_id")))
+
+
+INDEXED_HEADS_AND_PROJECT = _indexed_heads_and_project()
+"""(project `project_id`, name, oid) of those of its indexed branches with the complete `names`; nulls if there is none. A constant."""
 
 
 def unindexed_branches(project_id: int | None = None) -> Select[int, str, str]:

@@ -3,10 +3,26 @@
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Insert, Select, Update, delete, false, insert, null, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Insert,
+    Select,
+    Update,
+    bindparam,
+    delete,
+    false,
+    insert,
+    literal_column,
+    null,
+    or_,
+    select,
+    update,
+)
 from sqlmodel import col
 
 from storage.database.engine import metadata
+from storage.database.statement_cache import mark_constant
 from storage.tables.merge_requests.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 
 MAX_NAMES = 1000
@@ -63,6 +79,30 @@ def open_into(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
     """Open ones into these branches, the oldest first, at most MAX_MOVED."""
     _, target = _open_of_branches(project_id, names)
     return select(MergeRequest).where(target).order_by(col(MergeRequest.id)).limit(MAX_MOVED)
+
+
+def _open_of_moved() -> Select[MergeRequest]:
+    names = bindparam("names", expanding=True)
+    source = (col(MergeRequest.source_project_id) == bindparam("project_id")) & col(MergeRequest.source_branch).in_(names)
+    target = (col(MergeRequest.project_id) == bindparam("project_id")) & col(MergeRequest.target_branch).in_(names)
+    of_branches: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.state).in_(OPEN), source | target)
+    return mark_constant(of_branches.order_by(col(MergeRequest.id)).limit(MAX_MOVED))
+
+
+OPEN_OF_MOVED = _open_of_moved()
+"""Open ones from or into the branches `names` of the project `project_id`, the oldest first, at most MAX_MOVED; a constant."""
+
+
+def _none_open() -> Select[int]:
+    source = (col(MergeRequest.source_project_id) == bindparam("of_project")) & (col(MergeRequest.source_branch) == bindparam("branch"))
+    target = (col(MergeRequest.project_id) == bindparam("of_project")) & (col(MergeRequest.target_branch) == bindparam("branch"))
+    is_open = or_(*(col(MergeRequest.state) == state for state in OPEN))
+    of_branch = select(col(MergeRequest.id)).where(is_open, source | target)
+    return select(literal_column("1")).where(~of_branch.exists())
+
+
+NONE_OPEN = _none_open()
+"""Returns 1 if no open ones are from or into the branch `branch` of the project `of_project`, otherwise no row; a constant."""
 
 
 def unchecked(after_id: int, limit: int) -> Select[MergeRequest]:
