@@ -372,12 +372,18 @@ class Context:
         self.session.add_numbered(row, numbering, follower, key)
         return row
 
-    def lock_later(self, row: Row) -> bool:
+    def lock_later(self, row: Row, *, reads_before_changes: bool = False) -> bool:
         """Whether the row need not be locked, because the commit finds out if others have changed it since it was read.
 
         The mutation is then repeated (`graph/fields/mutations.py`), so its effects so far must be undone by a rollback.
+        `reads_before_changes`: the statements that follow need not see what the transaction changes.
         """
-        return isinstance(self.session, WriteSession) and self.session.lock_later(row)
+        return isinstance(self.session, WriteSession) and self.session.lock_later(row, reads_before_changes=reads_before_changes)
+
+    @property
+    def locks_at_commit(self) -> bool:
+        """Whether nothing is locked, because the commit finds out what has changed (`lock_later`)."""
+        return isinstance(self.session, WriteSession) and self.session.locks_at_commit
 
     def require_later(self, statement: Any, values: Mapping[str, Any]) -> bool:
         """Whether the commit runs a statement that has to return a row, and otherwise finds out as for `lock_later`.

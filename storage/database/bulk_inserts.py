@@ -13,6 +13,12 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 BulkRows = Sequence[Mapping[str, Any]]
 """Values by column; all rows have the same columns."""
+
+
+class BulkParameters(list[Any]):
+    """The parameters of an SQL string that runs once for each of these rows."""
+
+
 BulkInsert = tuple[Any, BulkRows]
 """A constant INSERT into a table, with at least one row."""
 
@@ -42,7 +48,7 @@ class BulkInsertCache:
 
     def _bind_rows(self, statement: Any, rows: BulkRows) -> tuple[str, Any]:
         compiled = self._find([statement], rows[:1])
-        return compiled.sql, list(zip(*[_column(rows, name, process) for _, name, process in compiled.parameters], strict=True))
+        return compiled.sql, BulkParameters(zip(*[_column(rows, name, process) for _, name, process in compiled.parameters], strict=True))
 
     def _find(self, statements: Sequence[Any], examples: BulkRows) -> _CompiledInserts:
         key = tuple(map(id, statements))

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.exc import IntegrityError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
@@ -28,8 +28,6 @@ from storage.database.writers import ConcurrentChange
 if TYPE_CHECKING:
     from storage.database.engine import Database
 
-MAX_BATCH = 50
-"""Statements that a commit runs without the ORM; more rows are inserted faster by its statements of many rows."""
 SELECT_PREFIXES = ("SELECT", "WITH")
 """Statements that begin so are run by a reader; its connection is read-only, so it rejects one that writes."""
 
@@ -59,7 +57,7 @@ class WriteSession(DatabaseSession):
         self._numbered: list[tuple[Any, Numbering]] = []
         self._unlocked: list[tuple[Any, dict[str, Any]]] = []
         self._required: list[tuple[Any, Mapping[str, Any]]] = []
-        self.may_repeat = False
+        self._reads_before_changes = self.may_repeat = False
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
@@ -92,13 +90,20 @@ class WriteSession(DatabaseSession):
         self._numbered.append((row, numbering))
         self.add_follower(row, follower, key)
 
-    def lock_later(self, row: Any) -> bool:
+    @property
+    def locks_at_commit(self) -> bool:
+        """Whether nothing is locked, because the commit finds out what has changed (`lock_later`)."""
+        return bool(self._unlocked) and not self._has_begun
+
+    def lock_later(self, row: Any, *, reads_before_changes: bool = False) -> bool:
         """Whether a row that this session has read need not be locked, because the commit raises ConcurrentChange if it was changed.
 
         That is so if whoever commits repeats the transaction then (`may_repeat`). The commit writes such rows in the order of these calls.
+        `reads_before_changes`: the statements that follow need not see what the transaction changes.
         """
         if not self.may_repeat or self._has_begun or not any(row is each for each in self._rows.values()):
             return False
+        self._reads_before_changes |= reads_before_changes
         if any(row is each for each, _ in self._unlocked):
             return True
         self._unlocked.append((row, {name: row.__dict__[name] for name in _column_names(row.__class__)}))
@@ -123,7 +128,7 @@ class WriteSession(DatabaseSession):
             self._inserts.setdefault(id(statement), (statement, []))[1].extend(rows)
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        if self._has_pending():
+        if self._has_pending() and not (self._reads_before_changes and self.locks_at_commit):
             await self.flush()
         return await self.read_without_flush(statement, values)
 
@@ -337,12 +342,14 @@ class WriteSession(DatabaseSession):
         statements: list[Any] = [*updates, *(database.update_cache.bind_constant(*each) for each in self._required)]
         required = len(statements)
         statements += [bound for (bound,) in deferred]  # type: ignore[misc]
-        for sql, parameters in database.bulk_inserts.bind(list(self._inserts.values())) if self._inserts else ():
-            statements += [(sql, row) for row in parameters] if isinstance(parameters, list) else [(sql, parameters)]
-        if len(statements) > MAX_BATCH:
-            return False
+        if self._inserts:
+            statements += database.bulk_inserts.bind(list(self._inserts.values()))
         self._release_reader()
-        ids = await database.write(statements, required)
+        try:
+            ids = await database.write(statements, required)
+        except IntegrityError as error:
+            # A row to which another refers was deleted meanwhile, or there is an equal one now.
+            raise ConcurrentChange from error
         for row, row_id in zip(self._deferred, ids[required:], strict=False):
             row.__dict__["id"] = row_id
         self._unlocked, self._required, self._deferred, self._inserts = [], [], [], {}

@@ -17,11 +17,12 @@ from typing import Any, Literal, Protocol
 from sqlalchemy import Dialect
 from sqlalchemy.exc import IntegrityError
 
+from storage.database.bulk_inserts import BulkParameters
 from storage.database.connection_pool import ConnectionPool
 from storage.database.postgres_pool import IdleConnection
 from storage.database.prepared_statements import Statement
 
-MAX_INLINE_STATEMENTS, MAX_INLINE_CHARACTERS = 8, 32_000
+MAX_INLINE_STATEMENTS, MAX_INLINE_CHARACTERS = 16, 32_000
 """Larger transactions on SQLite run in the thread: the maximum of statements, and of characters in their parameters."""
 CHECKPOINT_EVERY = 256
 """Transactions between checkpoints of the write-ahead log, which wait for the disk. A note takes about eight pages of the log."""
@@ -239,8 +240,14 @@ def _connect(path: str, pragmas: Sequence[str]) -> sqlite3.Connection:
 def _is_short(statements: Sequence[Statement]) -> bool:
     if len(statements) > MAX_INLINE_STATEMENTS:
         return False
-    characters = sum([len(value) for _, parameters in statements for value in parameters if isinstance(value, str | bytes)])
+    characters = sum([_count_characters(parameters) for _, parameters in statements])
     return characters <= MAX_INLINE_CHARACTERS
+
+
+def _count_characters(parameters: Sequence[Any]) -> int:
+    if isinstance(parameters, BulkParameters):
+        return sum(map(_count_characters, parameters))
+    return sum([len(value) for value in parameters if isinstance(value, str | bytes)])
 
 
 def _run_thread(
@@ -318,7 +325,12 @@ def _write_request(connection: sqlite3.Connection, request: _WriteRequest) -> No
     try:
         if uses_savepoint:
             connection.execute("SAVEPOINT request")
-        request.ids = [(connection.execute(sql := each, parameters).fetchone() or (0,))[0] for each, parameters in request.statements]
+        for sql, parameters in request.statements:
+            if isinstance(parameters, BulkParameters):
+                connection.executemany(sql, parameters)
+                request.ids.append(0)
+            else:
+                request.ids.append((connection.execute(sql, parameters).fetchone() or (0,))[0])
         if not all(request.ids[: request.required]):
             raise ConcurrentChange
         if uses_savepoint:

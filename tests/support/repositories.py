@@ -67,10 +67,16 @@ class EditableRepositories(Repositories):
         """Whether the database has changed since `project`."""
         self._versions: dict[tuple[Path, int, int], int | None] = {}
         event.listen(database.engine.sync_engine, "commit", self.note_commit)
+        event.listen(database.engine.sync_engine, "before_cursor_execute", self.note_statement)
 
     def note_commit(self, connection: object = None) -> None:
-        """The database has changed; a write that bypasses the engine is no event."""
+        """The database has changed."""
         self._has_committed = True
+
+    def note_statement(self, connection: object, cursor: object, statement: str, *_: object) -> None:
+        """A commit that bypasses the engine is no event, but its statements are."""
+        if not statement.startswith("SELECT"):
+            self._has_committed = True
 
     async def read(self, project_id: int, work: Callable[[Any], T], *, refs: RefTargets | None = None, cancellable: bool = False) -> T:
         if refs is not None or not (work.__module__ or "").startswith("tests"):

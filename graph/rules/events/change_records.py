@@ -21,7 +21,8 @@ async def record_builds(
     """Record that builds, as (id, project id, ref), were created or changed status; `before` is None for new ones."""
     old_state = before.status if before is not None else None
     common = {"old_state": old_state, "new_state": current.status}
-    _insert(context, ChangeKind.BUILD, [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed])
+    rows = [{**common, "project_id": project_id, "build_id": key, "ref": ref} for key, project_id, ref in changed]
+    _insert(context, ChangeKind.BUILD, rows)
 
 
 async def record_merge_request(

@@ -368,11 +368,11 @@ async def _load_heads_and_project(
     """The heads in the index, and the project; of updates that only move indexed branches, the heads of these. Raises NotFound."""
     async with services.database.read_session() as session:
         context = Context(services, session, None, "index")
-        names = [update.ref for update in updates if _is_branch(update)]
-        if names and len(names) <= MAX_REPORTED_BRANCHES:
-            rows = await context.tuples(git_refs.INDEXED_HEADS_AND_PROJECT, project_id=project_id, names=names)
+        moved = {update.ref: update.old for update in updates if _is_branch(update)}
+        if 0 < len(moved) <= MAX_REPORTED_BRANCHES and None not in moved.values():
+            rows = await context.tuples(git_refs.INDEXED_HEADS_AND_PROJECT, project_id=project_id, names=list(moved))
             heads = {name.removeprefix(BRANCHES): oid for _, name, oid in rows if name is not None}
-            if rows and rows[0][0].default_branch is not None and {update.old for update in updates if _is_branch(update)} <= {*heads.values()}:
+            if rows and rows[0][0].default_branch is not None and set(moved.values()) <= set(heads.values()):
                 return heads, rows[0][0]
         project = await context.first(projects.by_id(project_id))
         if project is None:

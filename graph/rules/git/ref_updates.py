@@ -178,7 +178,8 @@ async def prepare_updates(
 ) -> PreparedUpdates:
     """Index the commits of ref updates, plan their pipelines, and compare their merge requests, outside of any writing transaction.
 
-    `merging_id` is the merge request that the updates merge. The objects must be written and synced. Raises NotFound, Unavailable, NotARepository, GitCommandError.
+    `merging_id` is the merge request that the updates merge. The objects must be written and synced. Raises NotFound, Unavailable,
+    NotARepository, GitCommandError.
     """
     if any(update.new is not None for update in updates):
         await refs.publish_objects(services, project_id)

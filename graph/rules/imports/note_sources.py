@@ -74,7 +74,7 @@ async def resolve(context: Context, references: Iterable[tuple[int, NoteReferenc
             if owner_id is not None and each.noun == kind.name and each.iid is not None:
                 numbers.setdefault(owner_id, set()).add(each.iid)
         if numbers:
-            rows = await context.tuples(projects.ids_by_iid_for_key_share(kind.table, numbers))
+            rows = await context.tuples(projects.ids_by_iid(kind.table, numbers, key_share=True))
             existing |= {(kind.name, owner_id, iid): key for key, owner_id, iid in rows}
     found = {}
     for key, owner_id in owners.items():

@@ -197,8 +197,7 @@ async def close_after_merges(context: Context, merge_requests: Sequence[tables.M
     """As `close_after_merge`; statements depend on the number of target projects only."""
     by_id = {row.id: row for row in merge_requests}
     closes: dict[int, list[tuple[NoteSource, int]]] = {}
-    # Does not depend on what waits to be written: a merge closes the open issues only.
-    for key, issue in await context.session.read_without_flush(closings.issues_of(list(by_id))):
+    for key, issue in await context.tuples(closings.issues_of(list(by_id))):
         closes.setdefault(by_id[key].project_id, []).append((NoteSource.of(by_id[key]), issue.id))
     for project_id, requests in closes.items():
         await _close_issues(context, project_id, requests)

@@ -2,8 +2,9 @@
 
 1. Permissions and state are checked, and the objects of the merge commit are written and synced, before anything is committed: no writer
    waits for git, and unreachable objects are harmless.
-2. One transaction locks the projects and the row, checks again, moves the ref by compare-and-swap, marks the row as merged with all
-   effects, and deletes the source branch if that was requested.
+2. One transaction checks again, moves the ref by compare-and-swap, marks the row as merged with all effects, and deletes the source
+   branch if that was requested. It locks the projects and the row before; a usual merge locks nothing, and its commit, which is a few
+   statements, finds out whether they have changed since they were read. It is then repeated with locks.
 
 If a branch has moved meanwhile, both steps are repeated, at most `MAX_ATTEMPTS` times. Pushes through the same process wait for a repeated
 merge (`refs.move_lock`): a busy pusher, which works faster than a merge, would otherwise defeat each attempt. Conversely, a merge waits for
@@ -220,7 +221,7 @@ async def _lock(context: Context, prepared: PreparedMerge) -> tuple[tables.Proje
     planned = prepared.row
     if planned.source_project_id == planned.project_id and prepared.updates.merge_requests.is_empty:
         project, row = await _load_with_project(context, planned)
-        if context.lock_later(project) and context.lock_later(row):
+        if all(context.lock_later(each, reads_before_changes=True) for each in (project, row)):
             ref_updates.require_adopted(project)
             return project, row
     project = await ref_updates.lock_projects(context, planned.project_id, prepared.updates, planned.source_project_id)

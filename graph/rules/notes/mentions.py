@@ -112,9 +112,9 @@ async def resolve_targets(context: Context, project_id: int, mentions: Iterable[
         for mention, owner_id in candidates.items():
             numbers.setdefault(owner_id or 0, set()).add(mention.iid)
         if numbers:
-            existing = {
-                (owner_id, iid): key for key, owner_id, iid in await context.tuples(projects.ids_by_iid_for_key_share(kind.table, numbers))
-            }
+            # The lock prevents that they are deleted before the notes on them are written; without it the commit finds that out.
+            statement = projects.ids_by_iid(kind.table, numbers, key_share=not context.locks_at_commit)
+            existing = {(owner_id, iid): key for key, owner_id, iid in await context.tuples(statement)}
             for mention, owner_id in candidates.items():
                 key = existing.get((owner_id, mention.iid))
                 if key is not None:

@@ -185,7 +185,8 @@ def indexed_heads(project_id: int) -> Select[str, str]:
 
 def _indexed_heads_and_project() -> Select[Any]:
     own = and_(col(GitRef.project_id) == col(Project.id), col(GitRef.name).in_(bindparam("names", expanding=True)), col(GitRef.is_indexed))
-    found: Select[Any] = select(Project, col(GitRef.name), col(GitRef.oid)).join_from(Project, GitRef, own, isouter=True)
+    columns: Any = select(Project, col(GitRef.name), col(GitRef.oid))
+    found: Select[Any] = columns.join_from(Project, GitRef, own, isouter=True)
     return mark_constant(found.where(col(Project.id) == bindparam("project_id")))
 
 

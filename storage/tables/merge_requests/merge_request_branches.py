@@ -82,7 +82,7 @@ def open_into(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
 
 
 def _open_of_moved() -> Select[MergeRequest]:
-    names = bindparam("names", expanding=True)
+    names: Any = bindparam("names", expanding=True)
     source = (col(MergeRequest.source_project_id) == bindparam("project_id")) & col(MergeRequest.source_branch).in_(names)
     target = (col(MergeRequest.project_id) == bindparam("project_id")) & col(MergeRequest.target_branch).in_(names)
     of_branches: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.state).in_(OPEN), source | target)

@@ -75,14 +75,15 @@ def of_path_keys(keys: Iterable[tuple[str, str]]) -> Select[str, Project]:
     return statement.where(col(Namespace.path_key).in_(first), col(Project.path_key).in_(second))
 
 
-def ids_by_iid_for_key_share(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, int]:
+def ids_by_iid(table: Any, numbers: Mapping[int, Iterable[int]], *, key_share: bool) -> Select[int, int, int]:
     """(id, project id, number) of the rows with these numbers by project, ordered by id.
 
-    Their projects get a shared lock, so that they are not deleted until the transaction ends.
+    With `key_share` their projects get a shared lock, so that they are not deleted until the transaction ends.
     """
     condition = or_(*(and_(col(table.project_id) == key, col(table.iid).in_(list(iids))) for key, iids in numbers.items()))
     statement = select(col(table.id), col(table.project_id), col(table.iid)).join(Project, col(Project.id) == col(table.project_id))
-    return statement.where(condition).order_by(col(table.id)).with_for_update(read=True, key_share=True, of=Project)
+    found: Select[int, int, int] = statement.where(condition).order_by(col(table.id))
+    return found.with_for_update(read=True, key_share=True, of=Project) if key_share else found
 
 
 def titles_by_iid(table: Any, numbers: Mapping[int, Iterable[int]]) -> Select[int, int, str, Any]:

@@ -21,9 +21,16 @@ from storage.git.repository import Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus
 from tests.make import DataFactory
+from tests.support.api_clients import Ask
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
+from tests.support.statements import StatementRecorder
 
 pytestmark = pytest.mark.usefixtures("people")
+
+COMPARED: dict[str, Any] = {"merge_status": MergeStatus.CAN_BE_MERGED}
+"""Of a merge request whose branches were compared already."""
+MAX_STATEMENTS = 22
+"""Of one accept: reads, and on SQLite one for each table that it writes to."""
 
 
 @pytest.fixture
@@ -243,7 +250,7 @@ Broken = Callable[..., Any]
 
 
 STEPS = (
-    (merging, "lock_merge_request"),
+    (merging, "_lock"),
     (merging.issue_closing, "close_after_merge"),
     (merging.ref_updates, "apply_updates"),
     (ref_updates.refs, "write_moves"),
@@ -291,6 +298,59 @@ class TestCrashes:
         assert row.merge_user_id == people["developer"].id
         await assert_merged(merges, proposal)
         assert await merges.tip("feature") is None
+
+
+class TestUnlockedRows:
+    """Nothing is locked before the commit, which finds out what has changed since it was read."""
+
+    async def test_a_merge_takes_few_statements(
+        self, ask: Ask, merges: MergeRequestFactory, people: dict[str, tables.User], statements: StatementRecorder
+    ) -> None:
+        first, second = [await merges.proposal(name, target_branch=f"into-{name}", **COMPARED) for name in ("one", "two")]
+        for proposal in (first, second):
+            await merges.commit(proposal.row.target_branch)
+        question = "mutation($input: AcceptMergeRequestInput!) { acceptMergeRequest(input: $input) { mergeRequest { state } } }"
+        for proposal in (first, second):
+            value = {"projectPath": str(merges.project.id), "databaseId": proposal.row.id}
+            # The first one indexes the branches, which the tests have written into the repository.
+            with statements.assert_at_most(MAX_STATEMENTS if proposal is second else 99) as seen:
+                data = await ask.data(question, people["developer"], input=value)
+            assert data["acceptMergeRequest"]["mergeRequest"]["state"] == "MERGED"
+        assert not any("FOR NO KEY UPDATE" in statement for statement in seen)
+        assert (await merges.reload(second)).state is MergeRequestState.MERGED
+
+    @pytest.mark.parametrize("changed", ["merge request", "project", "target", "other merge request"])
+    async def test_a_change_before_the_commit_is_not_lost(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch, changed: str
+    ) -> None:
+        proposal, whole, runs = await merges.proposal("feature", **COMPARED), merging._merge, list[tables.MergeRequest]()
+        description, other = "Changed meanwhile", list[OpenMergeRequest]()
+
+        async def change_before_commit(*arguments: Any) -> Any:
+            found = await whole(*arguments)
+            runs.append(found)
+            if len(runs) > 1:
+                return found
+            if changed == "target":
+                await merges.commit("master", {"pushed": "x"})
+            elif changed == "other merge request":
+                other.append(await merges.proposal("other", **COMPARED))
+            else:
+                async with merges.services.database.write_session() as session:
+                    table = tables.Project if changed == "project" else tables.MergeRequest
+                    row = await session.get(table, merges.project.id if changed == "project" else proposal.row.id)
+                    row.description = description
+                    await session.commit()
+            return found
+
+        monkeypatch.setattr(merging, "_merge", change_before_commit)
+        await accept(merges, proposal, people["developer"])
+        row, project = await assert_merged(merges, proposal), await merges.make.fetch(tables.Project, merges.project.id)
+        assert len(runs) == 2
+        assert (row.description == description) == (changed == "merge request")
+        assert (project is not None and project.description == description) == (changed == "project")
+        for each in other:
+            assert (await merges.reload(each)).merge_status is MergeStatus.UNCHECKED
 
 
 class TestCompareAndSwap:
