@@ -332,7 +332,9 @@ class WriteSession(DatabaseSession):
         A single changed row is left to `_update_directly`.
         """
         has_more = self._inserts or self._required or self._deferred or len(self._unlocked) > 1
-        if not has_more or self._numbered or self._followers or self._condition:
+        if not has_more or self._numbered or self._followers:
+            return False
+        if self._condition is not None and (await self.read_without_flush(self._condition[0]))[0][0]:
             return False
         database = self._database
         updates = [database.update_cache.bind(row, before, None) for row, before in self._unlocked]
@@ -352,7 +354,7 @@ class WriteSession(DatabaseSession):
             raise ConcurrentChange from error
         for row, row_id in zip(self._deferred, ids[required:], strict=False):
             row.__dict__["id"] = row_id
-        self._unlocked, self._required, self._deferred, self._inserts = [], [], [], {}
+        self._unlocked, self._required, self._deferred, self._inserts, self._condition = [], [], [], {}, None
         self._rows.clear()
         return True
 

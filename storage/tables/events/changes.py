@@ -58,12 +58,6 @@ class PrunedChanges(Row, table=True):
     last_seq: int
 
 
-@cache
-def insert_changes() -> Insert:
-    """The INSERT of changes, executed with the rows."""
-    return insert(metadata.tables[Change.__tablename__])
-
-
 PRUNED_ID = 1
 OPEN_WRITERS = text(
     "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = 'changes'::regclass"
