@@ -278,6 +278,9 @@ class TestNewIssue:
         await page.type("Another thought")
         await page.evaluate("document.activeElement.form.requestSubmit()")
         await page.wait_for("document.querySelectorAll('.note:not(.system)').length === 2 && document.activeElement.id === 'comment'")
+        await page.type(":+1:")
+        await page.evaluate("document.activeElement.form.requestSubmit()")
+        await page.wait_for("[...document.querySelectorAll('.note')].at(-1).innerText.includes('+1 In favour')", "a vote is shown as one")
 
 
 class TestLiveIssues:

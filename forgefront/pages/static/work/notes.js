@@ -14,11 +14,14 @@ import { draftNames } from "../repository/drafts.js";
 export function note(page, each, isNew = false, changed = () => {}) {
   const { databaseId, bodyHtml, system, author, createdAt } = each;
   if (system) return h("div.note.system", null, person(author), markdown(bodyHtml), ago(createdAt));
-  const text = h("div", null, markdown(bodyHtml));
+  const text = h("div", null, each.upvote ? vote("+1", "In favour") : each.downvote ? vote("−1", "Against") : markdown(bodyHtml));
   const edit = each.viewerCan?.update ? editing(page, each, text, changed) : null;
   return h("article.note.card", { id: `note-${databaseId}` },
     h("header", null, person(author), ago(createdAt), isNew ? h("span.tag.new-tag", null, "new") : null, edit), text);
 }
+
+/** A comment that is a vote, as `:+1:` is. */
+const vote = (sign, words) => h("p", null, h("b", null, sign), ` ${words}`);
 
 /** The button that shows a form instead of the text of a comment. What was typed before and not sent is shown at once. */
 function editing(page, { id, databaseId, author }, text, changed) {
