@@ -144,7 +144,10 @@ async function open({ moved = false, scroll = 0 } = {}) {
     end();
     // Its streams end, and it is not live.
     own.abort();
-    if (own === navigation) showLive(null);
+    if (own !== navigation) return;
+    showLive(null);
+    navigation = new AbortController();
+    if (isUnreachable(error)) openWhenReached(navigation);
   } finally {
     clearTimeout(working);
     if (!signal.aborted) end();
@@ -213,6 +216,19 @@ async function known(signal) {
 }
 
 const HEADINGS = { NOT_FOUND: "Not found", FORBIDDEN: "Not allowed" };
+const RETRY = 2000;
+
+/** Whether a part of the page could not be loaded, as while the service starts again. Browsers name the failure of a module differently. */
+const isUnreachable = (error) => error.code === "NETWORK" || (error instanceof TypeError && /dynamically imported module|importing a module/i.test(error.message));
+
+/** Opens the page again when the service answers. */
+async function openWhenReached({ signal }) {
+  while (!signal.aborted) {
+    await new Promise((go) => setTimeout(go, RETRY));
+    const isReached = await fetch(`${base}/-/health`, { signal, cache: "no-store" }).then(({ ok }) => ok, () => false);
+    if (isReached && !signal.aborted) return open({ moved: true });
+  }
+}
 
 function failed(page, error) {
   if (error.code === "UNAUTHENTICATED") {
@@ -221,8 +237,8 @@ function failed(page, error) {
   }
   const missing = error.code === "NOT_FOUND";
   const heading = HEADINGS[error.code] ?? "Something went wrong";
-  const words = !(error instanceof graph.GraphError) ? "This page cannot be shown." : missing && !error.message.includes("does not exist") ? `${error.message} It does not exist, or you may not see it.` : error.message;
-  if (!(error instanceof graph.GraphError)) console.error(error);
+  const words = isUnreachable(error) ? "The service cannot be reached. This page opens as soon as it answers." : !(error instanceof graph.GraphError) ? "This page cannot be shown." : missing && !error.message.includes("does not exist") ? `${error.message} It does not exist, or you may not see it.` : error.message;
+  if (!(error instanceof graph.GraphError) && !isUnreachable(error)) console.error(error);
   page.title(heading);
   page.show(
     h("div.message", { role: missing ? null : "alert" },

@@ -65,7 +65,7 @@ async def test_the_main_flows(tmp_path: Path) -> None:
         await page.click(".files a[href*='unit.log']")
         await page.wait_for("document.querySelector('.code-line')?.innerText.includes('test_prices.py')")
         await page.open(f"{forge.address}/{PATH}/dashboard")
-        await page.wait_for("document.querySelector('svg path, svg rect')")
+        await page.wait_for("document.querySelector('main svg path, main svg rect')")
 
         # The box finds things.
         await page.click("#find")

@@ -28,7 +28,7 @@ export async function open(page) {
   if (!can.update) throw page.forbidden("You may not change the settings of this project.");
   showSection(page, project, "general", [
     section("General", null, settings(page, project, can)),
-    section("Protected branches", null, h("p", null, "Who may push and merge is chosen for each branch on the page of the ", h("a", { href: address(path, "branches") }, "branches"), ".")),
+    section("Protected branches", null, h("p.hint", null, "Who may push and merge is chosen for each branch."), h("p", null, h("a.button", { href: address(path, "branches") }, "Protect branches"))),
     can.update ? section("Address", null, moving(page, project)) : null,
     can.archive ? section(project.archived ? "Archived" : "Archive the project", null, archiving(page, path, project)) : null,
     can.transfer ? section("Transfer", null, await transferring(page, path)) : null,
