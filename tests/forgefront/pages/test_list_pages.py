@@ -275,14 +275,20 @@ class TestNewIssue:
         await page.wait_for("document.querySelector('.note .markdown em')?.innerText === 'whole'")
         assert HOSTILE.strip() in await page.evaluate("document.querySelector('.note .markdown:has(em)').innerText")
         assert await page.evaluate(f"document.activeElement === {edit}"), "the focus returns to the button"
+        create = "mutation ($input: CreateNoteInput!) { createNote(input: $input) { userErrors { message } } }"
+        await site.run(create, "mei", input={"projectPath": WRITTEN, "issueIid": 1, "body": "Meanwhile"})
+        await page.wait_for_text("Meanwhile")
+        assert await page.evaluate(f"document.activeElement === {edit}"), "the focus stays while others comment"
 
         await site.visit(f"/{WRITTEN}/issues/1", "mei")
         await page.wait_for_text("A whole")
-        assert await page.evaluate(edit) is None, "only the author and masters may change it"
+        assert await page.evaluate("document.querySelector('.note:has(em) .edit-note')") is None, (
+            "only the author and masters may change it"
+        )
         await page.evaluate("document.querySelector('#comment').focus()")
         await page.type("Another thought")
         await page.evaluate("document.activeElement.form.requestSubmit()")
-        await page.wait_for("document.querySelectorAll('.note:not(.system)').length === 2 && document.activeElement.id === 'comment'")
+        await page.wait_for("document.querySelectorAll('.note:not(.system)').length === 3 && document.activeElement.id === 'comment'")
         await page.type(":+1:")
         await page.evaluate("document.activeElement.form.requestSubmit()")
         await page.wait_for("[...document.querySelectorAll('.note')].at(-1).innerText.includes('+1 In favour')", "a vote is shown as one")

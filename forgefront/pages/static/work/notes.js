@@ -67,8 +67,11 @@ function editing(page, { id, databaseId, author }, text, changed) {
   return button;
 }
 
-/** Shows `made` in an element. A comment that is being edited there stays as it is. */
+/** Shows `made` in an element. A comment that is being edited there stays as it is, and the focus stays at its comment. */
 export function showNotes(element, made) {
+  const active = element.contains(document.activeElement) ? document.activeElement : null;
+  const focused = active?.closest("[id]")?.id;
   const edited = new Map([...element.children].filter((each) => each.id && each.querySelector("form")).map((each) => [each.id, each]));
   element.replaceChildren(...made.flat().filter(Boolean).map((each) => edited.get(each.id) ?? each));
+  if (active && !active.isConnected) [...element.children].find((each) => each.id === focused)?.querySelector(".edit-note")?.focus({ preventScroll: true });
 }
