@@ -13,7 +13,7 @@ from storage import tables
 from storage.tables import ChangeKind
 
 
-@strawberry.type(description="An issue was created, or its state, another of its fields, its labels or its notes changed.")
+@strawberry.type(description="An issue was created, or its state, title, assignee, milestone, labels or notes changed.")
 class IssueEvent(LiveEvent):
     @strawberry.field(name="from", description="Previous state; null for a new issue.")
     def from_state(self) -> IssueState | None:  # type: ignore[valid-type]
@@ -22,7 +22,7 @@ class IssueEvent(LiveEvent):
 
     @strawberry.field(
         name="to",
-        description="Current state. Equal to `from` if something else changed: title, description, assignee, milestone, labels or a note.",
+        description="Current state. Equal to `from` if something else changed; the description alone is not reported.",
     )
     def to_state(self) -> IssueState:  # type: ignore[valid-type]
         return tables.IssueState(as_change(self).new_state)

@@ -68,13 +68,14 @@ class TestEvents:
 
             for values in (
                 {"title": "B"},
-                {"description": "At length"},
                 {"assigneeId": reporter.id},
                 {"milestoneId": milestone.id},
                 {"labels": ["bug"]},
             ):
                 assert await change(**values) == NO_CHANGE
                 assert await change(**values) == []
+            assert await change(description="At length") == []
+            assert await change(description="Shorter", title="C") == NO_CHANGE
             for body in ("Hm.", "See #2.", ":+1:"):
                 written = await ask.data(NOTE, reporter, i={**place, "issueDatabaseId": key, "body": body})
                 (event,) = await read_events(services, stream)
