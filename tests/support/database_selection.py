@@ -37,6 +37,7 @@ BOTH_DATABASES = (
     "tests/graph/live/",
     "tests/graph/merge_requests/test_lead_times.py",
     "tests/graph/merge_requests/test_merge_request_stats.py",
+    "tests/graph/merge_requests/test_refresh.py::TestCost",
     "tests/graph/operations/test_connections.py",
     "tests/graph/operations/test_exclusive_job.py",
     "tests/graph/operations/test_filters.py",
