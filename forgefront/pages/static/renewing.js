@@ -26,6 +26,9 @@ export function watch(page, every, look) {
   page.signal.addEventListener("abort", () => clearInterval(timer));
 }
 
+/** Renews a page each minute, for changes without events: descriptions that others edit, and mentions of other places. */
+export const renewSlowly = (page, soon) => watch(page, 60_000, async () => soon());
+
 /** Changes the contents of an element and restores the focus to the same link or button. */
 export function keepFocus(element, change) {
   const active = document.activeElement;

@@ -5,7 +5,7 @@ import { answer, discussion, doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, person, section, symbol } from "../parts.js";
-import { keepFocus, renewal } from "../renewing.js";
+import { keepFocus, renewal, renewSlowly } from "../renewing.js";
 import { label, rows } from "../rows.js";
 import { note, showNotes } from "../work/notes.js";
 import { styles } from "../work/styles.js";
@@ -40,6 +40,7 @@ export async function open(page) {
     page.say("The issue has changed.");
   });
   await page.follow("Changed", { path }, { event: ({ issueChanged }) => issueChanged.issue.iid === iid && soon(), gap: soon });
+  renewSlowly(page, soon);
   [issue] = await Promise.all([read(), styles()]);
   const [head, text] = [h("div"), h("div")];
   const show = () => {

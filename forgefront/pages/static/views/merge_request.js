@@ -6,7 +6,7 @@ import { answer, discussion } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
-import { keepFocus, renewal, watch } from "../renewing.js";
+import { keepFocus, renewal, renewSlowly, watch } from "../renewing.js";
 import { changes, failedIn, fileReader } from "../review/changes.js";
 import { lineThreads } from "../review/line_threads.js";
 import { mergeBox } from "../review/merge_box.js";
@@ -55,6 +55,7 @@ export async function open(page) {
     },
     gap: soon,
   });
+  renewSlowly(page, soon);
   // Browsers have six connections to a service for all tabs, so a page follows one stream and polls running builds.
   watch(page, POLL, async () => {
     if (!UNDECIDED.has(request?.headCommit?.rollup.state)) return;
