@@ -53,6 +53,9 @@ class FloorDatabase(Protocol):
     async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
         """As `issues`, of all projects."""
 
+    async def own_merge_requests(self, author: int) -> list[Any]:
+        """The newest twenty of the user, with their author."""
+
     async def projects(self, member: int) -> list[Any]:
         """The newest twenty of which the user is a member, with the number of open issues and the owner."""
 
@@ -83,7 +86,7 @@ def _build(row: Any) -> dict[str, Any]:
     return {"databaseId": row[1], "name": row[2], "stage": row[3], "status": row[4], "startedAt": row[5], "finishedAt": row[6]}
 
 
-def _merge_request(row: Any, builds: dict[str, list[Any]]) -> dict[str, Any]:
+def _merge_request(row: Any) -> dict[str, Any]:
     return {
         "databaseId": row[0],
         "iid": row[1],
@@ -93,6 +96,12 @@ def _merge_request(row: Any, builds: dict[str, list[Any]]) -> dict[str, Any]:
         "targetBranch": row[5],
         "createdAt": row[6],
         "author": _user(row[7:11]),
+    }
+
+
+def _built_merge_request(row: Any, builds: dict[str, list[Any]]) -> dict[str, Any]:
+    return {
+        **_merge_request(row),
         "headCommit": None
         if row[11] is None
         else {
@@ -121,7 +130,7 @@ async def _one_issue(request: Request) -> Response:
 
 async def _merge_requests(request: Request) -> Response:
     rows, builds = await request.app.state.store.merge_requests(int(request.path_params["project"]))
-    return _json([_merge_request(row, builds) for row in rows])
+    return _json([_built_merge_request(row, builds) for row in rows])
 
 
 async def _post(request: Request) -> Response:
@@ -169,6 +178,10 @@ async def _own_issues(request: Request) -> Response:
     return _json([_issue(row, labels.get(row[0], [])) for row in rows])
 
 
+async def _own_merge_requests(request: Request) -> Response:
+    return _json([_merge_request(row) for row in await request.app.state.store.own_merge_requests(1)])
+
+
 _PROJECT = ("databaseId", "name", "path", "fullPath", "description", "visibilityLevel", "createdAt", "openIssuesCount")
 
 
@@ -190,6 +203,7 @@ def create_app(database_url: str | None = None) -> Starlette:
 
     routes = [
         Route("/issues", _own_issues),
+        Route("/merge_requests", _own_merge_requests),
         Route("/projects", _projects),
         Route("/projects/{project}/issues", _issues, methods=["GET"]),
         Route("/projects/{project}/issues", _create, methods=["POST"]),

@@ -90,6 +90,10 @@ SELECT merged.id, merged.iid, merged.title, merged.state, u.id, u.username, u.na
   FROM merged JOIN users u ON u.id = merged.author_id
 """
 OWN_ISSUES = f"{ISSUE} WHERE i.author_id = $1 ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
+OWN_MERGE_REQUESTS = """
+SELECT r.id, r.iid, r.title, r.state, r.source_branch, r.target_branch, r.created_at, a.id, a.username, a.name, a.state
+  FROM merge_requests r JOIN users a ON a.id = r.author_id WHERE r.author_id = $1 ORDER BY r.created_at DESC, r.id DESC LIMIT 20
+"""
 PROJECTS = """
 SELECT p.id, p.name, p.path, n.path || '/' || p.path, p.description, p.visibility_level, p.created_at,
        (SELECT coalesce(sum(c.number), 0) FROM row_counts c WHERE c.project_id = p.id AND c.kind = 'issues' AND c.state = 'opened'),
@@ -167,6 +171,10 @@ class Postgresql:
         async with self._pool.acquire() as connection:
             row = await connection.fetchrow(ACCEPT, project, merge_request, user, datetime.now(UTC), *values)
         return None if row is None else tuple(row)
+
+    async def own_merge_requests(self, author: int) -> list[Any]:
+        async with self._pool.acquire() as connection:
+            return await connection.fetch(OWN_MERGE_REQUESTS, author)  # type: ignore[no-any-return]
 
     async def projects(self, member: int) -> list[Any]:
         async with self._pool.acquire() as connection:

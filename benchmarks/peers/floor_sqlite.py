@@ -77,6 +77,7 @@ SELECT r.id, r.iid, r.title, r.state, u.id, u.username, u.name, u.state
   FROM merge_requests r JOIN users u ON u.id = r.author_id WHERE r.id = ?
 """
 OWN_ISSUES = f"{ISSUE} WHERE i.author_id = ? ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
+OWN_MERGE_REQUESTS = floor_postgresql.OWN_MERGE_REQUESTS.replace("$1", "?")
 PROJECTS = floor_postgresql.PROJECTS.replace("$1", "?1").replace("SELECT FROM", "SELECT 1 FROM")
 
 
@@ -179,6 +180,9 @@ class Sqlite:
             return connection.execute(ACCEPTED, (merge_request,)).fetchone() if has_moved else None
 
         return await self._run(work)
+
+    async def own_merge_requests(self, author: int) -> list[Any]:
+        return await self._run(lambda connection: connection.execute(OWN_MERGE_REQUESTS, (author,)).fetchall())
 
     async def projects(self, member: int) -> list[Any]:
         return await self._run(lambda connection: connection.execute(PROJECTS, (member,)).fetchall())

@@ -18,6 +18,7 @@ TITLES = {
     "update": "change an issue",
     "accept": "accept a merge request",
     "issues": "20 issues of the caller in all projects",
+    "merge_requests": "20 merge requests of the caller in all projects",
     "projects": "20 projects of the caller",
 }
 """By key, in the order of the table. `accept` is sent to one client, each request once. The mixed load is first, because v3 has fewer
@@ -32,6 +33,11 @@ _CHANGED = f"issue {{ databaseId iid title description state createdAt author {{
 CREATE = f"mutation Create($input: CreateIssueInput!) {{ createIssue(input: $input) {{ {_CHANGED}"
 UPDATE = f"mutation Update($input: UpdateIssueInput!) {{ updateIssue(input: $input) {{ {_CHANGED}"
 ISSUES = f"query Own {{ issues(first: 20) {{ nodes {{ ...issue }} }} }} {ISSUE}"
+MERGE_REQUESTS = f"""
+query Own {{ mergeRequests(first: 20) {{ nodes {{
+  databaseId iid title state sourceBranch targetBranch createdAt author {{ ...user }}
+}} }} }} {_USER}
+"""
 PROJECTS = f"""
 query Projects {{ projects(filter: {{membership: true, archived: null}}, first: 20) {{ nodes {{
   databaseId name path fullPath description visibilityLevel createdAt openIssuesCount owner {{ ...user }}
@@ -83,6 +89,7 @@ def graph_questions(data: Dataset) -> dict[str, WriteQuestion]:
         "create": ask(CREATE, created, lambda found: _compared(found["createIssue"]["issue"])),
         "update": ask(UPDATE, updated, lambda found: _compared(found["updateIssue"]["issue"])),
         "issues": ask(ISSUES, [{}], lambda found: found["issues"]),
+        "merge_requests": ask(MERGE_REQUESTS, [{}], lambda found: found["mergeRequests"]),
         "projects": ask(PROJECTS, [{}], lambda found: found["projects"]),
         "mixed": _mix(of_table["list"], of_table["note"]),
         "note": _post(of_table["note"]),
@@ -103,6 +110,7 @@ def floor_questions(data: Dataset) -> dict[str, WriteQuestion]:
 
     return _route_writes(data, "", 201, _compared) | {
         "issues": get("/issues"),
+        "merge_requests": get("/merge_requests"),
         "projects": get("/projects"),
         "mixed": _mix(questions.route_questions(data)["list"], questions.route_questions(data)["note"]),
         "note": _post(questions.route_questions(data)["note"]),

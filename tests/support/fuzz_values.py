@@ -72,8 +72,8 @@ class CommitCounter:
     def _committed(self, connection: Connection) -> None:
         self.count += 1
 
-    async def _count_direct(self, statements: Sequence[Statement]) -> list[int]:
-        """Rows that are inserted without the engine are no events of it."""
-        ids = await self._write(statements)
+    async def _count_direct(self, statements: Sequence[Statement], required: int = 0) -> list[int]:
+        """Rows that are written without the engine are no events of it."""
+        ids = await self._write(statements, required)
         self.count += bool(ids)
         return ids
