@@ -82,7 +82,7 @@ class TestTransaction:
         def commit_after_deletion(*_: object) -> None:
             raise StaleDataError("UPDATE statement on table 'issues' expected to update 1 row(s); 0 were matched.")
 
-        monkeypatch.setattr("storage.database.sessions.DatabaseSession.commit", commit_after_deletion)
+        monkeypatch.setattr("storage.database.write_session.WriteSession.commit", commit_after_deletion)
         update = 'mutation ($id: ID!) { updateIssue(input: {id: $id, title: "t"}) { issue { iid } userErrors { code } } }'
 
         assert await ask.codes(update, owner, id=global_id("Issue", issue.id)) == ["NOT_FOUND"]
