@@ -114,6 +114,27 @@ class TestTable:
                         content = mine.content(await send_request(ours, mine.request))
                         questions.compare_contents(key, name, content, question.content(await send_request(theirs, question.request)))
 
+    @pytest.mark.parametrize("name", ["mercurius", "postgraphile"])
+    async def test_peers_on_node_answer_the_same(
+        self, name: str, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path
+    ) -> None:
+        if not node_packages.is_installed(name, node_packages.default_cache()):
+            pytest.skip(f"NOT RUN: {name} (scripts/bench join installs it)")
+        # Before the test that writes: these peers have milliseconds only, which the rows of the data set have too.
+        folder, rows = seeded
+        side = next(side for side in sides.SIDES if side.name == name)
+        plain = on_postgresql.replace("+asyncpg", "")
+        workplace = sides.SideEnvironment(folder, plain, tmp_path, node_packages.default_cache(), pinned=False)
+        ours = comparison.questions_by_side(rows)["forgefront"]
+        with side.start(side, workplace, print) as server:
+            theirs = {
+                key: question.content(answers.fetch(server, question.request))
+                for key, question in comparison.questions_by_side(rows)[name].items()
+            }
+        async with in_process.service(folder, on_postgresql) as app:
+            for key, content in theirs.items():
+                questions.compare_contents(key, name, ours[key].content(await send_request(app, ours[key].request)), content)
+
     async def test_the_floor_writes_the_same(self, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path) -> None:
         (folder, rows), changed = seeded, tmp_path / "forgefront.db"
         copy_database(folder / "forgefront.db", changed)
@@ -147,26 +168,6 @@ class TestTable:
                 for side, question in write_questions.accept_questions(rows, project, found[project]).items()
             ]
         assert contents[0]["state"] == "merged" and contents[1:] == contents[:-1]
-
-    @pytest.mark.parametrize("name", ["mercurius", "postgraphile"])
-    async def test_peers_on_node_answer_the_same(
-        self, name: str, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path
-    ) -> None:
-        if not node_packages.is_installed(name, node_packages.default_cache()):
-            pytest.skip(f"NOT RUN: {name} (scripts/bench join installs it)")
-        folder, rows = seeded
-        side = next(side for side in sides.SIDES if side.name == name)
-        plain = on_postgresql.replace("+asyncpg", "")
-        workplace = sides.SideEnvironment(folder, plain, tmp_path, node_packages.default_cache(), pinned=False)
-        ours = comparison.questions_by_side(rows)["forgefront"]
-        with side.start(side, workplace, print) as server:
-            theirs = {
-                key: question.content(answers.fetch(server, question.request))
-                for key, question in comparison.questions_by_side(rows)[name].items()
-            }
-        async with in_process.service(folder, on_postgresql) as app:
-            for key, content in theirs.items():
-                questions.compare_contents(key, name, ours[key].content(await send_request(app, ours[key].request)), content)
 
     def test_another_answer_is_unfair(self) -> None:
         rows = [{"headCommit": {"builds": [{}] * 5}}] * 20

@@ -116,6 +116,11 @@ class TestFiles:
             for imported in re.findall(r"""(?:from|import) "(\.[^"]+)";""", response.text):
                 assert (path.parent / imported).resolve().is_file(), f"{name} imports {imported}"
 
+    def test_what_the_clock_writes_is_made_by_its_module_alone(self) -> None:
+        """Each second the contents of elements with these attributes are replaced."""
+        for name in ("data-since", "data-ago"):
+            assert [path.name for path in OWN if path.suffix == ".js" and name in path.read_text()] == ["parts.js"], name
+
     def test_nothing_is_written_as_html(self) -> None:
         for path in OWN:
             if path.suffix == ".js":

@@ -252,7 +252,7 @@ class TestVisits:
     async def test_what_is_new_since_the_last_visit(self, site: FilesSite) -> None:
         """Commits and comments that came after a visit are marked, and are shown by a button or a key."""
         page = site.page
-        pressed = "document.querySelector('[data-since][aria-pressed=true]')?.innerText"
+        pressed = "document.querySelector('[data-changes][aria-pressed=true]')?.innerText"
         files = TEXTS.format("#main .file-list .file-name")
         comment = {"projectPath": PATH, "mergeRequestIid": 1}
         await site.ask(COMMENT, "mei", input={**comment, "body": "An old remark."})
@@ -260,7 +260,7 @@ class TestVisits:
         await page.wait_for_text("An old remark.")
         await page.evaluate("[...document.querySelectorAll('.tabs a')].at(-1).click()")
         await page.wait_for_text("0 of 4 viewed")
-        assert await page.evaluate("document.querySelectorAll('.new-tag, .new-line, [data-since]').length") == 0
+        assert await page.evaluate("document.querySelectorAll('.new-tag, .new-line, [data-changes]').length") == 0
 
         text = "".join(CHANGED).replace("return 60 * vat", "return 61 * vat")
         await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": text})
@@ -279,7 +279,7 @@ class TestVisits:
         await page.set_viewport(360, 640, mobile=True)
         assert await page.evaluate("document.documentElement.scrollWidth") == 360
         await page.set_viewport(1280, 800)
-        await page.click("[data-since=all]")
+        await page.click("[data-changes=all]")
         await page.wait_for(f"{files}.length === 4")
         await page.evaluate("[...document.querySelectorAll('.tabs a')][1].click()")
         await page.wait_for("document.querySelectorAll('.row').length > 1")

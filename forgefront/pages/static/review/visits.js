@@ -53,13 +53,13 @@ export function sinceChoice(page, choose) {
     } else {
       const words = visit.newCommitCount === 1 ? "1 commit" : `${visit.newCommitCount} commits`;
       buttons = [["all", "All changes"], ["since", `Since your last visit (${words})`]].map(([name, word]) =>
-        h("button", { type: "button", "data-since": name, onclick: () => change(name) }, word));
+        h("button", { type: "button", "data-changes": name, onclick: () => change(name) }, word));
       replace(element, h("div.clone.layout", { role: "group", "aria-label": "Which changes" }, buttons));
     }
     press();
   }
   function press() {
-    for (const each of buttons) each.setAttribute("aria-pressed", String(each.dataset.since === choice.value));
+    for (const each of buttons) each.setAttribute("aria-pressed", String(each.dataset.changes === choice.value));
   }
   function change(name) {
     if (name === choice.value) return;
