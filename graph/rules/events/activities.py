@@ -98,12 +98,6 @@ def record_closed_issues(context: Context, closed: Sequence[tuple[int, tables.Is
     _insert(context, rows)
 
 
-def record_accepted(context: Context, merge_requests: Sequence[tables.MergeRequest]) -> None:
-    """Record that the viewer accepted merge requests, by the end of the transaction."""
-    common = {"author_id": context.viewer.id, "action": ActivityAction.ACCEPTED, "subject": ActivitySubject.MERGE_REQUEST, "push": None}
-    _insert(context, [{**common, "project_id": row.project_id, "target_id": row.id} for row in merge_requests])
-
-
 def record_pushes(context: Context, project_id: int, ref_updates: "Iterable[RefUpdate]") -> None:
     """Record the ref updates of the viewer, by the end of the transaction."""
     common = {"author_id": context.viewer.id, "project_id": project_id, "action": ActivityAction.PUSHED, "subject": ActivitySubject.REF}

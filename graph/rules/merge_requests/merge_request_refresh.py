@@ -30,7 +30,7 @@ from graph.rules.notes import system_notes
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.repositories import Repositories
-from storage.tables import MergeRequestState, MergeStatus
+from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.merge_requests import merge_request_branches as branched
 from storage.tables.merge_requests import merge_requests
 from storage.tables.merge_requests.merge_requests import OPEN
@@ -169,7 +169,8 @@ async def mark_merged(context: Context, landed: Sequence[tuple[tables.MergeReque
     await context.session.flush()
     await change_records.record_merge_requests(context, changes)
     _write_notes(context, [(row, "Status changed to merged") for row in rows])
-    activities.record_accepted(context, rows)
+    for row in rows:
+        activities.record_change(context, ActivitySubject.MERGE_REQUEST, row, "merge")
     await publish_all(context, MergeRequestChanged, [(context, row, "merge") for row in rows])
     await issue_closing.close_after_merges(context, rows)
 
