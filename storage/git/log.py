@@ -22,12 +22,7 @@ class HistoryTooDeep(Exception):
 
 
 def list_history(
-    repository: Repository,
-    start: str,
-    *,
-    skip: int,
-    limit: int,
-    on_read: Callable[[GitCommit], object] | None = None,
+    repository: Repository, start: str, *, skip: int, limit: int, on_read: Callable[[GitCommit], object] | None = None
 ) -> list[GitCommit]:
     """Returns at most `limit` commits reachable from the commit `start` (a full id), after skipping the first `skip`.
 
@@ -41,6 +36,7 @@ def list_history(
     end = first + max(limit, 0)
     walked = _resume(repository, start)
     _reach(repository, walked, end)
+    _store(repository, walked)
     return repository.commits(walked.ids(first, end), on_read)
 
 
@@ -55,8 +51,8 @@ def _reach(repository: Repository, walked: HistoryWalk, end: int) -> None:
     is_late = False
     while len(walked) < end and not is_late and walked.advance(repository) is not None:
         is_late = len(walked) < end and monotonic() > deadline
-    _store(repository, walked)
     if is_late:
+        _store(repository, walked)
         raise HistoryTooDeep(f"{repository.path}: {len(walked)} of {end} commits from {walked.start} were reached in time")
 
 
@@ -90,13 +86,7 @@ class FilteredCommits:
 
 
 def filter_history(
-    repository: Repository,
-    start: str,
-    commit_filter: CommitFilter,
-    *,
-    first_parent: bool,
-    skip: int,
-    limit: int,
+    repository: Repository, start: str, commit_filter: CommitFilter, *, first_parent: bool, skip: int, limit: int
 ) -> FilteredCommits:
     """Returns at most `limit` commits that match the filter, after skipping the first `skip` of the walk.
 
