@@ -53,3 +53,8 @@ def can_see_in_sql(project: Any, viewer: SqlViewer) -> ColumnElement[bool]:
 def can_in_sql(action: Action, project: Any, viewer: SqlViewer) -> ColumnElement[bool]:
     """As `policy.can`, of the project with the columns `project`, for an action that all may perform who see the project."""
     return and_(*open_action_features(action, project), can_see_in_sql(project, viewer))
+
+
+def in_allowed_projects(table: Any, action: Action, viewer: SqlViewer) -> ColumnElement[bool]:
+    """The SQL condition that a row of `table` is of a project in which the viewer may perform the action."""
+    return members.in_projects(table.project_id, *allowed_conditions(action, viewer))

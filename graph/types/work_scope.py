@@ -10,8 +10,7 @@ from graph.context import Info
 from graph.fields.connections import KeysetListing, Order
 from graph.fields.declarations import ToMany, bind_filter_to_viewer, connection_field, make_window
 from graph.rules.policy import Action
-from graph.rules.sql_policy import SqlViewer, allowed_conditions
-from storage.tables.accounts import members
+from graph.rules.sql_policy import SqlViewer, in_allowed_projects
 
 
 @strawberry.enum(description="How issues and merge requests of a list are related to the viewer.")
@@ -36,7 +35,7 @@ def list_in_scope(table: Any, order: Order, action: Action) -> ToMany:
         actions = (action, *getattr(arguments["filter"], "required_actions", ()))
         column = COLUMNS[arguments["scope"]]
         related = [] if column is None else [col(getattr(table, column)) == viewer.id]
-        return [*related, *(members.in_projects(table.project_id, *allowed_conditions(each, viewer)) for each in actions)]
+        return [*related, *(in_allowed_projects(table, each, viewer) for each in actions)]
 
     return ToMany(
         KeysetListing(table, order),

@@ -3,7 +3,7 @@
 Each list has only what the viewer may see.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 from sqlmodel import col
@@ -12,10 +12,10 @@ from graph.fields.connections import Connection, Order
 from graph.fields.declarations import to_many
 from graph.rules.events import activities
 from graph.rules.policy import Action
-from graph.rules.sql_policy import SqlViewer, allowed_conditions, visible_group_conditions
+from graph.rules.sql_policy import allowed_conditions, in_allowed_projects, visible_group_conditions
 from graph.types.builds.build_filters import BuildFilter
 from storage import tables
-from storage.tables.accounts import members, namespaces, user_memberships
+from storage.tables.accounts import namespaces, user_memberships
 
 if TYPE_CHECKING:
     from graph.types.accounts.groups import Group
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 _PROJECTS = user_memberships.PROJECTS_OF_USERS
 _GROUPS = user_memberships.GROUPS_OF_USERS
-
-
-def _in_readable_projects(table: Any, action: Action, viewer: SqlViewer) -> list[Any]:
-    """The condition that the row is of a project in which the viewer may perform the action."""
-    return [members.in_projects(table.project_id, *allowed_conditions(action, viewer))]
 
 
 @strawberry.type
@@ -69,7 +64,7 @@ class UserWorkFields:
         order_by=Order(tables.Build.id, descending=True),
         filter=BuildFilter,
         default_filter=BuildFilter,
-        viewer_conditions=lambda arguments, viewer: _in_readable_projects(tables.Build, Action.READ_BUILD, viewer),
+        viewer_conditions=lambda arguments, viewer: [in_allowed_projects(tables.Build, Action.READ_BUILD, viewer)],
         description="Builds that the user created, for example by a push, in projects whose builds the viewer can see; latest attempt of"
         " each, newest first.",
     )

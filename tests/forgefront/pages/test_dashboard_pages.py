@@ -141,7 +141,6 @@ async def test_a_wall_on_a_screen_needs_no_more_memory_after_a_day(site: PagesSi
         await page.send("Page.removeScriptToEvaluateOnNewDocument", **added)
         await page.set_viewport(1280, 800)
     record_property("memory", f"{early} after a tenth, {late} after all of {counts}")
-    print(early, late, counts)
     assert counts["sent"] == counts["tiles"] >= wall_playback.DAY_EVENTS * of_day - 1 and counts["failed"] == 0
     assert counts["connections"] - 1 == counts["resumed"] == counts["sent"] // wall_playback.EVENTS_BETWEEN_DISCONNECTS
     assert late.nodes <= early.nodes + 40
