@@ -400,17 +400,20 @@ class WriteSession(DatabaseSession):
         return True
 
     async def rollback(self) -> None:
-        self._deferred, self._followers, self._condition, self._inserts = [], {}, None, {}
-        self._numbered, self._unlocked, self._required = [], [], []
+        self._forget_pending()
         if self._has_begun:
             await super().rollback()
 
     async def close(self) -> None:
-        self._rows, self._deferred, self._followers, self._condition, self._inserts = {}, [], {}, None, {}
-        self._numbered, self._unlocked, self._required = [], [], []
+        self._rows = {}
+        self._forget_pending()
         self._release_reader()
         if self._has_begun:
             await super().close()
+
+    def _forget_pending(self) -> None:
+        self._deferred, self._followers, self._condition, self._inserts = [], {}, None, {}
+        self._numbered, self._unlocked, self._required = [], [], []
 
     async def __aexit__(self, *error: Any) -> None:
         self._has_ended = True
