@@ -22,11 +22,17 @@ class Goal:
     figure: str
     is_maximum: bool
     by_case: dict[str, float]
+    by_case_on_sqlite: dict[str, float] | None = None
+    """Where they are others there."""
+
+    def wanted(self, database: str, case: str) -> float | None:
+        """The ratio to reach; None where the question has none."""
+        return (self.by_case_on_sqlite if database == "sqlite" and self.by_case_on_sqlite else self.by_case).get(case)
 
 
 _LISTS = ("list", "one", "join")
 GOALS = (
-    Goal("cpu", "CPU / floor's", "floor", "cpu_ms", True, {"list": 2.0, "one": 3.0, "join": 2.0, "note": 3.0}),
+    Goal("cpu", "CPU / floor's", "floor", "cpu_ms", True, *({**dict.fromkeys(_LISTS, ratio), "note": 1.8} for ratio in (1.1, 1.4))),
     Goal("fastapi", "req/s / FastAPI's", "fastapi", "per_second", False, {**dict.fromkeys(_LISTS, 8.0), "note": 4.0, "projects": 8.0}),
     Goal("mercurius", "req/s / mercurius'", "mercurius", "per_second", False, dict.fromkeys(_LISTS, 1.5)),
     Goal("postgraphile", "req/s / PostGraphile's", "postgraphile", "per_second", False, dict.fromkeys(_LISTS, 1.5)),
@@ -64,9 +70,10 @@ def evaluate_goals(results: list[Row]) -> Iterator[GoalResult]:
         for case, mine in row["cases"].items():
             for goal in GOALS:
                 theirs = ran.get((database, goal.against), {}).get("cases", {}).get(case)
-                if theirs is not None and case in goal.by_case:
+                wanted = goal.wanted(database, case)
+                if theirs is not None and wanted is not None:
                     ratio = round(mine[goal.figure] / theirs[goal.figure], 2)
-                    yield GoalResult(database, side, case, goal.key, ratio, goal.by_case[case], goal.is_maximum)
+                    yield GoalResult(database, side, case, goal.key, ratio, wanted, goal.is_maximum)
             yield GoalResult(database, side, case, "p99", round(mine["p99_ms"] / mine["p50_ms"], 2), MAX_P99_TO_MEDIAN, True)
 
 
