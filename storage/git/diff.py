@@ -82,11 +82,16 @@ def diff_between(repository: Repository, old: str | None, oid: str) -> list[File
     """Returns the diff from the commit `old` (a full id; None: the empty tree) to the commit `oid`, limited as `diff_of_commit`.
 
     libgit2 holds the GIL while it compares trees and files, so a diff that is not small is computed in a separate process, where it does
-    not block other threads.
+    not block other threads. The cache of the repository, if it has one, keeps those that were not cut for lack of time.
     """
-    if is_small(repository, old, oid):
-        return read_diff(repository, old, oid)
-    return _diff_in_process(repository, old, oid)
+    cache = repository.history_cache
+    cached = cache.get_diff(repository, old, oid) if cache is not None else None
+    if cached is not None and all(map(repository.has_commit, filter(None, (old, oid)))):
+        return list(cached)
+    found = read_diff(repository, old, oid) if is_small(repository, old, oid) else _diff_in_process(repository, old, oid)
+    if cache is not None and not any(entry.diff.endswith(DIFF_TOO_SLOW) for entry in found if entry.too_large):
+        cache.put_diff(repository, old, oid, tuple(found))
+    return found
 
 
 def read_diff(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:

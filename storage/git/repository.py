@@ -76,7 +76,8 @@ class Ref:
 class Repository:
     """A git repository on disk. Every name passed to it is data: no name is interpreted as a revision expression.
 
-    `refs` are those that its methods know; None means the refs of the files. `history_cache` is what walks of its histories use.
+    `refs` are those that its methods know; None means the refs of the files. `history_cache` has what was found about its
+    commits.
     """
 
     def __init__(self, handle: pygit2.Repository, refs: RefTargets | None = None, history_cache: "HistoryCache | None" = None) -> None:
@@ -191,7 +192,13 @@ class Repository:
 
     def commit(self, oid: str) -> GitCommit:
         """Reads the commit with the full id `oid`. Raises UnknownCommit, DamagedRepository."""
-        return self.parse(oid, self.raw_commit(oid))
+        cache = self.history_cache if not self._shallow_commits else None
+        if cache is None:
+            return self.parse(oid, self.raw_commit(oid))
+        found = cache.get_commit(self, oid)
+        if found is None or not self.has_commit(oid):
+            cache.put_commit(self, found := self.parse(oid, self.raw_commit(oid)))
+        return found
 
     def parse(self, oid: str, raw: bytes) -> GitCommit:
         """Parses what `raw_commit` returned for `oid`."""
@@ -216,6 +223,14 @@ class Repository:
         """Returns the commit date (seconds since 1970) and the parents, which is all that a walk needs. Raises as `commit`."""
         time, parents = parse_time_and_parents(self.raw_commit(oid))
         return time, self._parents(oid, parents)
+
+    def has_commit(self, oid: str) -> bool:
+        """Whether the repository has the commit with the full id `oid`. Raises DamagedRepository."""
+        check_cancelled()
+        try:
+            return self._header(oid)[0] == ObjectType.COMMIT
+        except (pygit2.GitError, OSError) as error:
+            raise self._damage(error) from error
 
     def raw_commit(self, oid: str) -> bytes:
         """Returns the bytes of a commit object. Raises UnknownCommit, DamagedRepository."""
