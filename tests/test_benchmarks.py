@@ -5,7 +5,7 @@ import copy
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,14 @@ def on_postgresql(seeded: tuple[Path, seed.Dataset], postgres: PostgresServer) -
 def service(seeded: tuple[Path, seed.Dataset]) -> Iterator[servers.MeasuredServer]:
     """The service with these rows, on SQLite."""
     folder, _ = seeded
-    with servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours:
+    with run_service(folder) as ours:
         yield ours
+
+
+def run_service(folder: Path) -> AbstractContextManager[servers.MeasuredServer]:
+    """It plans operations when they come: preparing all of them takes longer than the tests."""
+    settings = {"FORGEFRONT_WARM_UP": "false"}
+    return servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False, settings=settings)
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -444,7 +450,7 @@ class TestRepositories:
         project = rows.projects[1]
         with (
             repository_reads.import_history(folder, project, partial(repository_reads.create_history, commits=60)) as repository,
-            servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False) as ours,
+            run_service(folder) as ours,
         ):
             with made.sides(ours, pinned=False) as sides:
                 found = transfers.compare_transfers(made, sides, 1)
