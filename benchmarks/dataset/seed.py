@@ -33,6 +33,8 @@ LABELS = 8
 MILESTONES = 3
 MEMBERS = 4
 """In each project, beside its owner."""
+GROUP, GROUP_PROJECTS = "company", 25
+"""A group that the client is no member of, and its public projects, which hold nothing."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = ("fix", "add", "the", "build", "page", "when", "user", "opens", "merge", "list", "slow", "crash", "token", "path", "name", "commit")
 
@@ -133,8 +135,12 @@ def _tables(projects: int, worked: ProjectHistory) -> Iterator[tuple[Any, Iterab
             for number in range(1, USERS + 1)
         ),
     )
+    group = {"kind": NamespaceKind.GROUP, "name": "Company", "path": GROUP, "path_key": GROUP, "description": "", "owner_id": None}
+    yield tables.Namespace, iter([{**group, **_timestamps()}])
+    yield tables.GroupMember, iter([{"group_id": USERS + 1, "user_id": 2, "access_level": int(AccessLevel.OWNER), **_timestamps()}])
     numbers = range(1, projects + 1)
     yield tables.Project, (_project(number) for number in numbers)
+    yield tables.Project, (_group_project(number) for number in range(1, GROUP_PROJECTS + 1))
     yield (
         tables.ProjectMember,
         (
@@ -236,6 +242,12 @@ def _project(number: int) -> dict[str, Any]:
         "refs_version": 0,
     }
     return _add_defaults(tables.Project, {**values, **_timestamps()})
+
+
+def _group_project(number: int) -> dict[str, Any]:
+    name = f"tool{number}"
+    place = {"namespace_id": USERS + 1, "creator_id": 2, "visibility_level": int(Visibility.PUBLIC)}
+    return {**_project(number), **place, "name": name, "path": name, "path_key": name}
 
 
 def _issues(projects: Iterable[int]) -> Iterator[dict[str, Any]]:

@@ -59,6 +59,9 @@ class FloorDatabase(Protocol):
     async def projects(self, member: int) -> list[Any]:
         """The newest twenty of which the user is a member, with the number of open issues and the owner."""
 
+    async def group_projects(self, user: int, path: str) -> list[Any]:
+        """The newest twenty of a group that the user may see, with the number of open issues."""
+
 
 def _user(row: Any) -> dict[str, Any]:
     return {"databaseId": row[0], "username": row[1], "name": row[2], "state": row[3]}
@@ -190,6 +193,11 @@ async def _projects(request: Request) -> Response:
     return _json([{**dict(zip(_PROJECT, row, strict=False)), "owner": _user(row[8:])} for row in rows])
 
 
+async def _group_projects(request: Request) -> Response:
+    rows = await request.app.state.store.group_projects(1, request.path_params["group"])
+    return _json([dict(zip(_PROJECT, row, strict=True)) for row in rows])
+
+
 def create_app(database_url: str | None = None) -> Starlette:
     """The application; without a URL it takes the one of PEER_DATABASE_URL."""
     url = database_url or os.environ[DATABASE_URL_VARIABLE]
@@ -205,6 +213,7 @@ def create_app(database_url: str | None = None) -> Starlette:
         Route("/issues", _own_issues),
         Route("/merge_requests", _own_merge_requests),
         Route("/projects", _projects),
+        Route("/groups/{group}/projects", _group_projects),
         Route("/projects/{project}/issues", _issues, methods=["GET"]),
         Route("/projects/{project}/issues", _create, methods=["POST"]),
         Route("/projects/{project}/issues/{issue}", _update, methods=["PUT"]),

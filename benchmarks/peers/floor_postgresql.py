@@ -103,6 +103,15 @@ SELECT p.id, p.name, p.path, n.path || '/' || p.path, p.description, p.visibilit
     OR EXISTS (SELECT FROM group_members g WHERE g.group_id = n.id AND g.user_id = $1)
  ORDER BY p.created_at DESC, p.id DESC LIMIT 20
 """
+GROUP_PROJECTS = """
+SELECT p.id, p.name, p.path, n.path || '/' || p.path, p.description, p.visibility_level, p.created_at,
+       (SELECT coalesce(sum(c.number), 0) FROM row_counts c WHERE c.project_id = p.id AND c.kind = 'issues' AND c.state = 'opened')
+  FROM namespaces n JOIN projects p ON p.namespace_id = n.id
+ WHERE n.path_key = $2 AND (p.visibility_level > 0
+    OR EXISTS (SELECT FROM project_members m WHERE m.project_id = p.id AND m.user_id = $1)
+    OR EXISTS (SELECT FROM group_members g WHERE g.group_id = n.id AND g.user_id = $1))
+ ORDER BY p.created_at DESC, p.id DESC LIMIT 20
+"""
 
 
 class Postgresql:
@@ -179,3 +188,7 @@ class Postgresql:
     async def projects(self, member: int) -> list[Any]:
         async with self._pool.acquire() as connection:
             return await connection.fetch(PROJECTS, member)  # type: ignore[no-any-return]
+
+    async def group_projects(self, user: int, path: str) -> list[Any]:
+        async with self._pool.acquire() as connection:
+            return await connection.fetch(GROUP_PROJECTS, user, path)  # type: ignore[no-any-return]

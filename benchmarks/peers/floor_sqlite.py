@@ -78,7 +78,9 @@ SELECT r.id, r.iid, r.title, r.state, u.id, u.username, u.name, u.state
 """
 OWN_ISSUES = f"{ISSUE} WHERE i.author_id = ? ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
 OWN_MERGE_REQUESTS = floor_postgresql.OWN_MERGE_REQUESTS.replace("$1", "?")
-PROJECTS = floor_postgresql.PROJECTS.replace("$1", "?1").replace("SELECT FROM", "SELECT 1 FROM")
+PROJECTS, GROUP_PROJECTS = (
+    sql.replace("$", "?").replace("SELECT FROM", "SELECT 1 FROM") for sql in (floor_postgresql.PROJECTS, floor_postgresql.GROUP_PROJECTS)
+)
 
 
 class Sqlite:
@@ -186,6 +188,9 @@ class Sqlite:
 
     async def projects(self, member: int) -> list[Any]:
         return await self._run(lambda connection: connection.execute(PROJECTS, (member,)).fetchall())
+
+    async def group_projects(self, user: int, path: str) -> list[Any]:
+        return await self._run(lambda connection: connection.execute(GROUP_PROJECTS, (user, path)).fetchall())
 
 
 def _now() -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.dataset.seed import Dataset
+from benchmarks.dataset.seed import GROUP, Dataset
 from benchmarks.harness.answers import UnfairError
 from benchmarks.harness.load import LoadRequest
 from benchmarks.suites import questions
@@ -20,6 +20,7 @@ TITLES = {
     "issues": "20 issues of the caller in all projects",
     "merge_requests": "20 merge requests of the caller in all projects",
     "projects": "20 projects of the caller",
+    "group": "20 projects of a group",
 }
 """By key, in the order of the table. `accept` is sent to one client, each request once. The mixed load is first, because v3 has fewer
 digits of the timestamps of issues that were just created."""
@@ -42,6 +43,11 @@ PROJECTS = f"""
 query Projects {{ projects(filter: {{membership: true, archived: null}}, first: 20) {{ nodes {{
   databaseId name path fullPath description visibilityLevel createdAt openIssuesCount owner {{ ...user }}
 }} }} }} {_USER}
+"""
+GROUP_PROJECTS = f"""
+query Projects {{ group(path: "{GROUP}") {{ projects(first: 20) {{ nodes {{
+  databaseId name path fullPath description visibilityLevel createdAt openIssuesCount
+}} }} }} }}
 """
 ACCEPT = f"""
 mutation Accept($input: AcceptMergeRequestInput!) {{ acceptMergeRequest(input: $input) {{
@@ -91,6 +97,7 @@ def graph_questions(data: Dataset) -> dict[str, WriteQuestion]:
         "issues": ask(ISSUES, [{}], lambda found: found["issues"]),
         "merge_requests": ask(MERGE_REQUESTS, [{}], lambda found: found["mergeRequests"]),
         "projects": ask(PROJECTS, [{}], lambda found: found["projects"]),
+        "group": ask(GROUP_PROJECTS, [{}], lambda found: found["group"]["projects"]),
         "mixed": _mix(of_table["list"], of_table["note"]),
         "note": _post(of_table["note"]),
     }
@@ -112,6 +119,7 @@ def floor_questions(data: Dataset) -> dict[str, WriteQuestion]:
         "issues": get("/issues"),
         "merge_requests": get("/merge_requests"),
         "projects": get("/projects"),
+        "group": get(f"/groups/{GROUP}/projects"),
         "mixed": _mix(questions.route_questions(data)["list"], questions.route_questions(data)["note"]),
         "note": _post(questions.route_questions(data)["note"]),
     }
