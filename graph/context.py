@@ -23,6 +23,7 @@ from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.live.trace_feeds import TraceFeeds
 from graph.operations.deadlines import Deadline
+from graph.operations.git_answer_cache import GitAnswerCache
 from graph.operations.loaders import Loader
 from graph.operations.rate_limits import RateLimiter, RateUsage
 from graph.operations.time_slices import SliceScheduler
@@ -136,6 +137,7 @@ class Services:
     token_cache: TokenCache = field(default_factory=TokenCache)
     ref_cache: RefCache = field(default_factory=RefCache)
     content_cache: ContentCache = field(default_factory=ContentCache)
+    git_answers: GitAnswerCache = field(default_factory=GitAnswerCache)
     archive_limiter: FairLimiter = field(
         default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
     )

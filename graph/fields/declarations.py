@@ -326,8 +326,12 @@ def connection_field(
     extra_arguments: dict[str, Any] | None = None,
     declared: Any = None,
     max_page_size: int = MAX_FIRST,
+    revision_argument: str | None = None,
 ) -> Any:
-    """Declares a field with the arguments of a connection, resolved by `resolve(root, info, **arguments)`."""
+    """Declares a field with the arguments of a connection, resolved by `resolve(root, info, **arguments)`.
+
+    `max_page_size` and `revision_argument` are facts of the field (`graph/fields/metadata.py`).
+    """
     maximum = f"maximum {max_page_size}"
     describe = strawberry.argument
     arguments: dict[str, tuple[Any, Any]] = {
@@ -350,8 +354,8 @@ def connection_field(
         return await resolve(root, info, **field_arguments)
 
     set_signature(resolver, {"root": Any, "info": strawberry.Info}, arguments)
-    limits = {} if max_page_size == MAX_FIRST else facts(max_page_size=max_page_size)
-    return strawberry.field(resolver=resolver, description=description, metadata={"declared": declared, "pages": resolve, **limits})
+    known = facts(max_page_size=None if max_page_size == MAX_FIRST else max_page_size, revision_argument=revision_argument)
+    return strawberry.field(resolver=resolver, description=description, metadata={"declared": declared, "pages": resolve, **known})
 
 
 def set_signature(function: Any, leading: dict[str, Any], arguments: dict[str, tuple[Any, Any]]) -> None:

@@ -19,6 +19,8 @@ class FieldFacts:
     `anonymous`: a root field that needs no viewer. `runner`: a root field that runners may select. Both count only if the operation has no
     other root field. `extra_wait_seconds`: how long the root field may wait for an event, beyond the time limit of an operation.
     `extra_rows`: its cost in addition to the rows that it selects, in rows. `max_page_size`: that of a connection; None for the usual one.
+    `revision_argument`: the argument of a field of a project that names a commit, whose files alone determine the value; the viewer must be
+    allowed to read code. `is_pure`: the value depends on nothing but the object, not on the viewer or the database.
     """
 
     anonymous: bool = False
@@ -26,6 +28,8 @@ class FieldFacts:
     extra_wait_seconds: float = 0.0
     extra_rows: int = 0
     max_page_size: int | None = None
+    revision_argument: str | None = None
+    is_pure: bool = False
 
 
 NO_FACTS = FieldFacts()

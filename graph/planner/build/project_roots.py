@@ -8,19 +8,23 @@ from sqlalchemy import Dialect
 from sqlalchemy.inspection import inspect
 
 from graph.planner.codegen.row_serializer import compile_object_maker
+from graph.planner.ir.completers import LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.connection_step import ConnectionStep
-from graph.planner.ir.project_root import ProjectRoot
+from graph.planner.ir.project_root import ProjectRoot, RevisionField
 from graph.planner.ir.relations import Relations
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.ir.row_view import RowObjects, RowView
-from graph.planner.ir.selection import Selection
-from graph.planner.ir.steps import BatchNode, ResolverStep
+from graph.planner.ir.selection import ConstantField, DeferredField, ObjectPart, Selection
+from graph.planner.ir.steps import AttributeStep, BatchNode, Completer, FieldStep, ResolverStep
 from graph.planner.resolve.fields import ResolvedField
 from graph.planner.sql.parent_join import project_subquery
 from graph.rules.policy import POLICY_COLUMNS
 from storage import tables
 from storage.database.compiled_statements import SqlDialect
 from storage.database.statement_cache import result_processor
+
+REVISION_COLUMNS = POLICY_COLUMNS | {"default_branch", "refs_version"}
+"""Project columns that, with the viewer's access level, decide which files of which commit a name shows."""
 
 
 def make_project_root(
@@ -32,11 +36,14 @@ def make_project_root(
     """
     joined_step = next((each for each in selection.batch_steps if _can_join_project(each, is_only_field=is_only_field)), None)
     only_step = selection.batch_steps[0] if is_only_field and selection.batch_steps else None
-    has_all_columns = not (
+    revision_field = _find_revision_field(selection) if is_only_field else None
+    has_all_columns = revision_field is None and not (
         (isinstance(only_step, ConnectionStep) and only_step.parent_is_project)
         or (isinstance(only_step, RowByNumber) and _needs_only_its_row(only_step.view))
     )
-    names, projects = _project_objects(sql_dialect.dialect, has_all_columns)
+    names, projects = _project_objects(
+        sql_dialect.dialect, None if has_all_columns else POLICY_COLUMNS if revision_field is None else REVISION_COLUMNS
+    )
     is_materialized = isinstance(joined_step, ConnectionStep)
     return ProjectRoot(
         resolved.key,
@@ -51,14 +58,47 @@ def make_project_root(
         has_all_columns,
         len(names),
         projects,
+        revision_field,
     )
 
 
+def _find_revision_field(selection: Selection) -> RevisionField | None:
+    """The only field of a project, if its whole answer is determined by a commit."""
+    step = selection.steps[0] if len(selection.steps) == 1 and not selection.batch_steps else None
+    if not isinstance(step, ResolverStep) or step.arguments is None or not _is_pure(step.completer):
+        return None
+    name = step.facts.revision_argument
+    return RevisionField(name, step.arguments) if name is not None else None
+
+
+def _is_pure(completer: Completer) -> bool:
+    """Whether the answers are determined by the values alone."""
+    match completer:
+        case LeafCompleter():
+            return True
+        case ListCompleter(items):
+            return _is_pure(items)
+        case ObjectCompleter(selection):
+            return not selection.batch_steps and all(map(_is_pure_part, selection.parts)) and all(map(_is_pure_step, selection.steps))
+        case SubfieldCompleter(objects):
+            return _is_pure(objects)
+    return False
+
+
+def _is_pure_part(part: ObjectPart) -> bool:
+    return isinstance(part, ConstantField | DeferredField)
+
+
+def _is_pure_step(step: FieldStep) -> bool:
+    is_pure = isinstance(step, AttributeStep) or (isinstance(step, ResolverStep) and step.facts.is_pure)
+    return is_pure and _is_pure(step.completer)
+
+
 @lru_cache(maxsize=8)
-def _project_objects(dialect: Dialect, has_all_columns: bool) -> tuple[tuple[str, ...], RowObjects]:
-    """The names of the columns, and the objects of a project with them, which all plans share."""
+def _project_objects(dialect: Dialect, selected: frozenset[str] | None) -> tuple[tuple[str, ...], RowObjects]:
+    """The names of the selected columns (None: all), and the objects of a project with them, which all plans share."""
     columns = inspect(tables.Project).columns
-    names = tuple(columns.keys() if has_all_columns else sorted(POLICY_COLUMNS))
+    names = tuple(columns.keys() if selected is None else sorted(selected))
     objects = RowObjects(
         tables.Project, {name: ((index,), result_processor(columns[name].type, dialect)) for index, name in enumerate(names)}
     )

@@ -16,6 +16,19 @@ from storage.database.compiled_statements import SqlDialect
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RevisionField:
+    """A field of a project whose whole answer is determined by a commit and the field's arguments. `argument_name` is that of the commit.
+
+    `key` stands for it in the keys of a cache, which so keep no plan alive.
+    """
+
+    argument_name: str
+    arguments: int
+    """The index in `PlanRun.arguments`."""
+    key: object = field(default_factory=object, init=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ProjectRoot(BatchNode):
     """The project of a path or an id, which the argument `argument_name` has.
 
@@ -35,7 +48,9 @@ class ProjectRoot(BatchNode):
     subqueries: Mapping[bool, ProjectSubquery]
     """The project of an id (False), and of a path (True)."""
     has_all_columns: bool
-    """Whether all columns of the project are selected; otherwise those that the policy reads."""
+    """Whether all columns of the project are selected; otherwise those that the policy reads, and those that names of commits depend on."""
     column_count: int
     projects: RowObjects
+    revision_field: RevisionField | None
+    """The only field that is selected, a step, if it is one. It is executed with all columns of the project."""
     node_id: NodeId = field(default_factory=next_node_id, init=False)

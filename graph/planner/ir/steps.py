@@ -7,6 +7,7 @@ from typing import Any
 from graphql import FieldNode, GraphQLObjectType
 from strawberry.types.field import StrawberryField
 
+from graph.fields.metadata import NO_FACTS, FieldFacts
 from graph.fields.resolvers import LoaderSource
 from graph.planner.errors import ErrorPosition
 
@@ -70,6 +71,11 @@ class ResolverStep(FieldStep):
     info: str | None
     arguments: int | None
     """The index in `PlanRun.arguments`; None without arguments."""
+
+    @property
+    def facts(self) -> FieldFacts:
+        found: FieldFacts = self.definition.metadata.get("facts", NO_FACTS)
+        return found
 
     @property
     def batch_resolver(self) -> Callable[..., Awaitable[FieldValues]] | None:

@@ -14,13 +14,15 @@ from graph.planner.run.awaiting import run_to_completion
 from graph.planner.run.connections import join_page_to_project
 from graph.planner.run.levels import NODE_EXECUTORS, begin_level, execute_node
 from graph.planner.run.relations import join_relations_to_project
+from graph.planner.run.revision_fields import CachedAnswer
 from graph.planner.run.row_by_number import join_row_to_project
 from graph.planner.run.state import PlanRun
-from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
+from graph.planner.sql.parent_join import LEVEL_COLUMNS, ProjectStatement, ProjectSubquery
 from graph.planner.sql.row_select import compile_project
 from graph.rules.lookup import parse_project_key
 from graph.rules.policy import can_see_project
 from graph.rules.project_access import key_parameters, prime_missing_project, prime_project
+from storage import tables
 
 
 class PreparedProjectStatement(NamedTuple):
@@ -46,17 +48,31 @@ async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequen
         run.report(node.position, NotFound("Project"))
         return
     found = rows[0][project_statement.project_offset :]
+    cached = CachedAnswer(node.revision_field, run, found) if node.revision_field is not None else None
+    if cached is not None and cached.found is not None:
+        for answer in answers:
+            answer[node.key] = {selection.steps[0].key: cached.found.value}
+        return
     project = node.projects.make(found)
-    prime_project(context, project, found[node.column_count : node.column_count + 3], key if node.has_all_columns else None)
+    prime_project(context, project, found[node.column_count : node.column_count + LEVEL_COLUMNS], key if node.has_all_columns else None)
     if not await can_see_project(context, project):
         run.report(node.position, NotFound("Project"))
         return
+    if cached is not None:
+        complete = await context.rows_by_id(tables.Project).get(project.id)
+        if complete is None:
+            # It was deleted meanwhile.
+            run.report(node.position, NotFound("Project"))
+            return
+        project = complete
     filled = selection.serialize((project,))
     if node.joined_step is not None:
         result = await project_statement.build_result(project, rows)
         filled[0].update(result if isinstance(node.joined_step, Relations) else {node.joined_step.key: result})
     if selection.steps or node.other_batch_steps:
         await run_to_completion(lambda work: begin_level(run, (project,), filled, selection.steps, node.other_batch_steps, work))
+    if cached is not None and not run.errors:
+        cached.put(filled[0][selection.steps[0].key])
     for answer in answers:
         answer[node.key] = filled[0]
 

@@ -13,6 +13,9 @@ from storage import tables
 from storage.database.compiled_statements import CompiledStatement, SqlDialect, literal_number, named_parameter
 from storage.tables.accounts.members import project_lookup
 
+LEVEL_COLUMNS = 3
+"""The viewer's access levels behind the columns of a project."""
+
 
 class ProjectSubquery:
     """The project of an id or path, as a subquery: its columns, and the viewer's access levels.

@@ -7,6 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window
+from graph.fields.metadata import facts
 from graph.fields.scalars import BigInt, GitOid
 from graph.rules.git import file_rendering, file_search, git_files, last_changes, trees
 from graph.rules.policy import Action, require
@@ -71,13 +72,17 @@ class Blob:
     async def html(self, info: Info) -> str | None:
         return await file_rendering.load_html(info.context, _as_blob(self))
 
-    @strawberry.field(description="Complete contents as base64. An error if the file is larger than `Project.fileLimit` or cannot be read.")
+    @strawberry.field(
+        description="Complete contents as base64. An error if the file is larger than `Project.fileLimit` or cannot be read.",
+        metadata=facts(is_pure=True),
+    )
     async def base64(self, info: Info) -> str:
         return await trees.read_base64(info.context, _as_blob(self))
 
     @strawberry.field(
         description="ID of the newest commit, up to the commit in which it was found, that changed the file. Null, with an error, if it"
-        " takes too long to find."
+        " takes too long to find.",
+        metadata=facts(is_pure=True),
     )
     async def last_commit_oid(self, info: Info) -> GitOid | None:
         return await trees.find_last_change(info.context, _as_blob(self))  # type: ignore[return-value]
@@ -142,10 +147,12 @@ class ProjectTreeFields:
         description="Entries of a directory in git order: by name as bytes, directories as if their name ended with a slash. Null, with an"
         " error, if the directory does not exist.",
         max_page_size=MAX_ENTRIES,
+        revision_argument="ref",
     )
 
     @strawberry.field(
-        description="Contents of a file. Null, with an error, if it does not exist or the operation has already read 5 MiB of files."
+        description="Contents of a file. Null, with an error, if it does not exist or the operation has already read 5 MiB of files.",
+        metadata=facts(revision_argument="ref"),
     )
     async def blob(
         self,
