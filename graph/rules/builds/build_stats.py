@@ -99,7 +99,7 @@ async def load_for_groups(context: Context, ids: list[int], query: BuildStatsQue
 
     The number of statements is constant.
     """
-    projects = await groups.list_project_ids_by_group(context, ids, (Action.READ_BUILD,))
+    projects = await groups.list_project_ids_by_group(context, ids, Action.READ_BUILD)
     owners = {project: group for group, keys in projects.items() for project in keys}
     return await _load_tables(context, ids, owners, query, col(tables.Project.namespace_id))
 

@@ -5,10 +5,25 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ColumnElement, Index, Select, SmallInteger, UniqueConstraint, and_, exists, or_, select, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ColumnElement,
+    Index,
+    Select,
+    SmallInteger,
+    UniqueConstraint,
+    and_,
+    bindparam,
+    exists,
+    or_,
+    select,
+    text,
+)
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
+from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace
 from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text
 
@@ -110,6 +125,16 @@ def ids_for_key_share(ids: list[int]) -> Select[int]:
 
 def ids_in_namespaces(namespace_ids: Collection[int]) -> Select[int]:
     return select(col(Project.id)).where(col(Project.namespace_id).in_(namespace_ids))
+
+
+def ids_by_namespace(*conditions: ColumnElement[bool]) -> Select[int, int]:
+    """(namespace id, project id) of the unarchived projects in the namespaces `group_ids` that meet the conditions, ordered by id.
+
+    A constant: call it once for the same conditions.
+    """
+    within = col(Project.namespace_id).in_(bindparam("group_ids", expanding=True))
+    found: Select[int, int] = select(col(Project.namespace_id), col(Project.id)).where(within, ~col(Project.archived), *conditions)
+    return mark_constant(found.order_by(col(Project.id)))
 
 
 def matching(string: str) -> ColumnElement[bool]:
