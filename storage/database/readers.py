@@ -13,6 +13,7 @@ from functools import cache
 from math import inf
 from queue import SimpleQueue
 from threading import Thread
+from time import perf_counter, thread_time
 from typing import Any, Protocol
 
 import orjson
@@ -32,9 +33,11 @@ CLOSED_MESSAGE = "this session is closed"
 PROGRESS_STEPS, MAX_PROGRESS_CALLS = 1_000, 30
 """SQLite calls the progress handler every PROGRESS_STEPS virtual machine steps.
 
-A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS calls, which is about half a millisecond of work.
-A thread and back costs as much.
+A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS calls, which is a few milliseconds of work at most.
+A thread and back costs half a millisecond.
 """
+MAX_INLINE_SECONDS = 0.005
+"""After so long since its first call of the handler a statement is interrupted too: its pages have to be read from the disk."""
 SLOW_STATEMENTS = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
 """SQL strings of statements that were interrupted in the event loop."""
 MAX_PREPARED = 64
@@ -64,8 +67,8 @@ class SqliteReader:
     """Reads from SQLite. All statements of one session see one snapshot.
 
     Most statements take less time than switching to a thread and back, so a statement first runs in the event loop. One that takes too long
-    is interrupted and run again in the connection's thread, as are all later statements with the same SQL string (`slow_statements`).
-    Statements that arrive before the thread has finished are queued for it.
+    is interrupted and run again in the connection's thread. So are all later statements with the same SQL string (`slow_statements`),
+    unless it only waited for the disk. Statements that arrive before the thread has finished are queued for it.
     """
 
     is_concurrent = True
@@ -79,6 +82,7 @@ class SqliteReader:
         self._slow_statements = slow_statements
         register_sqlite_memory()
         self._progress_calls = 0
+        self._inline_until = self._inline_cpu = 0.0
         self._requests: deque[_FetchRequest] = deque()
         self._is_running = False
         self._wakeups: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
@@ -118,7 +122,8 @@ class SqliteReader:
             return _execute(connection, sql, parameters, limit)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                self._slow_statements.put(sql, True)
+                if self._progress_calls >= MAX_PROGRESS_CALLS or thread_time() - self._inline_cpu > MAX_INLINE_SECONDS / 2:
+                    self._slow_statements.put(sql, True)
             elif not _is_busy(error):
                 raise
             return None
@@ -127,7 +132,11 @@ class SqliteReader:
 
     def _count_progress(self) -> bool:
         self._progress_calls += 1
-        return self._progress_calls >= MAX_PROGRESS_CALLS
+        if self._progress_calls == 1:
+            # The clocks are read here, because most statements end before the first call.
+            self._inline_until, self._inline_cpu = perf_counter() + MAX_INLINE_SECONDS, thread_time()
+            return False
+        return self._progress_calls >= MAX_PROGRESS_CALLS or perf_counter() > self._inline_until
 
     def _deliver_results(self, results: list["_FetchResult"]) -> None:
         self._is_running = False

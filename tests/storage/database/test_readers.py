@@ -10,6 +10,7 @@ from sqlalchemy.orm.exc import UnmappedInstanceError
 from sqlmodel import col
 
 from storage import tables
+from storage.database import readers
 from storage.database.connection_pool import ConnectionPool
 from storage.database.engine import Database
 from storage.tables import MilestoneState
@@ -129,6 +130,19 @@ class TestQuery:
                     await asyncio.sleep(0.001)
                 assert seen > 1
                 assert [tuple(each.result()[0]) for each in tasks] == [(200_000, 20_000_100_000), (1,), (200_000, 20_000_100_000)]
+
+    @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+    async def test_a_statement_that_waited_for_the_disk_runs_in_the_event_loop_again(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500) SELECT count(*) FROM n"
+        monkeypatch.setattr(readers, "MAX_INLINE_SECONDS", 0.0)
+        async with database.read_session() as session:
+            for seconds_of_cpu, is_slow in ((0.0, False), (1.0, True)):
+                cpu_times = iter((0.0, seconds_of_cpu))
+                monkeypatch.setattr(readers, "thread_time", lambda cpu_times=cpu_times: next(cpu_times))
+                assert list(map(tuple, await session.fetch(counting, ()))) == [(1500,)]
+                assert (database._slow_statements.get(counting) is not None) is is_slow
 
     async def test_statements_pending_at_session_end_are_rejected(self, database: Database) -> None:
         long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT count(*) FROM n"
