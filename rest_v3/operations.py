@@ -35,13 +35,13 @@ from graphql import (
     is_enum_type,
     is_list_type,
     is_non_null_type,
-    parse,
     print_ast,
     type_from_ast,
     visit,
 )
 
 from graph.fields.metadata import facts_of
+from graph.operations.document_parser import parse_without_tokens
 from graph.operations.fragments import fragments_used_by
 from graph.operations.output_format import OutputFormat
 
@@ -170,7 +170,7 @@ class OperationRegistry:
         self._fragments: dict[str, FragmentDefinitionNode] = {}
         for source in (BUILTIN_SOURCE, *self._sources):
             # Locations take as much memory as everything else.
-            for definition in parse(source, no_location=True).definitions:
+            for definition in parse_without_tokens(source, no_location=True).definitions:
                 if isinstance(definition, FragmentDefinitionNode):
                     _add_unique(self._fragments, definition.name.value, definition)
                 elif isinstance(definition, OperationDefinitionNode) and definition.name:

@@ -6,8 +6,6 @@ The bounds are in characters, because the memory of a parsed document (its nodes
 import gc
 from typing import Generic, TypeVar
 
-from graphql import Location, Node
-
 from storage.caches import CacheBounds, LruCache
 
 T = TypeVar("T")
@@ -71,18 +69,3 @@ def document_size(key: DocumentKey, _: object) -> int:
 
 def _weight(key: DocumentKey) -> int:
     return max(len(key[0]), MIN_WEIGHT_CHARACTERS)
-
-
-def drop_tokens(node: Node) -> None:
-    """Drops the tokens of a document, a third of its memory. The nodes keep their positions in the source."""
-    if node.loc is not None:
-        location: Location = node.loc
-        location.start_token = location.end_token = None  # type: ignore[assignment]
-    for name in node.keys:
-        child = getattr(node, name, None)
-        if isinstance(child, Node):
-            drop_tokens(child)
-        elif isinstance(child, tuple | list):
-            for each in child:
-                if isinstance(each, Node):
-                    drop_tokens(each)

@@ -15,7 +15,6 @@ from graphql import (
     OperationDefinitionNode,
     StringValueNode,
     Visitor,
-    parse,
     specified_rules,
     validate,
     visit,
@@ -24,7 +23,8 @@ from graphql import (
 from graph.errors import Code
 from graph.fields.metadata import NO_FACTS, FieldFacts, facts_by_root_field
 from graph.operations import limits
-from graph.operations.document_cache import DocumentCache, DocumentKey, drop_tokens
+from graph.operations.document_cache import DocumentCache, DocumentKey
+from graph.operations.document_parser import parse_without_tokens
 from graph.operations.fragments import fragments_used_by
 from graph.operations.list_lengths import find_long_list, find_long_list_errors
 from graph.operations.output_format import OutputFormat
@@ -80,7 +80,7 @@ class PreparedOperation:
 def prepare(source: str, name: str) -> PreparedOperation:
     """Prepares the operation `name` of a document of this product. Raises InvalidOperation if it, or a fragment of it, is missing."""
     # Errors in operations of this product are reported without locations, which take as much memory as everything else.
-    document = parse(source, no_location=True)
+    document = parse_without_tokens(source, no_location=True)
     fragments = {node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)}
     matching = [node for node in _operation_nodes(document) if node.name is not None and node.name.value == name]
     if len(matching) != 1:
@@ -196,7 +196,7 @@ def is_anonymous_document(query: str, operation_name: str | None) -> bool:
     if len(query) > MAX_ANONYMOUS_CHARACTERS:
         return False
     try:
-        document = parse(query, no_location=True, max_tokens=MAX_ANONYMOUS_TOKENS)
+        document = parse_without_tokens(query, no_location=True, max_tokens=MAX_ANONYMOUS_TOKENS)
     except GraphQLError:
         return False
     matching = _matching_operations(document, operation_name)
@@ -219,7 +219,6 @@ def _parse_operation(query: str, operation_name: str | None) -> ParsedOperation 
         return [ErrorEntry(Code.BAD_REQUEST, message)]
     if not has_storable_literals(document):
         return [ErrorEntry(Code.BAD_REQUEST, NOT_STORABLE_MESSAGE)]
-    drop_tokens(document)
     return ParsedOperation(make_prepared_operation(document, matching[0], is_ad_hoc=True), measured_operation)
 
 

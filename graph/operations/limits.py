@@ -33,6 +33,7 @@ from graphql.language import (
 )
 
 from graph.operations.cost import RowCost, format_count, limit_exceeded_error
+from graph.operations.document_parser import parse_without_tokens
 
 MAX_CHARACTERS = 100_000
 """Maximum length of a document. The lexer reads about five million characters per second."""
@@ -69,7 +70,7 @@ def parse(source: str) -> DocumentNode:
             f"The document has {len(source):,} characters, which exceeds the limit of {MAX_CHARACTERS:,}. Send long strings as variables."
         )
     try:
-        return graphql.parse(source, max_tokens=MAX_TOKENS, allow_empty_selection_sets=False)
+        return parse_without_tokens(source, max_tokens=MAX_TOKENS, allow_empty_selection_sets=False)
     except graphql.GraphQLSyntaxError as error:
         # graphql-core has one exception class for syntax errors and limits; only these two messages are about limits.
         if "more than" in error.message and "tokens" in error.message:

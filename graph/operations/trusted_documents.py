@@ -27,12 +27,12 @@ from graphql import (
     GraphQLError,
     Node,
     OperationDefinitionNode,
-    parse,
     specified_rules,
     validate,
 )
 
 from graph.operations import limits
+from graph.operations.document_parser import parse_without_tokens
 from graph.operations.documents import (
     NOT_STORABLE_MESSAGE,
     InvalidOperation,
@@ -214,7 +214,7 @@ def _reject_duplicate_names(loaded: LoadedDocuments) -> LoadedDocuments:
 def parse_document(text: str, source: Path, source_text: str | None = None) -> TrustedDocument:
     """Parses, validates and measures a document. Raises InvalidOperation with all reasons."""
     try:
-        document = parse(text)
+        document = parse_without_tokens(text)
     except GraphQLError as error:
         raise InvalidOperation(_describe_error(error)) from None
     operations = _operation_nodes(document)
@@ -242,7 +242,7 @@ def _split_operations(text: str) -> list[tuple[str | None, str, DocumentNode]]:
 
     Raises GraphQLError, InvalidOperation.
     """
-    document = parse(text)
+    document = parse_without_tokens(text)
     operations = _operation_nodes(document)
     if len(operations) == 1:
         return [(operations[0].name.value if operations[0].name else None, text, document)]
