@@ -58,6 +58,18 @@ def share_of_values(parts: int) -> int:
     return 1 if os.environ.get(ALL_DATABASES_VARIABLE) else parts
 
 
+def share_of_draws(count: int, parts: int) -> int:
+    """How many of `count` values drawn at random a test takes: one part of `parts`; all if every test runs on both databases."""
+    return max(1, count // share_of_values(parts))
+
+
+def quarter_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T]:
+    """As `half_for_dialect`, for values of which the places of a kind, read by the same code, get others in turn: every fourth."""
+    if share_of_values(4) == 1:
+        return iter(values)
+    return islice(values, (turn + 2 * (dialect == "sqlite")) % 4, None, 4)
+
+
 def spread_values(values: Sequence[T], turn: int, places: int, parts: int) -> Sequence[T]:
     """The values that the place number `turn` of its kind gets, one part of `parts`; all if every test runs on both databases.
 

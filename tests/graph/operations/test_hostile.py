@@ -38,7 +38,7 @@ from storage.secrets import digest_token
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from tests.make import token_of
 from tests.support.api_clients import Ask
-from tests.support.database_selection import half_for_dialect, spread_values
+from tests.support.database_selection import half_for_dialect, quarter_for_dialect, spread_values
 from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.scenario import Scenario, valid_mutation_input
 from tests.support.zips import pack_files
@@ -333,7 +333,7 @@ class TestHostileInput:
             for turn, (field, inner) in enumerate(kind.fields.items()):
                 valid = valid or await valid_mutation_input(attack.world, name, "OW")
                 values = list(hostile.of_type(inner.type, valid.get(field)))
-                for number, value in enumerate(half_for_dialect(values, dialect, turn)):
+                for number, value in enumerate(quarter_for_dialect(values, dialect, turn)):
                     valid = valid or await valid_mutation_input(attack.world, name, "OW")
                     role = "OW" if (number + turn) % 3 == 0 else "AD"
                     if await attack.send(query, role, {"input": {**valid, field: value}}):
@@ -347,7 +347,7 @@ class TestHostileInput:
             query, valid = query_for(attack.world, kind, name, field, ids)
             for argument, definition in field.args.items():
                 values = hostile.of_argument(argument, definition)
-                for number, value in enumerate(half_for_dialect(values, dialect, turn)):
+                for number, value in enumerate(quarter_for_dialect(values, dialect, turn)):
                     await attack.send(query, "OW" if (number + turn) % 3 == 0 else "AD", {**valid, argument: value})
             if "first" in field.args:
                 windows = hostile.part("windows", list(page_windows(cursors)), WINDOWS)

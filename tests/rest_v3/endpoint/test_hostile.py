@@ -25,7 +25,7 @@ from storage import tables
 from tests.make import token_of
 from tests.rest_v3.support import response_shapes
 from tests.support.api_clients import Api
-from tests.support.database_selection import half_for_dialect, share_of_values, spread_values
+from tests.support.database_selection import quarter_for_dialect, share_of_values, spread_values
 from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.permission_matrix import V3, parse_matrix
 from tests.support.scenario import Scenario, valid_v3_request
@@ -308,7 +308,7 @@ class TestHostileInput:
                 if parameter.name not in route.path_names:
                     turn, places = PARAMETERS.turn(route, parameter.name)
                     hostile = requests_for(route, parameter.name, turn, places)
-                    await attack.send_all(route, roles, half_for_dialect(hostile, dialect, turn))
+                    await attack.send_all(route, roles, quarter_for_dialect(hostile, dialect, turn))
         attack.check_nothing_committed()
 
     async def test_in_paths(self, attack: V3Fuzzer, part: int) -> None:
