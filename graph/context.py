@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from graph.jobs.build_analytics import BuildAnalytics
 from graph.jobs.health_checks import HealthChecks
 from graph.jobs.job_monitor import JobMonitor
 from graph.jobs.lease_grace import LeaseGrace
+from graph.jobs.maintenance_wakeup import MaintenanceWakeup, MaintenanceWork
 from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
@@ -123,7 +124,7 @@ class Services:
     sign_ups: FailureLimiter = field(default_factory=lambda: FailureLimiter(max_failures=MAX_SIGN_UPS_PER_MINUTE))
     registrations: FailureLimiter = field(default_factory=lambda: FailureLimiter(max_failures=MAX_WRONG_REGISTRATIONS_PER_MINUTE))
     outbox: Outbox = field(default_factory=Outbox)
-    maintenance_wakeup: Wakeup = field(default_factory=Wakeup)
+    maintenance_wakeup: MaintenanceWakeup = field(default_factory=MaintenanceWakeup)
     import_wakeup: Wakeup = field(default_factory=Wakeup)
     project_import_wakeup: Wakeup = field(default_factory=Wakeup)
     runner_queue: RunnerQueue = field(default_factory=RunnerQueue)
@@ -398,6 +399,10 @@ class Context:
         """Inserts rows by the end of the transaction, and before its next statement that may depend on them (`WriteSession`)."""
         assert isinstance(self.session, WriteSession)  # noqa: S101 - only mutations add rows
         self.session.insert_later(statement, rows)
+
+    def wake_maintenance(self, work: MaintenanceWork) -> None:
+        """Wakes the maintenance jobs that do this work, after the commit."""
+        self.after_commit.append(partial(self.services.maintenance_wakeup.notify, work))
 
 
 Info = strawberry.Info[Context, None]

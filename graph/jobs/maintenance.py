@@ -1,15 +1,17 @@
 """Maintenance jobs, which run in the background: each job finds pending work and does it.
 
-The jobs run after `services.maintenance_wakeup.notify()`, which is called after a commit that creates work for them. They also run every
-POLL_SECONDS, for work that another process created or a crash interrupted. Several processes may run the same job concurrently, so each
+A commit that creates work for a job wakes it (`Context.wake_maintenance`). All jobs also run every POLL_SECONDS, for work that another
+process created, that a crash interrupted, or that is due at a certain time. Several processes may run the same job concurrently, so each
 change is made under a lock of its row, after checking that it is still pending.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
 from graph.context import Services
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules.builds import artifact_expiry, runners, traces
 from graph.rules.git import branch_health_job
 from graph.rules.merge_requests import automatic_merging, merge_request_refresh
@@ -18,31 +20,46 @@ from storage.disk_full import is_disk_full
 
 MaintenanceJob = Callable[[Services], Awaitable[None]]
 
-JOBS: tuple[MaintenanceJob, ...] = (
-    branch_health_job.refresh_health,
-    merge_request_refresh.refresh_unchecked,
-    automatic_merging.merge_waiting,
-    traces.join_traces,
-    runners.recover_lost_builds,
-    artifact_expiry.expire_artifacts,
-)
+JOBS: dict[MaintenanceJob, Collection[MaintenanceWork]] = {
+    branch_health_job.refresh_health: (MaintenanceWork.BRANCH_HEALTH,),
+    merge_request_refresh.refresh_unchecked: (MaintenanceWork.MERGE_REQUESTS,),
+    # A merge request that was compared may be one that waits.
+    automatic_merging.merge_waiting: (MaintenanceWork.MERGE_REQUESTS, MaintenanceWork.AUTOMATIC_MERGES),
+    traces.join_traces: (),
+    runners.recover_lost_builds: (),
+    artifact_expiry.expire_artifacts: (),
+}
+"""In their order, with the work that wakes them."""
 POLL_SECONDS = 20.0
-"""Seconds between two runs without a wake-up."""
+"""Seconds between two runs of all jobs."""
+MIN_PERIOD_SECONDS = 0.25
+"""Minimum seconds between the starts of two runs after wake-ups. A run does what many commits have created at once."""
 
 log = structlog.get_logger("maintenance")
 
 
 async def run(services: Services) -> None:
-    """Runs the jobs immediately and after each wake-up, until it is cancelled. It is started again after it raised."""
+    """Runs the jobs immediately and after wake-ups, until it is cancelled. It is started again after it raised."""
+    loop, wakeup = asyncio.get_running_loop(), services.maintenance_wakeup
     services.lease_grace.begin(services.clock())
     while True:
         await run_once(services)
-        await services.maintenance_wakeup.wait(POLL_SECONDS)
+        poll_at = loop.time() + POLL_SECONDS
+        while (now := loop.time()) < poll_at:
+            if work := await wakeup.wait(poll_at - now):
+                earliest = loop.time() + MIN_PERIOD_SECONDS
+                await run_once(services, work)
+                await asyncio.sleep(earliest - loop.time())
 
 
-async def run_once(services: Services) -> None:
-    """Runs each job once. A failed job is logged and does not prevent the others. Raises if the database is unavailable."""
-    for job in JOBS:
+async def run_once(services: Services, work: Collection[MaintenanceWork] | None = None) -> None:
+    """Runs each job once that does some of this work; without `work` each job.
+
+    A failed job is logged and does not prevent the others. Raises if the database is unavailable.
+    """
+    for job, kinds in JOBS.items():
+        if work is not None and not any(kind in work for kind in kinds):
+            continue
         try:
             with services.job_monitor.record_run(job.__name__.replace("_", " "), POLL_SECONDS):
                 await job(services)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from heapq import merge
 
 from graph.context import Context
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.loaders import Loader
 from graph.rules.git import health_checks_due
 from storage import tables
@@ -73,7 +74,7 @@ async def handle_checks_changed(context: Context, project_id: int, *commits_and_
     """
     for sha, _ in commits_and_refs:
         _checks_loader(context).clear((project_id, sha))
-    # This also wakes the health job.
+    context.wake_maintenance(MaintenanceWork.AUTOMATIC_MERGES)
     health_checks_due.schedule_health_checks(context, project_id, [(ref, sha) for sha, ref in commits_and_refs])
 
 

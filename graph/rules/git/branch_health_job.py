@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Collection
 
 from graph.context import Context, Services
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
 from graph.rules.git import branch_health
@@ -43,9 +44,9 @@ async def refresh_health(services: Services) -> None:
                 await session.execute(health_checks_due.delete_due(sorted(set(due_ids) - retained_ids)))
             await commit_and_notify(context)
     if remaining:
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, services.maintenance_wakeup.notify)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, services.maintenance_wakeup.notify, MaintenanceWork.BRANCH_HEALTH)
     elif len(due_ids) == BATCH_SIZE:
-        services.maintenance_wakeup.notify()
+        services.maintenance_wakeup.notify(MaintenanceWork.BRANCH_HEALTH)
 
 
 async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> set[int]:

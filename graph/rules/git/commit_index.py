@@ -20,6 +20,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.events.payloads import full_path
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.transaction import write_transaction
 from graph.rules.ci import pipeline_planner
 from graph.rules.ci.pipeline_planner import PipelinePlan
@@ -141,7 +142,7 @@ async def index_imported(services: Services, project_id: int) -> None:
             for names in _split_batches([name for _, name, _ in current]):
                 await context.session.execute(git_refs.mark_indexed(project_id, names))
             record_moves(context, project_id, [RefCommand(name, None, oid) for _, name, oid in current])
-    services.maintenance_wakeup.notify()
+    services.maintenance_wakeup.notify(MaintenanceWork.BRANCH_HEALTH)
 
 
 async def index_all(services: Services, project_id: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from graph.context import Context
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from storage.tables.git import health_checks_due
 
 
@@ -14,4 +15,4 @@ def schedule_health_checks(context: Context, project_id: int, refs: Iterable[tup
     rows = [{"project_id": project_id, "name": name, "sha": sha} for name, sha in dict.fromkeys(refs)]
     if rows:
         context.insert_later(health_checks_due.insert_due(), rows)
-        context.after_commit.append(context.services.maintenance_wakeup.notify)
+        context.wake_maintenance(MaintenanceWork.BRANCH_HEALTH)

@@ -11,6 +11,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Invalid, LimitExceeded, NotAllowed
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules import settings, validation
 from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports.item_kinds import MAX_ITEMS
@@ -73,7 +74,7 @@ async def finish_import(context: Context, import_id: int) -> tables.InstanceImpo
     row.state, row.finished_at = InstanceImportState.FINISHED, context.now()
     imported = import_identities.ids_of(row.id, ImportKind.PROJECT)
     await context.session.execute(merge_request_branches.mark_all_unchecked(imported))
-    context.after_commit.append(context.services.maintenance_wakeup.notify)
+    context.wake_maintenance(MaintenanceWork.MERGE_REQUESTS)
     return await context.add(row)
 
 

@@ -18,6 +18,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Conflict, Invalid, UnreadableRepository, UserError
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules import validation
 from graph.rules.git import refs
 from graph.rules.imports import issuables
@@ -209,7 +210,7 @@ async def _mark_moved(batch: Batch, branches: Mapping[str, _ReadBranch]) -> None
         clues = branches[item.key].clues
         if tuple(map(current.get, keys[item.key])) != (clues.source_head, clues.target_head):
             item.columns["merge_status"] = MergeStatus.UNCHECKED
-            batch.context.after_commit.append(batch.context.services.maintenance_wakeup.notify)
+            batch.context.wake_maintenance(MaintenanceWork.MERGE_REQUESTS)
 
 
 async def _check_open(batch: Batch) -> None:

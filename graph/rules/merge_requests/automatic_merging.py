@@ -9,6 +9,7 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Conflict, Forbidden, NotAllowed, NotFound, NotMergeable, NotSet, OperationError, UserError
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.transaction import session_for, steps
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
@@ -55,7 +56,7 @@ async def accept_when_green(context: Context, merge_request: tables.MergeRequest
         system_notes.write_notes(step_context, [note])
         await change_records.record_merge_request(step_context, row, before)
         # The build may have finished since its state was read.
-        step_context.after_commit.append(step_context.services.maintenance_wakeup.notify)
+        step_context.wake_maintenance(MaintenanceWork.AUTOMATIC_MERGES)
         return row
 
     return await (await steps(context))(schedule)

@@ -20,6 +20,7 @@ from graph.context import Context, Services
 from graph.errors import OperationError
 from graph.events.object_payloads import MergeRequestChanged
 from graph.events.publisher import publish_all
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import activities, change_records
 from graph.rules.git import refs
@@ -136,7 +137,7 @@ async def refresh_unchecked(services: Services) -> None:
         for row in rows:
             after = row.id
             if done == MAX_REFRESHED_PER_RUN:
-                services.maintenance_wakeup.notify()
+                services.maintenance_wakeup.notify(MaintenanceWork.MERGE_REQUESTS)
                 return
             if refresher.is_backing_off(row.id):
                 continue

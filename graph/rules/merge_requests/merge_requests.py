@@ -11,6 +11,7 @@ from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
 from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules import lookup, validation
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
@@ -213,7 +214,7 @@ async def apply_comparison(context: Context, merge_request: tables.MergeRequest,
     if comparison is not None and await branch_comparison.is_current(context, merge_request, comparison):
         await merge_request_refresh.apply_comparison(context, merge_request, comparison)
     else:
-        context.after_commit.append(context.services.maintenance_wakeup.notify)
+        context.wake_maintenance(MaintenanceWork.MERGE_REQUESTS)
 
 
 async def set_labels(context: Context, project: tables.Project, merge_request: tables.MergeRequest, names: list[str]) -> bool:

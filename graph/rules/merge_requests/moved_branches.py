@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Select
 
 from graph.context import Context, Services
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules.events import change_records
 from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_all_heads
@@ -134,7 +135,7 @@ async def _mark_unchecked(context: Context, project: tables.Project, names: list
     await change_records.record_merge_requests(
         context, [(key, into, name, state, state) for key, into, name, state, is_changed in affected if is_changed]
     )
-    context.after_commit.append(context.services.maintenance_wakeup.notify)
+    context.wake_maintenance(MaintenanceWork.MERGE_REQUESTS)
     return True
 
 

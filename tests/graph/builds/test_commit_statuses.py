@@ -9,7 +9,8 @@ import pytest
 
 from graph.context import Services
 from graph.fields.declarations import global_id
-from graph.jobs.wakeup import Wakeup
+from graph.jobs import maintenance
+from graph.jobs.maintenance_wakeup import MaintenanceWakeup, MaintenanceWork
 from graph.operations.execution import Graph
 from storage import tables
 from storage.git.log import list_history
@@ -28,16 +29,16 @@ LIST = """query ($path: String!, $rev: String!, $filter: CommitStatusFilter, $fi
 MOMENT = datetime(2016, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-class CountingWakeup(Wakeup):
-    """Counts how often it is notified."""
+class RecordingWakeup(MaintenanceWakeup):
+    """Records the work of which it is notified."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.count = 0
+        self.notified: list[MaintenanceWork] = []
 
-    def notify(self) -> None:
-        self.count += 1
-        super().notify()
+    def notify(self, work: MaintenanceWork) -> None:
+        self.notified.append(work)
+        super().notify(work)
 
 
 @pytest.fixture
@@ -221,15 +222,20 @@ class TestTransitions:
         assert await make.count(tables.CommitStatus) == 2
 
     async def test_notifies_waiting_merges(self, services: Services, owner: tables.User, project: tables.Project) -> None:
-        wakeup = CountingWakeup()
+        wakeup = RecordingWakeup()
         ask = Ask(Graph(replace(services, maintenance_wakeup=wakeup)))
 
         await post(ask, owner, project, "PENDING")
         await post(ask, owner, project, "SUCCESS")
-        assert wakeup.count == 2
+        assert wakeup.notified == [MaintenanceWork.AUTOMATIC_MERGES, MaintenanceWork.BRANCH_HEALTH] * 2
+
+        # Only the jobs with work run.
+        await maintenance.run_once(services, await wakeup.wait(0))
+        assert [job.name for job in services.job_monitor.list_jobs()] == ["merge waiting", "refresh health"]
+        assert await wakeup.wait(0) == frozenset()
 
         await ask(CREATE, owner, input={"projectPath": str(project.id), "sha": "master", "state": "SUCCESS", "targetUrl": "javascript:"})
-        assert wakeup.count == 2
+        assert len(wakeup.notified) == 4
 
     async def test_the_commit_follows_at_once(self, ask: Ask, owner: tables.User, project: tables.Project) -> None:
         for state, shown in (("PENDING", "PENDING"), ("RUNNING", "RUNNING"), ("FAILED", "FAILED"), ("SUCCESS", "SUCCESS")):

@@ -11,7 +11,7 @@ from sqlmodel import col
 from graph.context import Services
 from graph.git_access import RepositoryGrant
 from graph.jobs import maintenance
-from graph.jobs.wakeup import Wakeup
+from graph.jobs.maintenance_wakeup import MaintenanceWakeup
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.live.subscriptions import SubscriptionStream
 from graph.operations.execution import Graph
@@ -151,7 +151,7 @@ class TestEvents:
         self, graph: Graph, branches: BranchScenario, master: tables.User, make: DataFactory
     ) -> None:
         """Two processes look while checks come."""
-        other = replace(branches.services, broadcaster=ChangeBroadcaster(), maintenance_wakeup=Wakeup())
+        other = replace(branches.services, broadcaster=ChangeBroadcaster(), maintenance_wakeup=MaintenanceWakeup())
         tip = await branches.merges.tip()
         done = asyncio.Event()
 
