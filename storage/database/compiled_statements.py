@@ -59,14 +59,18 @@ class SqlDialect:
         if self.is_sqlite:
             each = func.json_each(named_parameter(name, String)).table_valued("value")
             return column.in_(select(each.c.value))
-        return column == func.any(named_parameter(name, ARRAY(column.type)))
+        kind = ARRAY(column.type)
+        return column == func.any(cast(self.hide_from_planner(named_parameter(name, kind)), kind))
 
     def has_python_order(self, columns: Iterable[Any]) -> bool:
         """Whether Python sorts the driver's values of these columns in the same order as the database."""
         return self.is_sqlite and not any(column.nullable or getattr(column.type, "collation", None) for column in columns)
 
     def hide_from_planner(self, value: Any) -> Any:
-        """Wraps a parameter that bounds a range in a subquery, so that PostgreSQL plans once, not at every call for each value."""
+        """Wraps a parameter that bounds a range, or is a list, in a subquery.
+
+        Otherwise PostgreSQL plans at every call, because the values, or the length of a short list, make a plan look cheaper.
+        """
         return value if self.is_sqlite else select(value).scalar_subquery()
 
     def key_table(self, names: list[str], kinds: list[Any]) -> Any:
@@ -75,7 +79,7 @@ class SqlDialect:
             each = func.json_each(named_parameter(names[0], String)).table_valued("key", "value")
             parts = [func.json_extract(each.c.value, literal_column(f"'$[{number}]'")).label(name) for number, name in enumerate(names)]
             return select(*parts, each.c.key.label("position")).subquery("keys")
-        lists = [named_parameter(name, ARRAY(kind)) for name, kind in zip(names, kinds, strict=True)]
+        lists = [self.hide_from_planner(named_parameter(name, ARRAY(kind))) for name, kind in zip(names, kinds, strict=True)]
         each = func.unnest(*lists).table_valued(*names, with_ordinality="ordinality").render_derived("each")
         return select(*each.c[*names], (each.c.ordinality - literal_column("1")).label("position")).subquery("keys")
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, not_, select, tuple_, update
+import pytest
+from sqlalchemy import Integer, Select, delete, literal_column, not_, select, text, tuple_, update
 from sqlmodel import col
 
 from storage import tables
-from storage.database.compiled_statements import CompiledStatement
+from storage.database.compiled_statements import CompiledStatement, SqlDialect
 from storage.database.engine import Database
 from storage.tables import IssueState
 from storage.tables.base import rows_of_ids
@@ -47,6 +48,24 @@ class TestStrings:
             for length in LENGTHS[1:]
         }
         assert len(made) == 1
+
+    async def test_a_list_of_one_is_not_planned_at_every_call(self, database: Database) -> None:
+        """PostgreSQL compares the cost of a plan for the values with that of one for all; a short list that it sees would always win."""
+        if database.dialect != "postgresql":
+            pytest.skip("SQLite plans when it prepares")
+        sql_dialect, key = SqlDialect(database.engine.dialect), literal_column("numbers.id", Integer)
+        keys, rows = sql_dialect.key_table(["one"], [Integer]), select(key).select_from(text("numbers"))
+        async with database.engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            await driver.execute("CREATE TEMP TABLE numbers (id) AS SELECT generate_series(1, 10000); CREATE INDEX ON numbers (id)")
+            await driver.execute("ANALYZE numbers")
+            for statement, name in ((rows.where(sql_dialect.in_list(key, "ids")), "ids"), (rows.join(keys, keys.c.one == key), "one")):
+                compiled = CompiledStatement(statement, database.engine.dialect, frozenset({name}))
+                prepared = await driver.prepare(compiled.sql)
+                for _ in range(8):
+                    assert len(await prepared.fetch(*compiled.bind({name: [1]}))) == 1
+                plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE name = $1"
+                assert tuple(await driver.fetchrow(plans, prepared.get_name())) == (3, 5)
 
 
 class TestValues:
