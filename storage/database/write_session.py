@@ -19,6 +19,7 @@ from sqlalchemy.orm.attributes import instance_state
 
 from storage.database.bulk_inserts import BulkRows
 from storage.database.insert_cache import Numbering
+from storage.database.pending_changes import PendingChanges
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.sessions import DatabaseSession
 from storage.database.text_budget import TextBudget, TextColumns
@@ -50,13 +51,7 @@ class WriteSession(DatabaseSession):
         self._active_reads = 0
         self._has_begun = self._has_ended = False
         self._rows: dict[Any, Any] = {}
-        self._deferred: list[Any] = []
-        self._followers: dict[int, tuple[Any, list[tuple[Any, str]]]] = {}
-        self._condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
-        self._inserts: dict[int, tuple[Any, list[Mapping[str, Any]]]] = {}
-        self._numbered: list[tuple[Any, Numbering]] = []
-        self._unlocked: list[tuple[Any, dict[str, Any]]] = []
-        self._required: list[tuple[Any, Mapping[str, Any]]] = []
+        self._pending = PendingChanges()
         self._reads_before_changes = self.may_repeat = False
 
     def __getattr__(self, name: str) -> Any:
@@ -66,15 +61,15 @@ class WriteSession(DatabaseSession):
         self._has_begun = True
         if not self._active_reads:
             self._release_reader()
-        self.add_all([*self._rows.values(), *self._deferred])
-        self._rows, self._deferred = {}, []
+        self.add_all([*self._rows.values(), *self._pending.deferred])
+        self._rows, self._pending.deferred = {}, []
         return self.__dict__[name]
 
     def add_deferred(self, row: Any) -> None:
         if self._has_begun:
             self.add(row)
         else:
-            self._deferred.append(row)
+            self._pending.deferred.append(row)
 
     def add_with_follower(self, row: Any, follower: Any, key: str) -> None:
         """As `add_deferred`, with a second row whose column `key` is the id of the first one."""
@@ -83,17 +78,17 @@ class WriteSession(DatabaseSession):
 
     def add_follower(self, row: Any, follower: Any, key: str) -> None:
         """Adds one more row that is inserted together with a row that waits; `key` is empty if it does not refer to it."""
-        self._followers.setdefault(id(row), (row, []))[1].append((follower, key))
+        self._pending.add_follower(row, follower, key)
 
     def add_numbered(self, row: Any, numbering: Numbering, follower: Any, key: str) -> None:
         """As `add_with_follower`, for a row that gets its number when it is inserted."""
-        self._numbered.append((row, numbering))
+        self._pending.numbered.append((row, numbering))
         self.add_follower(row, follower, key)
 
     @property
     def locks_at_commit(self) -> bool:
         """Whether nothing is locked, because the commit finds out what has changed (`lock_later`)."""
-        return bool(self._unlocked) and not self._has_begun
+        return bool(self._pending.unlocked) and not self._has_begun
 
     def lock_later(self, row: Any, *, reads_before_changes: bool = False) -> bool:
         """Whether a row that this session has read need not be locked, because the commit raises ConcurrentChange if it was changed.
@@ -104,9 +99,7 @@ class WriteSession(DatabaseSession):
         if not self.may_repeat or self._has_begun or not any(row is each for each in self._rows.values()):
             return False
         self._reads_before_changes |= reads_before_changes
-        if any(row is each for each, _ in self._unlocked):
-            return True
-        self._unlocked.append((row, {name: row.__dict__[name] for name in _column_names(row.__class__)}))
+        self._pending.add_unlocked(row)
         return True
 
     def require_later(self, statement: Any, values: Mapping[str, Any]) -> bool:
@@ -114,9 +107,9 @@ class WriteSession(DatabaseSession):
 
         That is so after `lock_later`. `statement` is constant, with a named parameter for each value, and returns an id.
         """
-        if self._has_begun or not self._unlocked:
+        if not self.locks_at_commit:
             return False
-        self._required.append((statement, values))
+        self._pending.required.append((statement, values))
         return True
 
     def insert_later(self, statement: Any, rows: BulkRows) -> None:
@@ -125,7 +118,7 @@ class WriteSession(DatabaseSession):
         `statement` is a constant INSERT without values.
         """
         if rows:
-            self._inserts.setdefault(id(statement), (statement, []))[1].extend(rows)
+            self._pending.add_inserts(statement, rows)
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         if self._has_pending() and not (self._reads_before_changes and self.locks_at_commit):
@@ -134,11 +127,12 @@ class WriteSession(DatabaseSession):
 
     async def read_without_flush(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         if self._has_begun:
-            waiting, self._inserts = self._inserts, {}
+            pending = self._pending
+            waiting, pending.inserts = pending.inserts, {}
             try:
                 return await super().read(statement, values)
             finally:
-                self._inserts = waiting
+                pending.inserts = waiting
         bound = self._database.statement_cache.bind(statement, values)
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
@@ -198,21 +192,22 @@ class WriteSession(DatabaseSession):
         return row
 
     async def flush(self, objects: Any = None) -> None:
+        pending = self._pending
         if self._has_begun or self._has_pending():
-            if self._unlocked:
+            if pending.unlocked:
                 await self._lock_rows()
-            if self._numbered:
+            if pending.numbered:
                 await self._number_rows()
             await super().flush(objects)
-            if self._required:
+            if pending.required:
                 await self._run_required()
-            if self._followers:
+            if pending.followers:
                 await self._flush_followers()
-            if self._inserts:
+            if pending.inserts:
                 await self._flush_inserts()
 
     async def _flush_followers(self) -> None:
-        followers, self._followers = self._followers, {}
+        followers, self._pending.followers = self._pending.followers, {}
         for row, waiting in followers.values():
             for follower, key in waiting:
                 if key:
@@ -221,7 +216,7 @@ class WriteSession(DatabaseSession):
         await super().flush()
 
     async def _number_rows(self) -> None:
-        numbered, self._numbered = self._numbered, []
+        numbered, self._pending.numbered = self._pending.numbered, []
         for row, numbering in numbered:
             sql, parameters = self._database.insert_cache.bind_advance(numbering)
             async with self._statement_lock:
@@ -231,7 +226,7 @@ class WriteSession(DatabaseSession):
 
     async def _lock_rows(self) -> None:
         """Locks the rows that `lock_later` has left unlocked. Raises ConcurrentChange if one was changed or deleted meanwhile."""
-        unlocked, self._unlocked = self._unlocked, []
+        unlocked, self._pending.unlocked = self._pending.unlocked, []
         for row, before in unlocked:
             columns = inspect(type(row)).columns
             statement = select(*[columns[name] for name in before]).where(columns["id"] == row.id).with_for_update(key_share=True)
@@ -241,7 +236,7 @@ class WriteSession(DatabaseSession):
                 raise ConcurrentChange
 
     async def _run_required(self) -> None:
-        required, self._required = self._required, []
+        required, self._pending.required = self._pending.required, []
         for statement, values in required:
             async with self._statement_lock:
                 found = (await (await self.connection()).execute(statement, values)).first()
@@ -249,72 +244,69 @@ class WriteSession(DatabaseSession):
                 raise ConcurrentChange
 
     async def _flush_inserts(self) -> None:
-        inserts, self._inserts = list(self._inserts.values()), {}
+        inserts, self._pending.inserts = list(self._pending.inserts.values()), {}
         async with self._statement_lock:
             connection = await self.connection()
             for sql, parameters in self._database.bulk_inserts.bind(inserts):
                 await connection.exec_driver_sql(sql, parameters)
 
     async def execute(self, *args: Any, **settings: Any) -> Any:
-        if self._must_flush:
+        if self._pending.must_flush:
             await self.flush()
         return await super().execute(*args, **settings)
 
     async def scalar(self, *args: Any, **settings: Any) -> Any:
-        if self._must_flush:
+        if self._pending.must_flush:
             await self.flush()
         return await super().scalar(*args, **settings)
 
     async def delete(self, instance: object) -> None:
-        if self._must_flush:
+        if self._pending.must_flush:
             await self.flush()
         await super().delete(instance)
 
     def _has_pending(self) -> bool:
         """Whether rows wait that the transaction does not have yet, or are changed."""
-        return bool(self._deferred or self._numbered or self._inserts or self._required or self._count_changes())
-
-    @property
-    def _must_flush(self) -> bool:
-        """Whether something waits that a statement of the ORM does not write by itself."""
-        return bool(self._inserts or self._numbered or self._unlocked or self._required)
+        return self._pending.has_rows or bool(self._count_changes())
 
     def _count_changes(self) -> int:
         return sum(instance_state(row).modified for row in self._rows.values())
 
     async def run_if(self, condition: Select[Any], action: Callable[[], Awaitable[None]]) -> None:
-        waiting = len(self._deferred) + len(self._numbered) + len(self._unlocked) + len(self._inserts)
-        if self._has_begun or self._condition is not None or waiting != 1 or self._database.writer.max_statements != 1:
+        pending = self._pending
+        if self._has_begun or pending.condition is not None or not pending.is_one or self._database.writer.max_statements != 1:
             await super().run_if(condition, action)
         else:
-            self._condition = condition, action
+            pending.condition = condition, action
 
     async def commit(self) -> None:
-        if self._unlocked and not self._has_begun and await self._write_batch():
+        pending = self._pending
+        if pending.unlocked and not self._has_begun and await self._write_batch():
             return
-        if self._inserts or (self._has_begun and self._must_flush):
+        if pending.inserts or (self._has_begun and pending.must_flush):
             await self.flush()
-        if self._unlocked and await self._update_directly():
+        if pending.unlocked and await self._update_directly():
             return
-        if self._has_begun or self._count_changes() or not await self._write_directly():
-            if self._must_flush:
+        if self._has_begun or self._count_changes() or not await self._insert_directly():
+            if pending.must_flush:
                 await self.flush()
-            if self._condition is not None:
-                pending, self._condition = self._condition, None
-                await super().run_if(*pending)
-            if self._followers:
+            if pending.condition is not None:
+                condition, pending.condition = pending.condition, None
+                await super().run_if(*condition)
+            if pending.followers:
                 await self.flush()
             await super().commit()
 
     async def _update_directly(self) -> bool:
         """Changes the unlocked row, the only one, without the ORM. Returns False if the ORM has to do it. Raises ConcurrentChange."""
-        if self._has_begun or self._deferred or self._numbered or len(self._unlocked) > 1 or self._count_changes() > 1:
+        pending = self._pending
+        if self._has_begun or pending.deferred or pending.numbered or len(pending.unlocked) > 1 or self._count_changes() > 1:
             return False
-        ((row, before),) = self._unlocked
-        bound = self._database.update_cache.bind(row, before, self._condition[0] if self._condition is not None else None)
+        ((row, before),) = pending.unlocked
+        bound = self._database.update_cache.bind(row, before, pending.skip_condition)
         if bound is None:
             # Nothing was changed in the end. The ORM writes nothing then either.
-            self._unlocked = []
+            pending.unlocked = []
             return False
         self._release_reader()
         (found,) = await self._database.write([bound])
@@ -322,7 +314,7 @@ class WriteSession(DatabaseSession):
             return False
         if found == WAS_CHANGED:
             raise ConcurrentChange
-        self._unlocked, self._condition = [], None
+        pending.unlocked, pending.condition = [], None
         self._rows.clear()
         return True
 
@@ -331,89 +323,56 @@ class WriteSession(DatabaseSession):
 
         A single changed row is left to `_update_directly`.
         """
-        has_more = self._inserts or self._required or self._deferred or len(self._unlocked) > 1
-        if not has_more or self._numbered or self._followers:
+        pending = self._pending
+        has_more = pending.inserts or pending.required or pending.deferred or len(pending.unlocked) > 1
+        if not has_more or pending.numbered or pending.followers:
             return False
-        if self._condition is not None and (await self.read_without_flush(self._condition[0]))[0][0]:
+        if pending.condition is not None and (await self.read_without_flush(pending.condition[0]))[0][0]:
             return False
-        database = self._database
-        updates = [database.update_cache.bind(row, before, None) for row, before in self._unlocked]
-        deferred = [database.insert_cache.bind(row) for row in self._deferred]
-        if None in updates or None in deferred or self._count_changes() > len(updates):
+        bound = pending.bind_batch(self._database, self._count_changes())
+        if bound is None:
             return False
-        statements: list[Any] = [*updates, *(database.update_cache.bind_constant(*each) for each in self._required)]
-        required = len(statements)
-        statements += [bound for (bound,) in deferred]  # type: ignore[misc]
-        if self._inserts:
-            statements += database.bulk_inserts.bind(list(self._inserts.values()))
+        statements, required = bound
         self._release_reader()
         try:
-            ids = await database.write(statements, required)
+            ids = await self._database.write(statements, required)
         except IntegrityError as error:
             # A row to which another refers was deleted meanwhile, or there is an equal one now.
             raise ConcurrentChange from error
-        for row, row_id in zip(self._deferred, ids[required:], strict=False):
-            row.__dict__["id"] = row_id
-        self._unlocked, self._required, self._deferred, self._inserts, self._condition = [], [], [], {}, None
+        pending.assign_batch_ids(ids, required)
+        pending.clear()
         self._rows.clear()
         return True
 
-    async def _write_directly(self) -> bool:
+    async def _insert_directly(self) -> bool:
         """Inserts the deferred rows without the ORM. Returns False if the ORM has to do it."""
-        max_statements, skip_condition = self._database.writer.max_statements, self._condition[0] if self._condition is not None else None
-        if max_statements is not None and len(self._deferred) + len(self._numbered) > max_statements:
+        statements = self._pending.bind_inserts(self._database)
+        if statements is None:
             return False
-        statements: list[tuple[str, list[Any]]] = []
-        for row, numbering in self._numbered:
-            _, followers = self._followers[id(row)]
-            bound = self._database.insert_cache.bind_numbered(row, numbering, followers, skip_condition)
-            if bound is None:
-                return False
-            statements += bound
-        for row in self._deferred:
-            _, followers = self._followers.get(id(row), (row, []))
-            bound = self._database.insert_cache.bind(row, skip_condition, followers)
-            if bound is None:
-                return False
-            statements += bound
         self._release_reader()
         if statements:
-            rows, self._deferred = self._deferred, []
-            numbered, self._numbered = self._numbered, []
+            # The rows are not written a second time if this is cancelled.
+            pending, self._pending = self._pending, PendingChanges()
             ids = await self._database.write(statements)
             if not ids:
                 # The condition is true, so nothing was inserted; the action has to run first.
-                self._deferred, self._numbered = rows, numbered
+                self._pending = pending
                 return False
-            found = iter(ids)
-            written: list[tuple[Any, str | None]] = [(row, numbering.column) for row, numbering in numbered]
-            written += [(row, None) for row in rows]
-            for row, column in written:
-                if column is not None:
-                    row.__dict__[column] = next(found)
-                row.__dict__["id"] = next(found)
-                if id(row) in self._followers and max_statements is None:
-                    # On SQLite each follower is a statement of its own.
-                    for _ in self._followers[id(row)][1]:
-                        next(found)
-        self._condition, self._followers = None, {}
+            pending.assign_ids(ids, one_statement=self._database.writer.max_statements is not None)
+        self._pending.clear()
         return True
 
     async def rollback(self) -> None:
-        self._forget_pending()
+        self._pending.clear()
         if self._has_begun:
             await super().rollback()
 
     async def close(self) -> None:
         self._rows = {}
-        self._forget_pending()
+        self._pending.clear()
         self._release_reader()
         if self._has_begun:
             await super().close()
-
-    def _forget_pending(self) -> None:
-        self._deferred, self._followers, self._condition, self._inserts = [], {}, None, {}
-        self._numbered, self._unlocked, self._required = [], [], []
 
     async def __aexit__(self, *error: Any) -> None:
         self._has_ended = True
@@ -421,12 +380,6 @@ class WriteSession(DatabaseSession):
             await super().__aexit__(*error)
         else:
             await self.close()
-
-
-@cache
-def _column_names(table: type) -> list[str]:
-    mapper: Mapper[Any] = inspect(table)
-    return [column.key for column in mapper.columns]
 
 
 @cache
