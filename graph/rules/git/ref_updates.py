@@ -249,8 +249,11 @@ async def _move_refs(context: Context, locked: tables.Project, prepared: Prepare
     indexed_commits.insert_commits(context.session, context.services, locked.id, prepared.commits)
     deleted = [update.ref.removeprefix(BRANCHES) for update in updates if update.new is None and update.ref.startswith(BRANCHES)]
     if deleted:
-        await context.session.execute(protected_branches.delete_named(locked.id, deleted))
-        _protection_loader(context).clear(locked.id)
+        keys = [{"of_project": locked.id, "branch": name} for name in deleted]
+        # Without a lock only branches are deleted that were read as unprotected; the commit finds out whether they still are.
+        if not all(context.require_later(protected_branches.UNPROTECTED, key) for key in keys):
+            await context.session.execute(protected_branches.delete_named(locked.id, deleted))
+            _protection_loader(context).clear(locked.id)
     deleted_tags = [update.ref.removeprefix(TAGS) for update in updates if update.new is None and update.ref.startswith(TAGS)]
     if deleted_tags:
         await context.session.execute(releases.delete_of_tags(locked.id, deleted_tags))

@@ -215,10 +215,12 @@ async def _write_move(context: Context, project_id: int, update: RefCommand, pee
     """Move or delete a ref; returns False if it has another value, unless the commit finds that out (`Context.require_later`)."""
     assert update.old is not None  # noqa: S101 - new refs are inserted
     session = context.session
+    statement: Any
     if update.new is None:
-        return bool((await session.execute(refs.remove(project_id, update.ref, update.old))).rowcount)
-    values = refs.move_values(project_id, update.ref, update.old, update.new, peeled.get(update.new))
-    return context.require_later(refs.MOVE, values) or (await session.execute(refs.MOVE, values)).first() is not None
+        statement, values = refs.REMOVE, {"of_project": project_id, "of_name": update.ref, "old": update.old}
+    else:
+        statement, values = refs.MOVE, refs.move_values(project_id, update.ref, update.old, update.new, peeled.get(update.new))
+    return context.require_later(statement, values) or (await session.execute(statement, values)).first() is not None
 
 
 def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str | None]], *, indexed: bool = False) -> None:

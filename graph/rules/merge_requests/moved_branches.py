@@ -73,10 +73,10 @@ async def prepare(
 async def apply(context: Context, project: tables.Project, updates: Iterable[RefCommand], prepared: PreparedMergeRequests) -> None:
     """Update the merge requests from and into moved branches. The caller has locked the project and moved its refs."""
     moves = _branch_moves(updates)
-    if prepared.is_empty and len(moves) == 1:
-        (name,) = moves
-        if context.require_later(branched.NONE_OPEN, {"of_project": project.id, "branch": name}):
-            return
+    if prepared.is_empty and context.locks_at_commit:
+        for name in moves:
+            context.require_later(branched.NONE_OPEN, {"of_project": project.id, "branch": name})
+        return
     if not moves or not await _mark_unchecked(context, project, list(moves)):
         return
     outgoing = await _open_from(context, project.id, moves)

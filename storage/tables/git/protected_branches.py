@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Delete, Select, UniqueConstraint, bindparam, delete, select
+from sqlalchemy import Delete, Select, UniqueConstraint, bindparam, delete, literal_column, select
 from sqlmodel import Field, col
 
 from storage.database.statement_cache import mark_constant
@@ -22,6 +22,15 @@ class ProtectedBranch(TimestampedRow, table=True):
 
 IN_PROJECTS = mark_constant(select(ProtectedBranch).where(col(ProtectedBranch.project_id).in_(bindparam("project_ids", expanding=True))))
 """Those of the projects `project_ids`; a constant."""
+
+
+def _unprotected() -> Select[int]:
+    named_so = (col(ProtectedBranch.project_id) == bindparam("of_project")) & (col(ProtectedBranch.name) == bindparam("branch"))
+    return select(literal_column("1")).where(~select(col(ProtectedBranch.id)).where(named_so).exists())
+
+
+UNPROTECTED = _unprotected()
+"""Returns 1 if the branch `branch` of the project `of_project` is not protected, otherwise no row; a constant."""
 
 
 def named(project_id: int, names: list[str]) -> Select[ProtectedBranch]:

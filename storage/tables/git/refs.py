@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Delete,
     Index,
     Insert,
     Select,
@@ -133,13 +132,14 @@ def move_values(project_id: int, name: str, old: str, new: str, peeled: str | No
     return {"of_project": project_id, "of_name": name, "old": old, "new": new, "peeled": peeled, "indexed": can_be_indexed(name)}
 
 
-def remove(project_id: int, name: str, old: str) -> Delete:
-    """The statement that deletes a ref that is at `old`; it deletes no row if the ref has another value."""
-    return delete(GitRef).where(_is_at(project_id, name, old))
+def _remove() -> Any:
+    table = metadata.tables[GitRef.__tablename__]
+    at = table.c.project_id == bindparam("of_project"), table.c.name == bindparam("of_name"), table.c.oid == bindparam("old")
+    return delete(table).where(*at).returning(table.c.id)
 
 
-def _is_at(project_id: int, name: str, oid: str) -> Any:
-    return and_(col(GitRef.project_id) == project_id, col(GitRef.name) == name, col(GitRef.oid) == oid)
+REMOVE = _remove()
+"""The statement that deletes the ref `of_name` of the project `of_project` that is at `old`. It returns the id, as `MOVE` does."""
 
 
 def next_version(version: int, moment: datetime) -> int:

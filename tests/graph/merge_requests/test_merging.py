@@ -31,6 +31,8 @@ COMPARED: dict[str, Any] = {"merge_status": MergeStatus.CAN_BE_MERGED}
 """Of a merge request whose branches were compared already."""
 MAX_STATEMENTS = 22
 """Of one accept: reads, and on SQLite one for each table that it writes to."""
+MAX_REMOVAL_STATEMENTS = 4
+"""More, for a merge that deletes the source branch."""
 
 
 @pytest.fixture
@@ -306,18 +308,22 @@ class TestUnlockedRows:
     async def test_a_merge_takes_few_statements(
         self, ask: Ask, merges: MergeRequestFactory, people: dict[str, tables.User], statements: StatementRecorder
     ) -> None:
-        first, second = [await merges.proposal(name, target_branch=f"into-{name}", **COMPARED) for name in ("one", "two")]
-        for proposal in (first, second):
+        first, second, removing = [
+            await merges.proposal(name, target_branch=f"into-{name}", **COMPARED) for name in ("one", "two", "three")
+        ]
+        for proposal in (first, second, removing):
             await merges.commit(proposal.row.target_branch)
         question = "mutation($input: AcceptMergeRequestInput!) { acceptMergeRequest(input: $input) { mergeRequest { state } } }"
-        for proposal in (first, second):
-            value = {"projectPath": str(merges.project.id), "databaseId": proposal.row.id}
+        for proposal in (first, second, removing):
+            value = {"projectPath": str(merges.project.id), "databaseId": proposal.row.id, "shouldRemoveSourceBranch": proposal is removing}
             # The first one indexes the branches, which the tests have written into the repository.
-            with statements.assert_at_most(MAX_STATEMENTS if proposal is second else 99) as seen:
+            maximum = {second.row.id: MAX_STATEMENTS, removing.row.id: MAX_STATEMENTS + MAX_REMOVAL_STATEMENTS}.get(proposal.row.id, 99)
+            with statements.assert_at_most(maximum) as seen:
                 data = await ask.data(question, people["developer"], input=value)
             assert data["acceptMergeRequest"]["mergeRequest"]["state"] == "MERGED"
-        assert not any("FOR NO KEY UPDATE" in statement for statement in seen)
+            assert proposal is first or not any("FOR NO KEY UPDATE" in statement for statement in seen)
         assert (await merges.reload(second)).state is MergeRequestState.MERGED
+        assert await merges.tip("three") is None
 
     @pytest.mark.parametrize("changed", ["merge request", "project", "target", "other merge request"])
     async def test_a_change_before_the_commit_is_not_lost(
