@@ -259,7 +259,8 @@ async def push(services: Services, grant: RepositoryGrant, updates: Sequence[Ref
         for update in updates:
             current = await refs.current(context, grant.project_id, [update.ref])
             if update.old is None and current:
-                await session.execute(git_refs.remove(grant.project_id, update.ref, current[update.ref]))
+                values = {"of_project": grant.project_id, "of_name": update.ref, "old": current[update.ref]}
+                await session.execute(git_refs.REMOVE, values)
             if update.old is not None and current.get(update.ref) != update.old:
                 await put(session, services.database.dialect, grant.project_id, update.ref, update.old)
     prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
