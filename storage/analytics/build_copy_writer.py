@@ -143,8 +143,9 @@ async def _write_file(reader: _BuildReader, dialect: str, folder: Path, work: Pa
         connection.execute(f"ATTACH '{_quote(work / 'unsorted.duckdb')}' AS staging")
         connection.execute(f"CREATE TABLE staging.builds ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})")
         await _load_builds(connection, reader, (first, last), work, lambda done: report(min(done, total), total))
-        # Sorted, so that a question about one project reads few row groups.
-        finished = f"{with_derived_columns('staging.builds')} WHERE finished_at IS NOT NULL ORDER BY project_id, id"
+        # A question about one project reads few row groups. Quantiles by day, of durations that are sorted, take a fifth less.
+        order = "project_id, created_day, duration, id"
+        finished = f"{with_derived_columns('staging.builds')} WHERE finished_at IS NOT NULL ORDER BY {order}"
         connection.execute(f"CREATE TABLE target.builds AS {finished}")
         connection.execute("CREATE TABLE target.unfinished_builds AS SELECT * FROM staging.builds WHERE finished_at IS NULL ORDER BY id")
         ((rows, max_id),) = connection.execute("SELECT count(*), coalesce(max(id), 0) FROM staging.builds").fetchall()

@@ -246,8 +246,8 @@ def _conditions(question: BuildQuestion, parameters: _Parameters) -> list[str]:
             found.append(f"b.{column} < {parameters.add(microseconds(until), 'BIGINT')}")
     if selection.latest_attempt_only:
         found.append("b.is_current")
-    if question.grouping.buckets is not None:
-        found.append(f"b.{question.moment}_at IS NOT NULL")
+    if question.grouping.buckets is not None and question.by_finish:
+        found.append("b.finished_at IS NOT NULL")
     return found
 
 

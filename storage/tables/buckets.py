@@ -4,12 +4,13 @@ A key is a number that increases with time. A bucket begins at the first time at
 ends before the next bucket.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from sqlalchemy import BigInteger, case, literal
@@ -85,18 +86,15 @@ class Buckets:
     def starts(self, keys: Sequence[int]) -> list[datetime]:
         """Returns the times at which the buckets of many keys begin."""
         found: dict[int, datetime] = {}
-        number, begins, last = 0, self._period_begins, len(self.periods) - 1
-        day_length, first_day = (7, 1) if self.unit is TimeBucket.WEEK else (1, 0)
-        for key in sorted(set(keys)):
-            if self.unit not in (TimeBucket.DAY, TimeBucket.WEEK):
-                found[key] = self.start(key)
-                continue
-            shown = (key * day_length + first_day - EPOCH_DAY) * DAY_SECONDS
-            while number < last and begins[number + 1] <= shown:
-                number += 1
-            # Two days away from a change of the offset, nothing else matters.
-            is_apart = begins[number] + 2 * DAY_SECONDS <= shown and (number == last or shown + 2 * DAY_SECONDS < begins[number + 1])
-            found[key] = EPOCH + timedelta(seconds=shown - self.periods[number].offset) if is_apart else self.start(key)
+        ordered = sorted(set(keys))
+        if self.unit in (TimeBucket.DAY, TimeBucket.WEEK):
+            day_length, first_day = (7, 1) if self.unit is TimeBucket.WEEK else (1, 0)
+            shown = [(key * day_length + first_day - EPOCH_DAY) * DAY_SECONDS for key in ordered]
+            for period, end in zip(self.periods, [*self._period_begins[1:], inf], strict=True):
+                # Two days away from a change of the offset, nothing else matters.
+                first, last = bisect_left(shown, period.begins + 2 * DAY_SECONDS), bisect_left(shown, end - 2 * DAY_SECONDS)
+                found |= {ordered[n]: datetime.fromtimestamp(shown[n] - period.offset, UTC) for n in range(first, last)}
+        found |= {key: self.start(key) for key in ordered if key not in found}
         return [found[key] for key in keys]
 
     def _start(self, key: int) -> int:
