@@ -13,6 +13,22 @@ from storage.database.row_codegen import BoundParameter, ParameterBinder, compil
 from storage.database.text_budget import find_text_columns
 
 
+class Compilations:
+    """Whether a statement has been compiled since the last read of this process. Compiling takes up to 30 ms.
+
+    The next read lets other work of the event loop run first: on SQLite neither compiling nor reading waits for anything, so an operation
+    that compiles several statements would block it for the sum.
+    """
+
+    __slots__ = ("are_new",)
+
+    def __init__(self) -> None:
+        self.are_new = False
+
+
+COMPILATIONS = Compilations()
+
+
 class CompiledStatement:
     """The SQL string of a statement for one dialect, and the binder of its parameters.
 
@@ -25,6 +41,7 @@ class CompiledStatement:
 
     def __init__(self, statement: Any, dialect: Dialect, variable_names: frozenset[str]) -> None:
         compiled: Any = statement.compile(dialect=dialect_for_values(dialect), compile_kwargs={"render_postcompile": True})
+        COMPILATIONS.are_new = True
         state = compiled._post_compile_expanded_state
         # The state has the processors of expanded lists: a list that is one parameter is processed differently than its values.
         processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper, make_transient_to_detached
 
+from storage.database.compiled_statements import COMPILATIONS
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.text_budget import TextBudget, TextColumns
 
@@ -158,6 +159,9 @@ class ReadSession(DatabaseSession):
         return row_factory.plain_rows(await self.fetch(sql, parameters, row_factory.text_columns))
 
     async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:
+        if COMPILATIONS.are_new:
+            COMPILATIONS.are_new = False
+            await asyncio.sleep(0)
         reader = self._reader
         if reader is None:
             if not self._is_closed and not self._statement_lock.locked():

@@ -15,6 +15,7 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
 from storage.caches import CacheBounds, LruCache
+from storage.database.compiled_statements import COMPILATIONS
 from storage.database.row_codegen import BoundParameter, Entity, ParameterBinder, Processor, RowFactory, compile_binder, compile_row_factory
 from storage.database.text_budget import find_text_columns
 
@@ -192,6 +193,7 @@ class StatementCache:
 
     def _read_compiled(self, statement: Select[Any], compiled: Any, key: Any) -> _CompiledSelect | None:
         """`key` is the statement's cache key; None for a constant statement. None if the ORM has to run the statement."""
+        COMPILATIONS.are_new = True
         row_factory = self._row_factory(statement, compiled)
         if row_factory is None:
             return None

@@ -144,6 +144,18 @@ class TestQuery:
                 assert list(map(tuple, await session.fetch(counting, ()))) == [(1500,)]
                 assert (database._slow_statements.get(counting) is not None) is is_slow
 
+    @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+    async def test_other_work_runs_between_compiling_a_statement_and_reading(self, database: Database) -> None:
+        ran: list[str] = []
+        statement = select(col(tables.User.id)).order_by(col(tables.User.color_scheme_id), col(tables.User.theme_id))
+        async with database.read_session() as session:
+            await session.read(select(tables.User))
+            await session.fetch("SELECT 1", ())
+            for name, expected in (("compiled", ["compiled"]), ("cached", ["compiled"])):
+                asyncio.get_running_loop().call_soon(ran.append, name)
+                assert await session.read(statement) == []
+                assert ran == expected
+
     async def test_statements_pending_at_session_end_are_rejected(self, database: Database) -> None:
         long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT count(*) FROM n"
         async with database.read_session() as session:
