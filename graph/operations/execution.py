@@ -343,7 +343,7 @@ class Graph:
     def _find_plan(self, prepared: PreparedOperation, variables: dict[str, Any]) -> tuple[OperationPlan, Any] | None:
         plans = plan_cache_of(prepared) if self.planner else None
         services = self.services
-        return plans.find(variables, services.database.engine.dialect, services.static_settings) if plans is not None else None
+        return plans.find(variables, services.database.engine_dialect, services.static_settings) if plans is not None else None
 
     def _make_context(
         self,

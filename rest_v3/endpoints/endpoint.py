@@ -27,6 +27,7 @@ from rest_v3.guard import RouteGuard
 from rest_v3.operations import BadOperationError, OperationRegistry, RouteOperation, RouteOperationVariable, SelectedField, default_guard
 from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, MalformedRequestError, parse_body, parse_pairs, read_body
 from rest_v3.requests.credentials import read_credential
+from rest_v3.requests.parameter_cache import ParameterCache, RequestParameters
 from rest_v3.requests.params import NOT_SENT, RouteParameter
 from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_id, read_id
 from rest_v3.results import RouteResultReader, read_value
@@ -84,6 +85,7 @@ class Endpoint:
         self._accepted_keys = single | multiple
         self._filter_keys = self._accepted_keys - set(in_path)
         self._default_variables = self._build_variables({})
+        self._parameter_cache = ParameterCache()
         self._success_status = route.success_status
         self._cache_control = (b"cache-control", b"no-store" if route.no_store else b"max-age=0, private, must-revalidate")
         self._accepted_names = AcceptedNames((single - set(in_path)) | {"page", "per_page", self.token_name}, multiple)
@@ -102,6 +104,8 @@ class Endpoint:
 
     async def handle(self, request: RestRequest) -> RestResponse | None:
         """The response; None when the client disconnected before the request was read."""
+        if request.method in ("GET", "HEAD") and (known := self._parameter_cache.get(request.path_values, request.query)) is not None:
+            return await self._respond_value(request, known.sent, {**known.variables}, self.credential_of(request, {}))
         malformed: ErrorResponse | None = None
         sent: dict[str, Any] = {}
         if request.query:
@@ -124,11 +128,19 @@ class Endpoint:
                 if error.response.status == 413:
                     return self._respond_error(error.response)
                 malformed = malformed or error.response
+        has_credential = self.token_name in sent
         credential = self.credential_of(request, sent)
         variables, invalid = self._read_variables(request, sent)
         malformed = malformed or invalid
         if malformed is not None:
             return self._respond_error(await self._check_guard(request, variables, credential) or malformed)
+        if request.method in ("GET", "HEAD") and not has_credential:
+            self._parameter_cache.put(request.path_values, request.query, RequestParameters(sent, {**variables}))
+        return await self._respond_value(request, sent, variables, credential)
+
+    async def _respond_value(
+        self, request: RestRequest, sent: Mapping[str, Any], variables: dict[str, Any], credential: str | None
+    ) -> RestResponse:
         if self.route.rejection_status is not None:
             variables = {name: variables[name] for name in self.operation.variables}
         if self.is_paginated:
@@ -237,7 +249,7 @@ class Endpoint:
         return result
 
     async def _respond_list(
-        self, request: RestRequest, sent: dict[str, Any], variables: dict[str, Any], credential: str | None
+        self, request: RestRequest, sent: Mapping[str, Any], variables: dict[str, Any], credential: str | None
     ) -> RestResponse:
         is_unpaged = self.route.is_unpaged
         page = pagination.PageRequest(1, MAX_INT) if is_unpaged else pagination.read_page_request(sent, self.route.page_rules)

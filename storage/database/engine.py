@@ -199,6 +199,7 @@ class Database:
         self.write_engine = self.engine.execution_options(writing=True)
         register_usage(ORM_STATEMENTS, self, Database._orm_statement_usage)
         self._write_lock = WriteLock(WAIT_SECONDS)
+        self.engine_dialect: Dialect = self.engine.dialect
         use_list_parameters(self.engine.dialect)
         self.statement_cache = StatementCache(self.engine.dialect)
         self.account_tables = TableVersion(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
