@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import graphql
@@ -16,6 +17,8 @@ from graph.types.accounts.users import TYPES_SHOWING_EMAIL
 ROOT = Path(__file__).parents[3]
 DELETING_VERBS = ("delete", "remove", "revoke", "unregister")
 PAGE_SUFFIX = "Connection"
+FACTS_OF_ALL_FIELDS = ("extra_rows", "max_page_size", "revision_argument", "is_pure")
+"""Facts that are read of fields of any type: their cost, and what determines their value."""
 
 query_type, mutation_type = graphql_schema.query_type, graphql_schema.mutation_type
 assert query_type is not None and mutation_type is not None
@@ -42,8 +45,8 @@ class TestDeclarations:
 
     def test_facts_of_root_fields_are_on_root_fields(self) -> None:
         for kind, name, _, found in declared_facts():
-            if found != FieldFacts(extra_rows=found.extra_rows, max_page_size=found.max_page_size):
-                assert kind in ("Query", "Mutation"), f"{kind}.{name}: only facts of queries and mutations are read, except those of cost"
+            if found != replace(NO_FACTS, **{key: getattr(found, key) for key in FACTS_OF_ALL_FIELDS}):
+                assert kind in ("Query", "Mutation"), f"{kind}.{name}: only {', '.join(FACTS_OF_ALL_FIELDS)} are read of such a field"
 
     def test_extra_rows_are_on_fields_whose_cost_is_counted(self) -> None:
         for kind, name, field, found in declared_facts():
