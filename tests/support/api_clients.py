@@ -62,6 +62,12 @@ def ask(graph: Graph) -> Ask:
     return Ask(graph)
 
 
+@pytest.fixture
+def planned_ask(services: Services) -> Ask:
+    """For tests of plans, also where the suite runs without them."""
+    return Ask(keep_refs_in_step(Graph(services, planner=True)))
+
+
 class Api:
     """`await api.get("/projects/1/issues", user, state="opened")`: v3 as a legacy client calls it, below `/api/v3`.
 

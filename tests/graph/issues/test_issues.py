@@ -67,7 +67,7 @@ class TestOwnWork:
             assert titles(of_admin["created"]) == ["Hidden from others"]
             assert (await ask.data(OWN, viewer))["created"] == found["created"]
 
-    async def test_is_read_by_one_statement(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
+    async def test_is_read_by_one_statement(self, planned_ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
         viewer = await make.user()
         project = await make.project(owner=viewer)
         for _ in range(3):
@@ -77,9 +77,9 @@ class TestOwnWork:
             query = (
                 f"{{ {name}(first: 2) {{ totalCount nodes {{ title author {{ username }} milestone {{ title }} project {{ name }} }} }} }}"
             )
-            first, _ = [await ask.data(query, viewer) for _ in range(2)]
+            first, _ = [await planned_ask.data(query, viewer) for _ in range(2)]
             with statements.record() as recorded:
-                assert await ask.data(query, viewer) == first
+                assert await planned_ask.data(query, viewer) == first
             assert len(recorded) == 1, recorded
 
     async def test_is_filtered_by_the_state_of_builds_only_where_the_viewer_may_see_them(self, ask: Ask, make: DataFactory) -> None:

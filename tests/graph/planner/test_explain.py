@@ -55,7 +55,7 @@ async def test_runs_the_statements_that_a_plan_runs(
     graph: Graph, services: Services, week: WeekData, statements: StatementRecorder
 ) -> None:
     fixed = replace(services, clock=lambda: NOW)
-    planned = Graph(fixed)
+    planned = Graph(fixed, planner=True)
     prepared = prepare_document(parse(ISSUES))
     for _ in range(2):
         await planned.run(prepared, VARIABLES, token_of(week.ann), request_id="x")

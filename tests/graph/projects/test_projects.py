@@ -470,6 +470,10 @@ class TestPlan:
         owner { username } namespace { path kind } forkedFrom { fullPath owner { username } } starCount forkCount openIssuesCount
         viewerHasStarred viewerAccessLevel viewerMembership { __typename projectLevelValue groupLevel level: projectLevel }"""
 
+    @pytest.fixture
+    def ask(self, planned_ask: Ask) -> Ask:
+        return planned_ask
+
     async def test_one_statement_reads_a_page_for_every_viewer(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
         viewer, other, admin = await make.user("one"), await make.user("two"), await make.admin()
         group = await make.group(path="acme", members=[(viewer, AccessLevel.REPORTER)])
