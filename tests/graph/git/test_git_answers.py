@@ -38,6 +38,11 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def ask(planned_ask: Ask) -> Ask:
+    return planned_ask
+
+
+@pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The projects whose repositories were read."""
     found: list[int] = []
