@@ -4,6 +4,7 @@ import asyncio
 import copy
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from functools import partial
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 
 import httpx
 import pytest
+from sqlalchemy import func, select
 
 from benchmarks.dataset import build_rows, long_project, open_merge_requests, project_history, seed, statistics_rows
 from benchmarks.harness import answers, budget, comparison, in_process, load, runs, servers, sides
@@ -41,6 +43,7 @@ from benchmarks.suites import (
     write_questions,
     writes,
 )
+from storage import tables
 from storage.database.engine import Database, driver_url
 from tests.support.databases import PostgresServer
 
@@ -97,6 +100,17 @@ def copy_database(source: Path, target: Path) -> None:
         opened.backup(copy)
 
 
+async def count_written(url: str) -> Counter[str]:
+    """The rows of the tables that a note or an issue is written to."""
+    database = Database(url)
+    try:
+        async with database.read_session() as session:
+            written = (tables.Issue, tables.Note, tables.Activity, tables.Change)
+            return Counter({each.__tablename__: await session.scalar(select(func.count()).select_from(each)) or 0 for each in written})
+    finally:
+        await database.close()
+
+
 PEERS = {"floor": floor_app.create_app, "fastapi": fastapi_app.create_app, "strawberry": strawberry_app.create_app}
 
 
@@ -149,13 +163,15 @@ class TestTable:
             floor = floor_app.create_app(url)
             async with in_process.service(folder, url) as ours, floor.router.lifespan_context(floor):
                 for key in (each for each in write_questions.TITLES if each != writes.ACCEPT):
-                    contents = [
-                        side[key].content(await send_request(app, side[key].requests[0]))
-                        for side, app in zip(asked, (ours, ours, floor), strict=True)
-                        if key in side
-                    ]
+                    contents, written = [], []
+                    for side, app in zip(asked, (ours, ours, floor), strict=True):
+                        if key in side:
+                            before = await count_written(url)
+                            contents.append(side[key].content(await send_request(app, side[key].requests[0])))
+                            written.append((await count_written(url)) - before)
                     assert all(content == contents[-1] for content in contents), (key, contents)
                     assert len(contents[-1]) >= 2
+                    assert all(rows == written[-1] for rows in written), (key, written)
 
     async def test_the_floor_merges_the_same(
         self, seeded: tuple[Path, seed.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

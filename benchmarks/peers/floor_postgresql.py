@@ -36,7 +36,10 @@ WITH note AS (
   SELECT $1, i.id, $3, $4, false, false, false, $5, $5 FROM issues i WHERE i.id = $2 AND i.project_id = $1 RETURNING id, author_id),
 activity AS (
   INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at)
-  SELECT $1, $3, 'commented', 'issue_note', note.id, $5 FROM note)
+  SELECT $1, $3, 'commented', 'issue_note', note.id, $5 FROM note),
+changed AS (
+  INSERT INTO changes (kind, project_id, issue_id, ref, old_state, new_state, created_at)
+  SELECT 'issue', $1, i.id, '', i.state, i.state, $5 FROM note, issues i WHERE i.id = $2)
 SELECT note.id, u.id, u.username, u.name, u.state FROM note JOIN users u ON u.id = note.author_id
 """
 CREATE = """
@@ -48,7 +51,10 @@ issue AS (
   SELECT $1, counter.value, $2, $3, $4, 'opened', $5, $5 FROM counter RETURNING id, iid, author_id),
 activity AS (
   INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at)
-  SELECT $1, $2, 'opened', 'issue', issue.id, $5 FROM issue)
+  SELECT $1, $2, 'opened', 'issue', issue.id, $5 FROM issue),
+changed AS (
+  INSERT INTO changes (kind, project_id, issue_id, ref, old_state, new_state, created_at)
+  SELECT 'issue', $1, issue.id, '', NULL, 'opened', $5 FROM issue)
 SELECT issue.id, issue.iid, u.id, u.username, u.name, u.state FROM issue JOIN users u ON u.id = issue.author_id
 """
 UPDATE = """

@@ -37,6 +37,10 @@ SELECT ?1, i.id, ?3, ?4, 0, 0, 0, ?5, ?5 FROM issues i WHERE i.id = ?2 AND i.pro
 ACTIVITY = """
 INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at) VALUES (?, ?, 'commented', 'issue_note', ?, ?)
 """
+NOTED = """
+INSERT INTO changes (kind, project_id, issue_id, ref, old_state, new_state, created_at)
+SELECT 'issue', project_id, id, '', state, state, ?2 FROM issues WHERE id = ?1
+"""
 AUTHOR = "SELECT id, username, name, state FROM users WHERE id = ?"
 COUNTER = """
 INSERT INTO counters (project_id, kind, value) VALUES (?, 'issue', 1)
@@ -47,6 +51,9 @@ INSERT INTO issues (project_id, iid, author_id, title, description, state, creat
 VALUES (?1, ?2, ?3, ?4, ?5, 'opened', ?6, ?6)
 """
 OPENED = "INSERT INTO activities (project_id, author_id, action, subject, target_id, created_at) VALUES (?, ?, 'opened', 'issue', ?, ?)"
+CREATED = """
+INSERT INTO changes (kind, project_id, issue_id, ref, old_state, new_state, created_at) VALUES ('issue', ?, ?, '', NULL, 'opened', ?)
+"""
 UPDATE = "UPDATE issues SET description = ?3, updated_at = ?4 WHERE project_id = ?1 AND id = ?2"
 CHANGED = """
 SELECT i.id, i.iid, i.title, i.description, i.state, i.created_at, u.id, u.username, u.name, u.state
@@ -140,6 +147,7 @@ class Sqlite:
             note = made.lastrowid if made.rowcount else None
             if note is not None:
                 connection.execute(ACTIVITY, (project, author, note, created_at))
+                connection.execute(NOTED, (issue, created_at))
             connection.execute("COMMIT")
             return None if note is None else (note, created_at, connection.execute(AUTHOR, (author,)).fetchone())
 
@@ -153,6 +161,7 @@ class Sqlite:
             ((iid,),) = connection.execute(COUNTER, (project,)).fetchall()
             issue = connection.execute(CREATE, (project, iid, author, title, description, created_at)).lastrowid
             connection.execute(OPENED, (project, author, issue, created_at))
+            connection.execute(CREATED, (project, issue, created_at))
             connection.execute("COMMIT")
             return (issue, iid, created_at), connection.execute(AUTHOR, (author,)).fetchone()
 
