@@ -104,20 +104,22 @@ class TestCounters:
                     await run(database, text(f"SELECT merge_row_counts({project.id}, 'issues')"))
                 await run(database, update(tables.Issue).where(col(tables.Issue.iid) == iid).values(state=IssueState.CLOSED))
 
+        counters = row_counts.conditions_of(tables.CountedKind.ISSUES)
+
         async def read() -> None:
             issues = select(func.count()).where(col(tables.Issue.project_id) == project.id).scalar_subquery()
-            counters = row_counts.conditions_of(tables.CountedKind.ISSUES)
             counted = select(row_counts.total()).where(col(tables.RowCount.project_id) == project.id, *counters)
             for _ in range(20):
                 assert await number_of(database, select(issues - counted.scalar_subquery())) == [0]
 
         await asyncio.gather(*map(write, range(4)), read())
         assert await integrity.find_wrong_counts(database) == []
-        parts = select(func.count()).select_from(tables.RowCount).where(col(tables.RowCount.project_id) == project.id)
-        (before,) = await number_of(database, parts)
         if dialect == "postgresql":
+            # A write may have merged them just before, with a probability of 1 in 32.
             await run(database, text(f"SELECT merge_row_counts({project.id}, 'issues')"))
-            assert (await number_of(database, parts))[0] < before
+            rows = select(func.count()).select_from(tables.RowCount).where(col(tables.RowCount.project_id) == project.id, *counters)
+            states = select(func.count(func.distinct(col(tables.Issue.state)))).where(col(tables.Issue.project_id) == project.id)
+            assert await number_of(database, rows) == await number_of(database, states)
         assert await integrity.find_wrong_counts(database) == []
 
     async def test_are_corrected(self, services: Services, make: DataFactory, ask: Ask) -> None:

@@ -172,6 +172,13 @@ class RunnerSite:
     def project_id(self) -> int:
         return int(self.ask("query ($path: String!) { project(path: $path) { databaseId } }", path=self.project)["databaseId"])
 
+    def wait_for_output(self, name: str, line: str) -> None:
+        """Returns once the build has written this line: a runner sends it some time after the build is RUNNING."""
+        deadline = time.monotonic() + 20
+        while line not in (found := self.build(name))["trace"]["lines"]:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+
     def wait_for_status(self, name: str, **wanted: Any) -> Any:
         """The build, once it is so."""
         deadline = time.monotonic() + 20
@@ -277,7 +284,7 @@ class TestBuilds:
     def test_is_requeued_on_shutdown_and_ends_when_canceled(self, site: RunnerSite) -> None:
         token = site.runner("sleeps")
         process = site.start(token, "--grace", "0.2")
-        site.wait_for_status("sleeps", status="RUNNING")
+        site.wait_for_output("sleeps", "sleeping")
         process.send_signal(signal.SIGTERM)
         out, errors = process.communicate(timeout=20)
         assert json.loads(out)["ended"] == "given back", errors
@@ -285,7 +292,7 @@ class TestBuilds:
         assert build["trace"]["lines"] == ["The runner returned the build. It was queued again."]
 
         process = site.start(token, "--once")
-        site.wait_for_status("sleeps", status="RUNNING")
+        site.wait_for_output("sleeps", "sleeping")
         site.ask(
             "mutation ($input: BuildInput!) { cancelBuild(input: $input) { userErrors { code } } }",
             input={"projectPath": site.project, "databaseId": build["databaseId"]},
