@@ -36,8 +36,11 @@ PROGRESS_STEPS, MAX_PROGRESS_CALLS = 1_000, 30
 A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS calls, which is a few milliseconds of work at most.
 A thread and back costs half a millisecond.
 """
-MAX_INLINE_SECONDS = 0.005
-"""After so long since its first call of the handler a statement is interrupted too: its pages have to be read from the disk."""
+MAX_INLINE_SECONDS = 0.02
+"""After so long since its first call of the handler a statement is interrupted too: its pages have to be read from the disk.
+
+It is several times what the handler waits for another thread of Python to release the interpreter (5 ms), so that a busy writer does not
+look like a slow disk."""
 SLOW_STATEMENTS = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
 """SQL strings of statements that were interrupted in the event loop."""
 MAX_PREPARED = 64
