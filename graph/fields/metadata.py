@@ -45,10 +45,15 @@ def metadata_of(field: GraphQLField) -> Mapping[str, Any]:
     return getattr(field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF), "metadata", {})
 
 
+def facts_in(metadata: Mapping[str, Any]) -> FieldFacts:
+    """Returns the facts in the metadata of a field."""
+    found: FieldFacts = metadata.get("facts", NO_FACTS)
+    return found
+
+
 def facts_of(field: GraphQLField) -> FieldFacts:
     """Returns the facts of a finished schema's field."""
-    found: FieldFacts = metadata_of(field).get("facts", NO_FACTS)
-    return found
+    return facts_in(metadata_of(field))
 
 
 def facts_by_root_field(schema: GraphQLSchema) -> dict[str, FieldFacts]:

@@ -7,7 +7,7 @@ from typing import Any
 from graphql import FieldNode, GraphQLObjectType
 from strawberry.types.field import StrawberryField
 
-from graph.fields.metadata import NO_FACTS, FieldFacts
+from graph.fields.metadata import FieldFacts, facts_in
 from graph.fields.resolvers import LoaderSource
 from graph.planner.errors import ErrorPosition
 
@@ -74,8 +74,7 @@ class ResolverStep(FieldStep):
 
     @property
     def facts(self) -> FieldFacts:
-        found: FieldFacts = self.definition.metadata.get("facts", NO_FACTS)
-        return found
+        return facts_in(self.definition.metadata)
 
     @property
     def batch_resolver(self) -> Callable[..., Awaitable[FieldValues]] | None:
