@@ -63,13 +63,6 @@ def share_of_draws(count: int, parts: int) -> int:
     return max(1, count // share_of_values(parts))
 
 
-def quarter_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T]:
-    """As `half_for_dialect`, for values of which the places of a kind, read by the same code, get others in turn: every fourth."""
-    if share_of_values(4) == 1:
-        return iter(values)
-    return islice(values, (turn + 2 * (dialect == "sqlite")) % 4, None, 4)
-
-
 def spread_values(values: Sequence[T], turn: int, places: int, parts: int) -> Sequence[T]:
     """The values that the place number `turn` of its kind gets, one part of `parts`; all if every test runs on both databases.
 
@@ -82,9 +75,17 @@ def spread_values(values: Sequence[T], turn: int, places: int, parts: int) -> Se
 
 def half_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T]:
     """Every other value, so that each is tried on one of the databases, in the next turn on the other; all if every test runs on both."""
-    if os.environ.get(ALL_DATABASES_VARIABLE):
-        return iter(values)
-    return islice(values, (turn + (dialect == "sqlite")) % 2, None, 2)
+    return _part_for_dialect(values, dialect, turn, 2)
+
+
+def quarter_for_dialect(values: Iterable[T], dialect: str, turn: int) -> Iterator[T]:
+    """As `half_for_dialect`, every fourth: for values of which the places of a kind, read by the same code, get others in turn."""
+    return _part_for_dialect(values, dialect, turn, 4)
+
+
+def _part_for_dialect(values: Iterable[T], dialect: str, turn: int, parts: int) -> Iterator[T]:
+    step = share_of_values(parts)
+    return islice(values, (turn + step // 2 * (dialect == "sqlite")) % step, None, step)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -8,7 +8,6 @@ import pytest
 from graph.rules.git import ref_adoption
 from storage import tables
 from storage.git import content_cache
-from storage.git.repositories import Repositories
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import commit_files, commit_to_branch, git
@@ -25,20 +24,6 @@ def source(tmp_path: Path) -> Path:
     files = {"folder/file": b"first\n", "large": b"x" * content_cache.MAX_ENTRY_BYTES}
     git(path, "update-ref", "refs/heads/master", commit_files(path, files))
     return path
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The projects whose repositories were read."""
-    found: list[int] = []
-    read = Repositories._run
-
-    def record(self: Repositories, project_id: int, *arguments: Any) -> Any:
-        found.append(project_id)
-        return read(self, project_id, *arguments)
-
-    monkeypatch.setattr(Repositories, "_run", record)
-    return found
 
 
 def texts_of(answer: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 from graphql import GraphQLObjectType
@@ -13,7 +12,6 @@ from graph.operations.git_answer_cache import GitAnswer, GitAnswerCache
 from graph.rules.git import ref_adoption
 from graph.schema import graphql_schema
 from storage import tables
-from storage.git.repositories import Repositories
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
@@ -40,20 +38,6 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def ask(planned_ask: Ask) -> Ask:
     return planned_ask
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The projects whose repositories were read."""
-    found: list[int] = []
-    read = Repositories._run
-
-    def record(self: Repositories, project_id: int, *arguments: Any) -> Any:
-        found.append(project_id)
-        return read(self, project_id, *arguments)
-
-    monkeypatch.setattr(Repositories, "_run", record)
-    return found
 
 
 @pytest.mark.parametrize(("query", "field"), [(TREE, "tree"), (BLOB, "blob")])
