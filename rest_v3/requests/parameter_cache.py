@@ -9,7 +9,7 @@ PARAMETER_CACHE_BOUNDS = CacheBounds("v3 parameters", max_entries=2_000, max_byt
 MAX_QUERY_BYTES = 512
 """A longer query string is parsed each time."""
 
-_ENTRY_BYTES, _CHARACTER_BYTES = 1_600, 6
+_ENTRY_BYTES, _CHARACTER_BYTES = 800, 6
 """Of an entry with short strings, and of each character of its query string, which its values repeat."""
 
 _Key = tuple[object, tuple[str, ...], bytes]

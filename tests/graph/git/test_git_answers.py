@@ -1,6 +1,5 @@
 """Answers that a commit determines come from a cache, for viewers who may still read the code and refs that have not moved."""
 
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git_history import commit_files, commit_to_branch, git
+from tests.support.measured_memory import measure_memory
 from tests.support.statements import StatementRecorder
 
 TREE = """query ($path: String!, $ref: String, $folder: String = "folder") { project(path: $path) {
@@ -167,11 +167,9 @@ def test_facts_name_arguments_of_fields_of_projects() -> None:
 
 def test_the_estimate_is_within_a_factor_of_two() -> None:
     cache = GitAnswerCache()
-    tracemalloc.start()
-    for number in range(100):
-        nodes = [{"name": f"file {number} {each}", "path": f"folder/{number}/{each}", "size": 1000 + each} for each in range(20)]
-        cache.put((object(), number, *range(15)), GitAnswer({"pageInfo": {"hasNextPage": False}, "nodes": nodes}, 0, 0))
-    size = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
+    with measure_memory() as measured:
+        for number in range(100):
+            nodes = [{"name": f"file {number} {each}", "path": f"folder/{number}/{each}", "size": 1000 + each} for each in range(20)]
+            cache.put((object(), number, *range(15)), GitAnswer({"pageInfo": {"hasNextPage": False}, "nodes": nodes}, 0, 0))
     assert len(cache) == 100
-    assert size / 2 < cache.bytes < size * 2
+    assert measured.bytes / 2 < cache.bytes < measured.bytes * 2

@@ -1,7 +1,6 @@
 """The sizes that caches report are within a factor of two of the memory that they use."""
 
 import gc
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from storage.tables import IssueState
 from tests.make import DataFactory, token_of
 from tests.support.arguments import ArgumentPool, collect_arguments
 from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.measured_memory import measure_memory
 from tests.support.query_generator import QueryGenerator
 
 pytestmark = [
@@ -51,14 +51,10 @@ async def argument_pool(edge_cases: EdgeCaseData, make: DataFactory) -> Argument
 
 async def measure_bytes(work: Callable[[], Awaitable[Any]]) -> tuple[int, Any]:
     """The bytes that work leaves allocated, and what it gives."""
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with measure_memory() as measured:
         found = await work()
         gc.collect()
-        return tracemalloc.get_traced_memory()[0], found
-    finally:
-        tracemalloc.stop()
+    return measured.bytes, found
 
 
 def assert_close(name: str, estimated: int, measured: int) -> None:

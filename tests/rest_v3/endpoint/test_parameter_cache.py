@@ -1,7 +1,5 @@
 """The variables of requests that read are made once for each address, without credentials and errors."""
 
-import tracemalloc
-
 import pytest
 
 from rest_v3.endpoints.endpoint import Endpoint
@@ -10,6 +8,7 @@ from rest_v3.requests.parameter_cache import MAX_QUERY_BYTES, ParameterCache, Re
 from storage.tables import IssueState
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api
+from tests.support.measured_memory import measure_memory
 
 
 @pytest.fixture
@@ -59,13 +58,11 @@ def test_the_estimate_is_within_a_factor_of_two() -> None:
     cache, entries = ParameterCache(), parameter_cache._PARAMETERS
     for key in [*entries._entries]:
         entries.pop(key)
-    tracemalloc.start()
-    for number in range(200):
-        sent = {"state": f"opened{number}", "per_page": str(number + 1000), "order_by": f"created_at{number}"}
-        variables = {"id": str(10_000 + number), **sent, "first": number + 1000, "offset": 0}
-        query = "&".join(f"{name}={value}" for name, value in sent.items()).encode()
-        cache.put([variables["id"]], query, RequestParameters(sent, variables))
-    size = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
+    with measure_memory() as measured:
+        for number in range(200):
+            sent = {"state": f"opened{number}", "per_page": str(number + 1000), "order_by": f"created_at{number}"}
+            variables = {"id": str(10_000 + number), **sent, "first": number + 1000, "offset": 0}
+            query = "&".join(f"{name}={value}" for name, value in sent.items()).encode()
+            cache.put([variables["id"]], query, RequestParameters(sent, variables))
     assert len(entries) == 200
-    assert size / 2 < entries.bytes < size * 2
+    assert measured.bytes / 2 < entries.bytes < measured.bytes * 2

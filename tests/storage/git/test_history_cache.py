@@ -1,6 +1,5 @@
 """Commits and diffs are read once; what the repository no longer has is not found in the cache."""
 
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from storage.git.diff import FileDiff, diff_between, diff_of_commit
 from storage.git.history_cache import HistoryCache
 from storage.git.repository import DamagedRepository, GitCommit, Repository, UnknownCommit
 from tests.support.git_history import commit_files, git, make_history, write_commit
+from tests.support.measured_memory import measure_memory
 
 
 @pytest.fixture
@@ -67,14 +67,12 @@ class TestDiffs:
         assert (diff_between(repository, None, new), computed) == ([], [1])
 
     def test_the_estimate_is_within_a_factor_of_two(self):
-        tracemalloc.start()
-        found = [
-            FileDiff("+ä" * (number % 90), f"folder/{number}", f"file/{number}", f"{0o100600 + number % 9:o}", f"{number:o}", *[False] * 3)
-            for number in range(2_000)
-        ]
-        size = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-        assert size / 2 < history_cache._estimate_diff(found) < size * 2
+        with measure_memory() as measured:
+            found = [
+                FileDiff("+ä" * (number % 90), f"folder/{number}", f"file/{number}", f"{number:o}", f"{number:o}", *[False] * 3)
+                for number in range(100_000, 102_000)
+            ]
+        assert measured.bytes / 2 < history_cache._estimate_diff(found) < measured.bytes * 2
 
 
 class TestCommits:
@@ -109,10 +107,8 @@ class TestCommits:
         repository = Repository.open(made.path)
         oids = git(made.path, "rev-list", "master").split()
         cache = HistoryCache()
-        tracemalloc.start()
-        commits: list[GitCommit] = repository.commits(oids)
-        for commit in commits:
-            cache.put_commit(repository, commit)
-        size = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-        assert size / 2 < cache._commits.bytes < size * 2
+        with measure_memory() as measured:
+            commits: list[GitCommit] = repository.commits(oids)
+            for commit in commits:
+                cache.put_commit(repository, commit)
+        assert measured.bytes / 2 < cache._commits.bytes < measured.bytes * 2

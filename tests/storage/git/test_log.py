@@ -1,7 +1,6 @@
 """The order of git log; a first page costs one page."""
 
 import random
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from storage.git.history_walk import HistoryWalk
 from storage.git.log import CommitFilter, HistoryTooDeep, filter_history, list_history
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from tests.support.git_history import git, make_history, write_commit
+from tests.support.measured_memory import measure_memory
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -177,10 +177,9 @@ class TestCachedWalks:
         while walked.advance(repository) is not None and len(walked) < MIN_CACHED_COMMITS:
             pass
         cached = walked.copy()
-        tracemalloc.start()
-        copies = [cached.copy() for _ in range(50)]
-        size = tracemalloc.get_traced_memory()[0] / len(copies)
-        tracemalloc.stop()
+        with measure_memory() as measured:
+            copies = [cached.copy() for _ in range(50)]
+        size = measured.bytes / len(copies)
         # A copy shares the strings of the frontier; the cache's key and entry come on top.
         assert size < cached.estimated_bytes
 
