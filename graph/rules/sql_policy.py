@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Integer, and_, or_
 
-from graph.rules.policy import Action, conditions_of_viewer, open_action_features
+from graph.rules.policy import Action
+from graph.rules.policy_conditions import conditions_of_viewer, open_action_features
 from storage import tables
 from storage.database.compiled_statements import named_parameter
 from storage.tables.accounts import members
@@ -41,7 +42,7 @@ def visible_group_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
 
 
 def allowed_conditions(action: Action, viewer: SqlViewer) -> list[ColumnElement[bool]]:
-    """As `policy.allowed_project_conditions`, for a viewer whose `is_admin` is a constant."""
+    """As `policy_conditions.allowed_project_conditions`, for a viewer whose `is_admin` is a constant."""
     return conditions_of_viewer(action, viewer.id, is_admin=viewer.is_admin)
 
 

@@ -21,7 +21,7 @@ from graph.rules.builds.automatic_retries import FailureReason, is_retry_due
 from graph.rules.builds.build_queues import queue_name
 from graph.rules.ci import pipelines
 from graph.rules.events import change_records
-from graph.rules.policy import visible_project_conditions
+from graph.rules.policy_conditions import visible_project_conditions
 from graph.rules.snapshots import BuildSnapshot
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS, BuildTransition
 from storage import tables

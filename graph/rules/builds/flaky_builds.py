@@ -10,7 +10,7 @@ from graph.context import Context
 from graph.fields.connections import ConnectionPage, Window, make_page
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
-from graph.rules.policy import visible_project_conditions
+from graph.rules.policy_conditions import visible_project_conditions
 from graph.rules.validation import is_storable
 from storage import tables
 from storage.tables.builds import flaky_builds

@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, and_, false, or_
 from sqlmodel import col
 
 from graph.context import Context
-from graph.rules.policy import Action, any_allowed, can_see_project, filter_allowed_projects
+from graph.rules.policy import Action, can_see_project, filter_allowed_projects
+from graph.rules.policy_conditions import any_allowed
 from graph.rules.sql_policy import SqlViewer
 from storage import tables
 from storage.database.insert_cache import Numbering

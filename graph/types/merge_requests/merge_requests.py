@@ -27,7 +27,8 @@ from graph.fields.declarations import (
 )
 from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
-from graph.rules.policy import Action, allowed_project_conditions, can, filter_visible_projects
+from graph.rules.policy import Action, can, filter_visible_projects
+from graph.rules.policy_conditions import allowed_project_conditions
 from graph.rules.search_terms import validate_search
 from graph.rules.states import is_work_in_progress
 from graph.types.accounts.group_lists import list_in_group

@@ -8,7 +8,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import column, connection_field, filter_listing, further_row_type, make_window
-from graph.rules.policy import creatable_namespace_conditions
+from graph.rules.policy_conditions import creatable_namespace_conditions
 from graph.rules.search_terms import validate_search
 from storage import tables
 from storage.tables.accounts import namespaces

@@ -10,7 +10,8 @@ from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_one
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.policy import Action, can, require, visible_snippet_conditions
+from graph.rules.policy import Action, can, require
+from graph.rules.policy_conditions import visible_snippet_conditions
 from graph.rules.projects import snippets
 from graph.types.accounts.users import User
 from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project, optional, sent_values
