@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import strawberry
@@ -31,6 +31,7 @@ from graph.operations.time_slices import SliceScheduler
 from graph.operations.token_cache import TokenCache
 from graph.operations.token_scopes import TokenIdentity
 from graph.rules.accounts.failure_limiter import FailureLimiter
+from graph.served_files import ServedFile
 from storage import tables
 from storage.database.bulk_inserts import BulkRows
 from storage.database.engine import Database, DatabaseSession, now
@@ -150,50 +151,6 @@ class Services:
     def static_settings(self) -> StaticSettings:
         ssh_prefix = self.ssh_prefix or f"git@{urlsplit(self.external_url).hostname}:"
         return StaticSettings(self.external_url, bool(self.avatar_url_template), ssh_prefix)
-
-
-class ServedFile(Protocol):
-    """A file that an operation's result refers to and the viewer may read; the endpoint sends its contents.
-
-    `size` is in bytes; None if it is known only at the end: such a file is sent as a whole.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def size(self) -> int | None: ...
-
-    def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Returns a context manager that yields chunks of `size` bytes from `start` on.
-
-        Entering it raises OSError, FileNotFoundError if the file was deleted meanwhile, and Unavailable.
-        """
-
-
-async def read_first(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Reads the first chunk now, so that what prevents it is raised before the response begins. Returns all chunks."""
-    first = await anext(chunks, b"")
-
-    async def all_chunks() -> AsyncIterator[bytes]:
-        if first:
-            yield first
-        async for chunk in chunks:
-            yield chunk
-
-    return all_chunks()
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A served file that is one object of the object store."""
-
-    objects: ObjectStore
-    key: str
-    name: str
-    size: int
-
-    def open(self, start: int, size: int) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.objects.open(self.key, start, size)
 
 
 @dataclass(frozen=True)

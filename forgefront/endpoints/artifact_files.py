@@ -12,9 +12,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from graph.context import ServedFile
 from graph.errors import BadRequest, Unavailable
 from graph.operations.execution import Graph, prepare
+from graph.served_files import ServedFile
 from rest_v3.endpoints.file_downloads import FILE_CSP, FileResponse, content_disposition, send_file
 from rest_v3.errors import STATUS_BY_CODE, standard_message
 from rest_v3.requests.credentials import read_credential

@@ -13,7 +13,7 @@ from sqlalchemy.orm.exc import StaleDataError
 
 from graph.context import Context, Info
 from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
-from graph.fields.declarations import ENTITIES, global_id
+from graph.fields.entities import ENTITIES, global_id
 from graph.fields.metadata import facts
 from graph.operations.transaction import commit, restart, run_after_commit, switch_to_reader
 from storage.database.engine import is_unique_violation

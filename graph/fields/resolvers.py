@@ -9,7 +9,8 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 from strawberry.types.arguments import convert_arguments
 
 from graph.context import Context
-from graph.fields.declarations import ENTITIES, FURTHER_ROW_TYPES, ByNumber, Column, GlobalIdField, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.declarations import ByNumber, Column, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.entities import ENTITIES, FURTHER_ROW_TYPES, GlobalIdField
 from graph.fields.metadata import metadata_of
 from graph.operations.loaders import Loader
 

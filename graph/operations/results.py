@@ -7,10 +7,10 @@ from typing import Any
 import structlog
 from graphql import GraphQLError
 
-from graph.context import ServedFile
 from graph.errors import Code, Forbidden, Internal, LimitExceeded, NotFound, OperationError, Unavailable
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import RateUsage
+from graph.served_files import ServedFile
 from storage.database.engine import describe_error, is_unavailable
 from storage.database.text_budget import TextLimitExceeded
 from storage.disk_full import is_disk_full as is_disk_full

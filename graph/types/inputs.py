@@ -10,7 +10,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound
-from graph.fields.declarations import ENTITIES, parse_global_id
+from graph.fields.entities import ENTITIES, parse_global_id
 from graph.rules import lookup, policy
 from graph.rules.builds import runner_tokens
 from storage import tables

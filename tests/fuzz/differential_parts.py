@@ -5,7 +5,7 @@ from pathlib import Path
 
 from graphql import parse
 
-from graph.fields.declarations import ENTITIES
+from graph.fields.entities import ENTITIES
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from tests.fuzz.findings import FuzzPart

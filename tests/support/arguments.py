@@ -10,7 +10,7 @@ from typing import Any
 from graphql import GraphQLEnumType, GraphQLObjectType, get_named_type, parse
 from sqlalchemy import select
 
-from graph.fields.declarations import ENTITIES, global_id
+from graph.fields.entities import ENTITIES, global_id
 from graph.operations.documents import make_prepared_operation
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from sqlmodel import col
 
 from graph.context import Context
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.rules.builds import runner_registration
 from storage import tables
 from storage.database.engine import now

@@ -136,7 +136,7 @@ SERIALIZERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def global_id_serializer(type_name: str) -> Callable[[int], str]:
-    """Serializes the key of a row of this type as its global id (`graph/fields/declarations.py:parse_global_id`)."""
+    """Serializes the key of a row of this type as its global id (`graph/fields/entities.py:parse_global_id`)."""
     prefix = f"{type_name}:"
     return lambda key: urlsafe_b64encode(f"{prefix}{key}".encode()).rstrip(b"=").decode()
 

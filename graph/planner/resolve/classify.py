@@ -10,7 +10,8 @@ from typing import Any
 
 from graphql import GraphQLField, GraphQLList, GraphQLNonNull, GraphQLObjectType, is_leaf_type
 
-from graph.fields.declarations import ENTITIES, FURTHER_ROW_TYPES, ByNumber, GlobalIdField, IndexedBy, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.declarations import ByNumber, IndexedBy, NamesOf, ProjectLookup, ToMany, ToOne
+from graph.fields.entities import ENTITIES, FURTHER_ROW_TYPES, GlobalIdField
 from graph.fields.metadata import metadata_of
 from graph.fields.resolvers import AttributeSource, LoaderSource, declaration_of, field_source_of, is_row_type
 from graph.fields.row_sources import FromJoins, FromRelated, FromSql

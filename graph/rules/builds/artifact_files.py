@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from graph.context import Context, read_first
+from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable
 from graph.fields.connections import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.rules.web_urls import load_project_url
+from graph.served_files import read_first
 from storage import tables
 from storage.objects import zip_archives
 from storage.objects.object_store import ObjectNotFound, ObjectStore

@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
-from graph.context import Context, Services, read_first
+from graph.context import Context, Services
 from graph.rules.builds import trace_masking
+from graph.served_files import read_first
 from storage import tables
 from storage.objects.object_store import ObjectNotFound
 from storage.tables.builds import artifacts

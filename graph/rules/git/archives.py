@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from graph.context import Context, Services, read_first
+from graph.context import Context, Services
 from graph.errors import Unavailable, UnreadableRepository
 from graph.rules.git.commits import get_commit
+from graph.served_files import read_first
 from storage import tables
 from storage.git.output_streams import ArchiveFormat, stream_archive
 from storage.git.protocol.transport import TransportBusy

@@ -9,7 +9,8 @@ from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, computed, entity, to_many
+from graph.fields.declarations import column, computed, to_many
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.accounts import access_tokens
 from graph.rules.policy import Action

@@ -9,7 +9,8 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_many, to_one
+from graph.fields.declarations import column, connection_field, make_window, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import ssh_keys

@@ -10,7 +10,8 @@ from sqlmodel import col
 from graph.context import Info, StaticSettings
 from graph.errors import BadRequest, NotFound
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import ConstantValue, Node, column, computed, connection_field, entity, make_window
+from graph.fields.declarations import ConstantValue, column, computed, connection_field, make_window
+from graph.fields.entities import Node, entity
 from graph.rules import lookup
 from graph.rules.accounts import accounts
 from graph.rules.policy import can_read_account

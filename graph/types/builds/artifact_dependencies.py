@@ -6,7 +6,7 @@ import strawberry
 
 from graph.context import Context, Info, RunnerIdentity
 from graph.errors import Forbidden
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.fields.metadata import facts
 from graph.fields.mutations import DELETED_ID, mutation
 from graph.rules.builds import artifact_dependencies, runner_jobs

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.declarations import Node, column, computed, entity
+from graph.fields.declarations import column, computed
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
 from graph.rules.builds import artifacts

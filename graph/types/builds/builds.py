@@ -7,16 +7,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, ConnectionPage, Order
-from graph.fields.declarations import (
-    Node,
-    column,
-    computed,
-    connection_field,
-    entity,
-    make_window,
-    to_many,
-    to_one,
-)
+from graph.fields.declarations import column, computed, connection_field, make_window, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.scalars import GitOid
 from graph.rules.builds import artifacts, builds
 from graph.rules.policy import Action, can, require

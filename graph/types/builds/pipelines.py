@@ -9,7 +9,8 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
+from graph.fields.declarations import column, computed, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.scalars import GitOid
 from graph.rules.ci import pipeline_views
 from graph.rules.ci.pipeline_views import StageBuilds as StageRow

@@ -9,7 +9,8 @@ from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order
-from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window
+from graph.fields.declarations import column, computed, connection_field, make_window
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.builds import runner_administration
 from graph.rules.policy import Action, filter_visible_projects, require

@@ -7,7 +7,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
+from graph.fields.declarations import column, computed, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.builds import variables
 from graph.rules.ci import triggers

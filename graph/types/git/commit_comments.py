@@ -7,7 +7,8 @@ import strawberry
 
 from graph.context import Info
 from graph.errors import NotFound
-from graph.fields.declarations import Node, column, entity, parse_global_id, to_one
+from graph.fields.declarations import column, to_one
+from graph.fields.entities import Node, entity, parse_global_id
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.git import commit_comments

@@ -7,7 +7,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, Order, UncountedConnection, Window
-from graph.fields.declarations import Node, column, entity, to_many, to_one
+from graph.fields.declarations import column, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.scalars import GitOid
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState as State

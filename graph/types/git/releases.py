@@ -6,7 +6,8 @@ import strawberry
 
 from graph.context import Info
 from graph.errors import Conflict
-from graph.fields.declarations import Node, column, computed, entity
+from graph.fields.declarations import column, computed
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.git import releases
 from graph.rules.policy import Action

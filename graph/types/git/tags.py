@@ -6,7 +6,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, OrderDirection
-from graph.fields.declarations import Node, column, connection_field, entity, make_window
+from graph.fields.declarations import column, connection_field, make_window
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.git import releases, tags
 from graph.rules.git.tags import TagRef

@@ -9,19 +9,8 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.connections import Connection, ConnectionPage, Order, OrderDirection
-from graph.fields.declarations import (
-    Node,
-    by_number,
-    column,
-    computed,
-    connection_field,
-    entity,
-    make_order,
-    names_of,
-    sets_only,
-    to_many,
-    to_one,
-)
+from graph.fields.declarations import by_number, column, computed, connection_field, make_order, names_of, sets_only, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.issues import issues
 from graph.rules.policy import Action, can, require

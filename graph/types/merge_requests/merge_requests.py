@@ -11,20 +11,19 @@ from sqlmodel import col
 from graph.context import Context, Info
 from graph.fields.connections import Connection, ConnectionPage, Order, OrderDirection, UncountedConnection, Window
 from graph.fields.declarations import (
-    Node,
     bind_filter_to_viewer,
     by_number,
     cached_repr,
     column,
     computed,
     connection_field,
-    entity,
     make_order,
     names_of,
     sets_only,
     to_many,
     to_one,
 )
+from graph.fields.entities import Node, entity
 from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
 from graph.rules.policy import Action, can, filter_visible_projects

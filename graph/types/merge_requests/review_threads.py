@@ -8,7 +8,8 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
+from graph.fields.declarations import column, computed, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.rules.merge_requests import review_threads, thread_lines
 from graph.rules.notes import system_notes
 from graph.rules.policy import Action, can

@@ -8,7 +8,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import Node, column, computed, connection_field, entity, make_window, to_one
+from graph.fields.declarations import column, computed, connection_field, make_window, to_one
+from graph.fields.entities import Node, entity
 from graph.rules import web_urls
 from graph.rules.events import activities
 from graph.rules.policy import Action, require

@@ -7,7 +7,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import column, connection_field, filter_listing, further_row_type, make_window
+from graph.fields.declarations import column, connection_field, filter_listing, make_window
+from graph.fields.entities import further_row_type
 from graph.rules.policy_conditions import creatable_namespace_conditions
 from graph.rules.search_terms import validate_search
 from storage import tables

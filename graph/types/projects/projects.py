@@ -12,18 +12,8 @@ from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
-from graph.fields.declarations import (
-    Node,
-    ToMany,
-    column,
-    computed,
-    connection_field,
-    entity,
-    make_order,
-    make_window,
-    project_lookup,
-    to_one,
-)
+from graph.fields.declarations import ToMany, column, computed, connection_field, make_order, make_window, project_lookup, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.row_sources import FromSql
 from graph.rules import lookup
 from graph.rules.policy import (

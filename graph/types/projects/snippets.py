@@ -7,7 +7,8 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.fields.connections import Connection, KeysetListing, Order
-from graph.fields.declarations import Node, column, connection_field, entity, make_window, to_one
+from graph.fields.declarations import column, connection_field, make_window, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.policy import Action, can, require

@@ -7,7 +7,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import Connection, Order
-from graph.fields.declarations import Node, column, computed, entity, to_many, to_one
+from graph.fields.declarations import column, computed, to_many, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.row_sources import FromSql
 from graph.rules.policy import Action
 from graph.rules.projects import stars

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.declarations import Node, column, entity, to_one
+from graph.fields.declarations import column, to_one
+from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
 from graph.rules.policy import Action, require

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import select
 
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from storage import tables
 from tests.forgefront.pages.test_file_pages import FilesSite
 from tests.forgefront.pages.test_pages import CONTRAST, HOSTILE

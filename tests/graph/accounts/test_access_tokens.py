@@ -11,7 +11,7 @@ from sqlmodel import col
 from forgefront.git_http.endpoint import refusal_of
 from graph.context import Services
 from graph.errors import OperationError
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_response
 from graph.jobs import token_uses

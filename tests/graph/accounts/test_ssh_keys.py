@@ -6,7 +6,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Ask

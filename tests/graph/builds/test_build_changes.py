@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.context import Services
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.jobs import maintenance
 from graph.operations.execution import Graph
 from storage import tables

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graph.context import Services
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.operations.execution import Graph
 from storage import tables
 from storage.git.log import list_history

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graph.context import Services
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.jobs import maintenance
 from graph.jobs.maintenance_wakeup import MaintenanceWakeup, MaintenanceWork
 from graph.operations.execution import Graph

@@ -9,7 +9,7 @@ import pytest
 
 from graph.context import Services
 from graph.errors import Code
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
 from storage import tables

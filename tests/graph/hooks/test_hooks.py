@@ -13,7 +13,7 @@ from graph.events import payloads
 from graph.events.delivery_worker import DeliveryWorker
 from graph.events.outbox import Outbox
 from graph.events.publisher import publish
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.operations.transaction import commit_and_notify
 from storage import tables
 from storage.tables import DeliveryState

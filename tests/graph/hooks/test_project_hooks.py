@@ -10,7 +10,7 @@ import pytest
 from graph.context import Services
 from graph.events.delivery_worker import DeliveryWorker
 from graph.events.outbox import Outbox
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus
 from tests.make import EXTERNAL_URL, DataFactory

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.rules.issues import milestones
 from graph.rules.states import MILESTONE_TRANSITIONS, MilestoneTransition
 from storage import tables

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, MergeStatus, Visibility
 from tests.make import DataFactory

@@ -10,7 +10,7 @@ import pytest
 
 from graph.context import Services
 from graph.errors import Code
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.rules.git import commits
 from storage import tables
 from storage.git.diff import FileDiff

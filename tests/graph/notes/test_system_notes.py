@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.operations.execution import Graph
 from graph.rules.notes.mentions import MAX_MENTIONS, MAX_SCANNED_CHARACTERS, Mention, parse_mentions
 from storage import tables

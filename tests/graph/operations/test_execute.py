@@ -154,6 +154,6 @@ class TestNodes:
 
 
 def global_id(name: str, key: int) -> str:
-    from graph.fields import declarations
+    from graph.fields import entities
 
-    return str(declarations.global_id(name, key))
+    return str(entities.global_id(name, key))

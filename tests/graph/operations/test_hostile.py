@@ -31,7 +31,7 @@ from sqlalchemy import update
 from sqlmodel import col
 
 from graph.errors import Code
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.schema import graphql_schema
 from storage import tables
 from storage.secrets import digest_token

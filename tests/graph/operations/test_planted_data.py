@@ -27,7 +27,7 @@ from graphql import (
 )
 from sqlalchemy import select
 
-from graph.fields.declarations import ENTITIES, global_id
+from graph.fields.entities import ENTITIES, global_id
 from graph.http.responses import serialize_result
 from graph.operations.documents import PreparedOperation
 from graph.operations.execution import Graph

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, select, text
 from sqlmodel import col
 
 from graph.context import Context, Services
-from graph.fields.declarations import ENTITIES, Node, column, entity, global_id
+from graph.fields.declarations import column
+from graph.fields.entities import ENTITIES, Node, entity, global_id
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.issues import issue_closing
 from graph.rules.policy import Action

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from graphql import GraphQLEnumType, is_leaf_type
 
-from graph.fields.declarations import global_id, parse_global_id
+from graph.fields.entities import global_id, parse_global_id
 from graph.planner.codegen.leaf_serializers import (
     SERIALIZERS,
     global_id_serializer,

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from graphql import DocumentNode, parse
 
-from graph.fields.declarations import ENTITIES
+from graph.fields.entities import ENTITIES
 from graph.http.responses import serialize_result
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema

@@ -22,7 +22,7 @@ from starlette.routing import Mount
 import graph as package
 import rest_v3
 from graph.context import Services
-from graph.fields import declarations
+from graph.fields import entities
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
@@ -197,7 +197,7 @@ class TestSharedCode:
                     await oracle.compare(operation, {}, week.ann)
 
     async def test_a_broken_global_id(self, oracle: PlanOracle, week: WeekData, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(declarations, "global_id", lambda name, key: f"{name}:{key}")
+        monkeypatch.setattr(entities, "global_id", lambda name, key: f"{name}:{key}")
         with pytest.raises(AnswersDiffer):
             await oracle.compare(prepare_document(parse(f"{{ {self.ROWS} }}")), {}, week.ann)
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from graph.context import Services
 from graph.errors import Code
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.http.responses import serialize_result
 from graph.operations.execution import Graph, prepare
 from graph.operations.results import OperationResult

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.rules.projects.uploads import ORPHAN_AGE_SECONDS, remove_orphans
 from storage import tables
 from storage.database.engine import DatabaseSession

@@ -3,7 +3,7 @@
 from graphql import GraphQLInterfaceType, is_non_null_type
 
 from graph.context import Services
-from graph.fields.declarations import global_id
+from graph.fields.entities import global_id
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory, ssh_key
