@@ -77,16 +77,20 @@ def _serialize_str(value: Any) -> Any:
     return value
 
 
-def _serialize_int(value: Any) -> Any:
-    if type(value) is not int or not -MAX_INT - 1 <= value <= MAX_INT:
+def _serialize_int(value: Any) -> int:
+    number = _serialize_big_int(value)
+    if not -MAX_INT - 1 <= number <= MAX_INT:
         raise PlanBailout
-    return value
+    return number
 
 
-def _serialize_big_int(value: Any) -> Any:
-    if type(value) is not int:
+def _serialize_big_int(value: Any) -> int:
+    if type(value) is int:
+        return value
+    # A subclass is a number too, such as a line that knows its file, but not true and false.
+    if not isinstance(value, int) or isinstance(value, bool):
         raise PlanBailout
-    return value
+    return int(value)
 
 
 def _serialize_float(value: Any) -> Any:

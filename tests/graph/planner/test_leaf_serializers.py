@@ -16,6 +16,7 @@ from graph.planner.codegen.leaf_serializers import (
     timestamps_serializer,
 )
 from graph.planner.errors import PlanBailout, Unplannable
+from graph.rules.ci.config_errors import SourceLine
 from graph.schema import graphql_schema
 from storage import tables
 
@@ -26,8 +27,8 @@ VALUES: dict[str, list[Any]] = {
     "String": ["", "ä\n", tables.IssueState.OPENED],
     "ID": ["SXNzdWU6MQ"],
     "GitOid": ["a" * 40],
-    "Int": [0, -1, 2**31 - 1, -(2**31)],
-    "BigInt": [0, 2**62],
+    "Int": [0, -1, 2**31 - 1, -(2**31), SourceLine(3, "a.yml")],
+    "BigInt": [0, 2**62, SourceLine(3)],
     "Float": [0.0, -1.5, 1e300],
     "Boolean": [True, False],
     "Date": [date(2016, 1, 9), date(1, 1, 1)],
