@@ -13,7 +13,7 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from sqlalchemy import BigInteger, case, literal
+from sqlalchemy import case
 
 from storage.database import dialects
 
@@ -138,11 +138,5 @@ class Buckets:
         return merged
 
     def _offset(self, moment: Any) -> Any:
-        def offset_in(periods: Sequence[OffsetPeriod]) -> Any:
-            if len(periods) == 1:
-                return literal(periods[0].offset, BigInteger)
-            middle = len(periods) // 2
-            begins = EPOCH + timedelta(seconds=periods[middle].begins)
-            return case((moment < begins, offset_in(periods[:middle])), else_=offset_in(periods[middle:]))
-
-        return offset_in(self._hour_periods)
+        first, *later = self._hour_periods
+        return dialects.number_at(moment, first.offset, [(EPOCH + timedelta(seconds=each.begins), each.offset) for each in later])

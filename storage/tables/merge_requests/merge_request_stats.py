@@ -58,8 +58,7 @@ def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, che
     """The events of merge requests: kind and bucket, and for merges the lead time and the state of the checks."""
 
     def event(kind: int, moment: Any, took: Any, state: Any) -> Select[Any]:
-        bucket = buckets.key(moment) if buckets is not None else literal(0, Integer)
-        columns = (bucket.label("bucket"), literal(kind, Integer).label("kind"), took.label(LEAD), cast(state, String).label("state"))
+        columns = (moment.label("moment"), literal(kind, Integer).label("kind"), took.label(LEAD), cast(state, String).label("state"))
         return select(matching.c.project_id, *columns).where(moment.is_not(None))
 
     none = cast(null(), BigInteger)
@@ -76,7 +75,9 @@ def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, che
         merged = merged.select_from(matching.outerjoin(first, first.c.id == matching.c.id))
     else:
         merged = event(MERGED, matching.c.merged_at, none, state)
-    return union_all(opened, merged.where(matching.c.state == MergeRequestState.MERGED), closed).subquery()
+    rows = union_all(opened, merged.where(matching.c.state == MergeRequestState.MERGED), closed).subquery()
+    bucket = buckets.key(rows.c.moment) if buckets is not None else literal(0, Integer)
+    return select(rows.c.project_id, bucket.label("bucket"), *(rows.c[name] for name in ("kind", LEAD, "state"))).subquery()
 
 
 def _first_authored(matching: CTE) -> Select[Any]:

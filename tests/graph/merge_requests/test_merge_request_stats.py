@@ -74,6 +74,14 @@ class TestCounts:
         assert rows[1]["leadTime"] == {"count": 2, "mean": (long + day) / 2, "p50": day, "p90": long, "p95": long, "max": long}
         assert rows[0]["leadTime"] == rows[2]["leadTime"] == EMPTY
 
+        # In another time zone, which differs only in what the SQL string has of it, the last one belongs to the week before.
+        rows = await rows_of(ask, owner, project, bucket="WEEK", timezone="Europe/Paris")
+        assert [(row["bucketStart"][:13], row["opened"], row["closed"]) for row in rows] == [
+            ("2016-05-01T22", 2, 0),
+            ("2016-05-08T22", 2, 0),
+            ("2016-05-15T22", 0, 1),
+        ]
+
     async def test_returns_the_given_range(self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project) -> None:
         await merged(make, project, at("02T00:00"), at("10T12:00"))
         await merged(make, project, at("09T00:00"), at("12T00:00"))
