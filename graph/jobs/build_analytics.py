@@ -1,7 +1,8 @@
 """The columnar copy of builds in a server process: opened for the first question, kept up to date, and rebuilt in the background.
 
 Answers never depend on it: without a usable copy statistics are computed from the database. Each question first reads the log of changes,
-so the copy shows everything that was committed before. Questions and changes run in one thread, so they take at most one core.
+so the copy shows everything that was committed before. Questions and changes run in one thread, so they take at most one core, and only
+what other answers leave of it.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import structlog
 
 from graph.jobs.wakeup import Wakeup
 from storage.analytics import build_source
-from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, read_pointer
+from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, CopyQuestion, read_pointer
 from storage.analytics.build_copy_writer import RebuildRunning, read_identity, write_copy
 from storage.analytics.build_statistics import CopyStatement, MomentRange
 from storage.database.engine import Database, describe_error, is_unavailable
@@ -31,7 +32,9 @@ RETRY_SECONDS = 60.0
 MIN_BUILDS = 10_000
 """With fewer builds the database answers quickly enough, and the library need not be loaded."""
 PROGRESS_SECONDS = 5.0
+CANCEL_SECONDS = 0.02
 NICENESS = 10
+"""Of the threads that answer questions and write the copy. Where the cores are busy, the event loop runs first."""
 
 log = structlog.get_logger("analytics")
 
@@ -69,7 +72,7 @@ class BuildAnalytics:
         self._database = database
         self._folder = folder
         self._min_builds = min_builds
-        self._executor = ThreadPoolExecutor(1, "analytics")
+        self._executor = ThreadPoolExecutor(1, "analytics", initializer=_lower_priority)
         self._lock = asyncio.Lock()
         self._copy: BuildCopy | None = None
         self._wakeup = Wakeup()
@@ -115,12 +118,21 @@ class BuildAnalytics:
                 raise
 
     async def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement]) -> CopiedRows:
-        """Runs a statement of `storage/analytics` on the copy (`BuildCopy.fetch`). Raises NoCopy."""
+        """Runs a statement of `storage/analytics` on the copy (`BuildCopy.fetch`). Raises NoCopy.
+
+        A question that is canceled ends, so that the next one need not wait for it.
+        """
         copy = self._copy
         if copy is None:
             raise NoCopy
+        question = CopyQuestion()
+        running = self._executor.submit(lambda: (copy.fetch(compile_statement, question), copy.version))
         try:
-            return CopiedRows(*await self._run(lambda: (copy.fetch(compile_statement), copy.version)))
+            return CopiedRows(*await asyncio.shield(asyncio.wrap_future(running)))
+        except asyncio.CancelledError:
+            running.cancel()
+            _cancel_question(copy, question, running)
+            raise
         except Exception as error:
             async with self._lock:
                 if self._copy is copy:
@@ -214,8 +226,7 @@ class BuildAnalytics:
 
     def _write_copy(self, loop: asyncio.AbstractEventLoop, finished: "asyncio.Future[Any]") -> None:
         reported = monotonic()
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        _lower_priority()
 
         def report(done: int, total: int) -> None:
             nonlocal reported
@@ -240,6 +251,18 @@ class BuildAnalytics:
                 await self._run(self._copy.close)
                 self._copy = None
         self._executor.shutdown(wait=False)
+
+
+def _cancel_question(copy: BuildCopy, question: CopyQuestion, running: "Future[Any]") -> None:
+    if not running.done():
+        copy.cancel(question)
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, _cancel_question, copy, question, running)
+
+
+def _lower_priority() -> None:
+    """Of the calling thread."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _finish(finished: "asyncio.Future[Any]", result: Any, is_error: bool) -> None:

@@ -8,6 +8,7 @@ has. A process that is killed leaves a file that was published as a whole, or on
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ MAX_CHANGED_BUILDS = 20_000
 """With more builds changed since the file was written, it is rebuilt."""
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
+    # Returns memory to the system after a question, some ten bytes for each build that it counted.
+    "allocator_background_threads": "true",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
@@ -75,8 +78,15 @@ def publish(folder: Path, pointer: CopyPointer) -> None:
             path.unlink(missing_ok=True)
 
 
+@dataclass(slots=True, eq=False)
+class CopyQuestion:
+    """Identifies a call of `BuildCopy.fetch`."""
+
+    is_canceled: bool = False
+
+
 class BuildCopy:
-    """An opened copy. Its methods block, and only one thread at a time may call them.
+    """An opened copy. Its methods block, and only one thread at a time may call them; any thread may call `cancel`.
 
     `version` increases when rows change. Constructing it raises duckdb.Error if the file is broken.
     """
@@ -88,6 +98,9 @@ class BuildCopy:
         self.pointer = pointer
         self.position = pointer.position
         self.version = 0
+        self._question_lock = threading.Lock()
+        self._question: CopyQuestion | None = None
+        """What `fetch` computes now."""
         self._changed_ids: set[int] = set()
         self._row_difference = 0
         """How many more rows there are than in the file."""
@@ -161,13 +174,36 @@ class BuildCopy:
         ((difference,),) = execute("SELECT (SELECT count(*) FROM changed_builds) - (SELECT count(*) FROM replaced_ids)").fetchall()
         self._row_difference = difference
 
-    def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement]) -> list[Any]:
+    def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement], question: CopyQuestion) -> list[Any]:
         """Runs a SELECT on the builds, which it names `{builds}`. Raises duckdb.Error.
 
-        `compile_statement` receives the first and the last moment of each column of timestamps.
+        `compile_statement` receives the first and the last moment of each column of timestamps. A
+        canceled question has no rows.
         """
         statement = compile_statement(self._moments)
-        return self._connection.execute(statement.sql.replace("{builds}", self._builds(statement.now)), statement.parameters).fetchall()
+        sql = statement.sql.replace("{builds}", self._builds(statement.now))
+        with self._question_lock:
+            self._question = question
+        try:
+            return [] if question.is_canceled else self._connection.execute(sql, statement.parameters).fetchall()
+        except Exception:
+            if question.is_canceled:
+                return []
+            raise
+        finally:
+            # Under the lock, so that the interrupt of this question cannot meet the next one.
+            with self._question_lock:
+                self._question = None
+
+    def cancel(self, question: CopyQuestion) -> None:
+        """Has `fetch` end without the rows of this question.
+
+        It has no effect on a statement that is being prepared, and must be repeated.
+        """
+        with self._question_lock:
+            question.is_canceled = True
+            if self._question is question:
+                self._connection.interrupt()
 
     def _builds(self, now: int) -> str:
         """The current builds with their derived columns, as a subquery."""

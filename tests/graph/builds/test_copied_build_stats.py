@@ -1,6 +1,8 @@
 """Statistics from the columnar copy of builds: the same answers as from the database, whatever is requested and whatever changes."""
 
+import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,8 @@ from graph.operations.execution import Graph
 from graph.rules.builds import copied_build_stats
 from storage import tables
 from storage.analytics import build_copy
-from storage.analytics.build_copy import POINTER_NAME, read_pointer
+from storage.analytics.build_copy import POINTER_NAME, BuildCopy, read_pointer
+from storage.analytics.build_statistics import CopyStatement
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from storage.tables.builds import build_changes
 from tests.make import DataFactory
@@ -411,6 +414,37 @@ class TestState:
 
         assert found == [True]
         assert not analytics.state.is_rebuilding
+
+
+class TestCanceledQuestions:
+    async def test_end_so_that_the_next_one_is_answered(
+        self, analytics: BuildAnalytics, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await builds.insert(20)
+        await analytics.rebuild()
+        await analytics.catch_up()
+        has_begun, results = threading.Event(), []
+        fetch = BuildCopy.fetch
+
+        def record(*arguments: Any) -> Any:
+            results.append(fetch(*arguments))
+            return results[-1]
+
+        def compile_long(_: Any) -> CopyStatement:
+            has_begun.set()
+            return CopyStatement("SELECT sum(a.range * b.range) FROM range(30_000) a, range(10_000) b", [], 0)
+
+        monkeypatch.setattr(BuildCopy, "fetch", record)
+        running, waiting = (asyncio.create_task(analytics.fetch(compile_long)) for _ in range(2))
+        await asyncio.to_thread(has_begun.wait)
+        waiting.cancel()
+        running.cancel()
+        await asyncio.gather(running, waiting, return_exceptions=True)
+
+        found = await analytics.fetch(lambda _: CopyStatement("SELECT count(*) FROM {builds}", [], 0))
+
+        assert found.rows == [(20,)]
+        assert results == [[], [(20,)]], "a question was computed that nobody waited for"
 
 
 class TestWriting:
