@@ -7,6 +7,7 @@ import _sqlite3
 import asyncio
 import ctypes
 import sqlite3
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -41,6 +42,10 @@ MAX_INLINE_SECONDS = 0.02
 
 It is several times what the handler waits for another thread of Python to release the interpreter (5 ms), so that a busy writer does not
 look like a slow disk."""
+LEAVES_STATEMENTS_IN_USE = sys.version_info < (3, 12)
+"""Whether `sqlite3` takes a statement that was interrupted while its rows were fetched for one in use until its connection is closed.
+
+Each later run then prepares the statement again, which takes longer than most statements themselves."""
 SLOW_STATEMENTS = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
 """SQL strings of statements that were interrupted in the event loop."""
 MAX_PREPARED = 64
@@ -86,6 +91,7 @@ class SqliteReader:
         register_sqlite_memory()
         self._progress_calls = 0
         self._inline_until = self._inline_cpu = 0.0
+        self._must_reopen = False
         self._requests: deque[_FetchRequest] = deque()
         self._is_running = False
         self._wakeups: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
@@ -125,6 +131,7 @@ class SqliteReader:
             return _execute(connection, sql, parameters, limit)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                self._must_reopen = LEAVES_STATEMENTS_IN_USE
                 if self._progress_calls >= MAX_PROGRESS_CALLS or thread_time() - self._inline_cpu > MAX_INLINE_SECONDS / 2:
                     self._slow_statements.put(sql, True)
             elif not _is_busy(error):
@@ -163,6 +170,9 @@ class SqliteReader:
                     future.set_exception(InvalidRequestError(CLOSED_MESSAGE))
             self._connection.interrupt()
             self._wakeups.put(None)
+            return False
+        if self._must_reopen:
+            self.discard()
             return False
         if self._connection.in_transaction:
             # Not in the thread: there is nothing to undo, so this only releases the snapshot.

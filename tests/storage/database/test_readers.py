@@ -1,6 +1,7 @@
 """Reads without the ORM: the same values; immutable rows in a query, rows of the session in a mutation."""
 
 import asyncio
+import sqlite3
 from datetime import UTC, date, datetime
 
 import pytest
@@ -143,6 +144,26 @@ class TestQuery:
                 monkeypatch.setattr(readers, "thread_time", lambda cpu_times=cpu_times: next(cpu_times))
                 assert list(map(tuple, await session.fetch(counting, ()))) == [(1500,)]
                 assert (database._slow_statements.get(counting) is not None) is is_slow
+
+    @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+    async def test_a_statement_that_was_interrupted_is_prepared_once(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500) SELECT i FROM n"
+        with monkeypatch.context() as patch:
+            patch.setattr(readers, "MAX_INLINE_SECONDS", -1.0)
+            async with database.read_session() as session:
+                assert len(await session.fetch(counting, ())) == 1500
+                assert isinstance(session._reader, readers.SqliteReader)
+                assert session._reader._progress_calls == 2
+        preparations: list[int] = []
+        async with database.read_session() as session:
+            await session.read(select(tables.User))
+            assert isinstance(session._reader, readers.SqliteReader)
+            session._reader._connection.set_authorizer(lambda *details: preparations.append(len(details)) or sqlite3.SQLITE_OK)
+            await session.fetch(counting, ())
+            assert preparations
+            preparations.clear()
+            await session.fetch(counting, ())
+            assert not preparations
 
     @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
     async def test_other_work_runs_between_compiling_a_statement_and_reading(self, database: Database) -> None:
