@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from math import inf
 from queue import SimpleQueue
+from resource import RUSAGE_THREAD, getrusage
 from threading import Thread
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any, Protocol
 
 import orjson
@@ -38,8 +39,9 @@ A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS 
 A thread and back costs half a millisecond.
 """
 MAX_INLINE_SECONDS = 0.02
-"""After so long since its first call of the handler a statement is interrupted too: its pages have to be read from the disk.
+"""After so long since its first call of the handler a statement whose thread has waited is interrupted too: it reads from the disk.
 
+A thread that only waited for a core of a busy machine, which the system counts as an involuntary context switch, goes on.
 It is several times what the handler waits for another thread of Python to release the interpreter (5 ms), so that a busy writer does not
 look like a slow disk."""
 LEAVES_STATEMENTS_IN_USE = sys.version_info < (3, 12)
@@ -90,7 +92,8 @@ class SqliteReader:
         self._slow_statements = slow_statements
         register_sqlite_memory()
         self._progress_calls = 0
-        self._inline_until = self._inline_cpu = 0.0
+        self._inline_until = 0.0
+        self._inline_usage = getrusage(RUSAGE_THREAD)
         self._must_reopen = False
         self._requests: deque[_FetchRequest] = deque()
         self._is_running = False
@@ -132,7 +135,7 @@ class SqliteReader:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                 self._must_reopen = LEAVES_STATEMENTS_IN_USE
-                if self._progress_calls >= MAX_PROGRESS_CALLS or thread_time() - self._inline_cpu > MAX_INLINE_SECONDS / 2:
+                if self._progress_calls >= MAX_PROGRESS_CALLS or self._inline_cpu_seconds() > MAX_INLINE_SECONDS / 2:
                     self._slow_statements.put(sql, True)
             elif not _is_busy(error):
                 raise
@@ -144,9 +147,15 @@ class SqliteReader:
         self._progress_calls += 1
         if self._progress_calls == 1:
             # The clocks are read here, because most statements end before the first call.
-            self._inline_until, self._inline_cpu = perf_counter() + MAX_INLINE_SECONDS, thread_time()
+            self._inline_until, self._inline_usage = perf_counter() + MAX_INLINE_SECONDS, getrusage(RUSAGE_THREAD)
             return False
-        return self._progress_calls >= MAX_PROGRESS_CALLS or perf_counter() > self._inline_until
+        if self._progress_calls >= MAX_PROGRESS_CALLS:
+            return True
+        return perf_counter() > self._inline_until and getrusage(RUSAGE_THREAD).ru_nvcsw > self._inline_usage.ru_nvcsw
+
+    def _inline_cpu_seconds(self) -> float:
+        usage = getrusage(RUSAGE_THREAD)
+        return usage.ru_utime + usage.ru_stime - self._inline_usage.ru_utime - self._inline_usage.ru_stime
 
     def _deliver_results(self, results: list["_FetchResult"]) -> None:
         self._is_running = False

@@ -2,7 +2,11 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select, text, tuple_, update
@@ -13,7 +17,7 @@ from sqlmodel import col
 from storage import tables
 from storage.database import readers
 from storage.database.connection_pool import ConnectionPool
-from storage.database.engine import Database
+from storage.database.engine import Database, DatabaseSession
 from storage.tables import MilestoneState
 from storage.tables.accounts import users
 from storage.tables.base import rows_of_ids
@@ -21,6 +25,30 @@ from tests.make import DataFactory
 from tests.support.statements import StatementRecorder
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+async def reader_of(session: DatabaseSession) -> readers.SqliteReader:
+    """The connection of a session on SQLite."""
+    await session.fetch("SELECT 1", ())
+    reader = session._reader
+    assert isinstance(reader, readers.SqliteReader)
+    return reader
+
+
+@contextmanager
+def interrupted_statements(
+    monkeypatch: pytest.MonkeyPatch, reader: readers.SqliteReader, waits: int, cpu_seconds: float
+) -> Iterator[readers.SqliteReader]:
+    """Makes statements exceed their time in the event loop at once, of which the system reports so many waits and seconds of CPU."""
+    calls = count()
+    with monkeypatch.context() as patch:
+        patch.setattr(readers, "MAX_INLINE_SECONDS", 0.0)
+        patch.setattr(
+            readers,
+            "getrusage",
+            lambda _: SimpleNamespace(ru_nvcsw=waits if (used := next(calls)) else 0, ru_utime=cpu_seconds if used else 0.0, ru_stime=0.0),
+        )
+        yield reader
 
 
 class TestQuery:
@@ -137,28 +165,24 @@ class TestQuery:
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500) SELECT count(*) FROM n"
-        monkeypatch.setattr(readers, "MAX_INLINE_SECONDS", 0.0)
-        async with database.read_session() as session:
-            for seconds_of_cpu, is_slow in ((0.0, False), (1.0, True)):
-                cpu_times = iter((0.0, seconds_of_cpu))
-                monkeypatch.setattr(readers, "thread_time", lambda cpu_times=cpu_times: next(cpu_times))
-                assert list(map(tuple, await session.fetch(counting, ()))) == [(1500,)]
+        for waits, cpu_seconds, is_interrupted, is_slow in ((0, 1.0, False, False), (1, 0.0, True, False), (1, 1.0, True, True)):
+            async with database.read_session() as session:
+                with interrupted_statements(monkeypatch, await reader_of(session), waits, cpu_seconds) as reader:
+                    assert list(map(tuple, await session.fetch(counting, ()))) == [(1500,)]
+                assert (reader._progress_calls == 2) is is_interrupted
                 assert (database._slow_statements.get(counting) is not None) is is_slow
 
     @pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
     async def test_a_statement_that_was_interrupted_is_prepared_once(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500) SELECT i FROM n"
-        with monkeypatch.context() as patch:
-            patch.setattr(readers, "MAX_INLINE_SECONDS", -1.0)
-            async with database.read_session() as session:
+        async with database.read_session() as session:
+            with interrupted_statements(monkeypatch, await reader_of(session), 1, 0.0) as reader:
                 assert len(await session.fetch(counting, ())) == 1500
-                assert isinstance(session._reader, readers.SqliteReader)
-                assert session._reader._progress_calls == 2
+            assert reader._progress_calls == 2
         preparations: list[int] = []
         async with database.read_session() as session:
-            await session.read(select(tables.User))
-            assert isinstance(session._reader, readers.SqliteReader)
-            session._reader._connection.set_authorizer(lambda *details: preparations.append(len(details)) or sqlite3.SQLITE_OK)
+            reader = await reader_of(session)
+            reader._connection.set_authorizer(lambda *details: preparations.append(len(details)) or sqlite3.SQLITE_OK)
             await session.fetch(counting, ())
             assert preparations
             preparations.clear()
