@@ -60,7 +60,7 @@ def join_page_to_project(node: ConnectionStep, run: PlanRun, subquery: ProjectSu
         (filled,) = await _serialize_level(node, run, await _read_level(node, run, statement, window, values, found, 1))
         return filled
 
-    return ProjectStatement(statement.page, _parameter_values(node, run, statement, window, None), statement.id_index + 1, build_result)
+    return ProjectStatement(statement.page, _parameter_values(node, run, statement, window, None), statement.project_offset, build_result)
 
 
 def page_statements(node: ConnectionStep, run: PlanRun, *, many: bool) -> list[tuple[CompiledStatement, dict[str, Any]]]:

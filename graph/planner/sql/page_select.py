@@ -6,6 +6,7 @@ joined. For several parents it selects a page for each by a lateral join, so tha
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Integer
@@ -30,17 +31,19 @@ class PageNeeds:
 class PageStatement:
     """A statement for pages with certain arguments.
 
-    The values of the ordering begin at `order_offset`; at `extra_index` is the total or, for several parents, the position of the parent;
-    at `id_index` the row's own id where the project is joined. `count_statement` counts where the page has no rows to do so.
+    The values of the ordering are at `order_indexes`; at `extra_index` is the total or, for several parents, the position of the parent;
+    at `id_index` the row's own id where the project is joined, whose columns begin at `project_offset`. `count_statement` counts where the
+    page has no rows to do so.
     `is_descending` says how Python sorts the rows by the values of the ordering; None: the database has sorted them.
     """
 
     listing: KeysetListing
     page: CompiledStatement
     count_statement: CompiledStatement | None
-    order_offset: int
+    order_indexes: list[int]
     extra_index: int
-    id_index: int
+    id_index: int | None
+    project_offset: int
     processors: list[Any]
     is_descending: bool | None
 
@@ -52,12 +55,11 @@ class PageStatement:
     def sort(self, rows: Sequence[Any]) -> Sequence[Any]:
         if self.is_descending is None or len(rows) < 2:
             return rows
-        order_offset, extra_index = self.order_offset, self.extra_index
-        return sorted(rows, key=lambda row: row[order_offset:extra_index], reverse=self.is_descending)
+        return sorted(rows, key=itemgetter(*self.order_indexes), reverse=self.is_descending)
 
     def cursor(self, row: Any) -> str:
-        values = zip(row[self.order_offset : self.extra_index], self.processors, strict=True)
-        return self.listing.cursor_of(value if process is None else process(value) for value, process in values)
+        values = zip(self.order_indexes, self.processors, strict=True)
+        return self.listing.cursor_of(row[index] if process is None else process(row[index]) for index, process in values)
 
 
 def compile_page(
@@ -103,14 +105,22 @@ def compile_page(
         frame = parent_join.for_project_subquery(subquery, page, count, root.table, with_total=needs.total)
     else:
         frame = (parent_join.for_many_parents if many else parent_join.for_one_parent)(page, count, root.table)
-    statement = select_builder.build_select(frame.from_clause).add_columns(*map(root.column, names))
-    order_offset = len(select_builder.expressions)
-    extra_index = id_index = order_offset + len(names)
+    statement = select_builder.build_select(frame.from_clause)
+    indexes: dict[str, int] = {}
+    appended: list[str] = []
+    for name in names if subquery is None else (*names, "id"):
+        index = root.find_index(name)
+        if index is None:
+            index = len(select_builder.expressions) + len(appended)
+            appended.append(name)
+        indexes[name] = index
+    extra_index = project_offset = len(select_builder.expressions) + len(appended)
+    statement = statement.add_columns(*map(root.column, appended))
     if many or needs.total:
         statement = statement.add_columns(frame.extra_column)
-        id_index += 1
+        project_offset += 1
     if subquery is not None:
-        statement = statement.add_columns(root.column("id"), *subquery.columns)
+        statement = statement.add_columns(*subquery.columns)
         parameter_names |= subquery.parameter_names
     if not sorts_in_python:
         statement = statement.order_by(*ordering)
@@ -126,9 +136,10 @@ def compile_page(
         listing,
         CompiledStatement(statement, sql_dialect.dialect, parameters),
         count_statement,
-        order_offset,
+        [indexes[name] for name in names],
         extra_index,
-        id_index,
+        indexes.get("id"),
+        project_offset,
         processors,
         is_descending,
     )

@@ -144,6 +144,10 @@ class SelectSource:
         """The index of an attribute in the statement's rows, as the driver returns it."""
         return self._select(self.column(key))
 
+    def find_index(self, key: str) -> int | None:
+        """The index of an attribute that is selected as the driver returns it; None if it is not."""
+        return self._indexes.get(id(self.column(key)))
+
     def select_timestamp(self, key: str) -> int:
         """The index of a timestamp in its cheapest form (`SqlDialect.utc_timestamp_string`)."""
         return self._select(self._alias.timestamp_string(key))
