@@ -90,31 +90,48 @@ def build_rollup_history(runs: Sequence[CheckRun]) -> list[tuple[datetime, Rollu
 
     Before the first the state is NONE. Equals `state_at` at each of these times, but examines only the runs that change at that time.
     """
-    times = ((run.created_at, at, run) for run in runs for at in (run.created_at, run.started_at, run.finished_at) if at is not None)
-    events = sorted(((max(created_at, at), run) for created_at, at, run in times), key=itemgetter(0))
+    events = [(run.created_at, True, run) for run in runs]
+    events += [(max(run.created_at, at), False, run) for run in runs for at in (run.started_at, run.finished_at) if at is not None]
+    # The creation of a run stays before its other events of the same time.
+    events.sort(key=itemgetter(0))
     newest: dict[Any, CheckRun] = {}
     counted: dict[str, CheckRun] = {}
     counting: dict[str, tuple[CheckStatus, bool]] = {}
     counts: Counter[tuple[CheckStatus, bool]] = Counter()
+    states: dict[frozenset[tuple[CheckStatus, bool]], RollupState] = {}
     found: list[tuple[datetime, RollupState]] = []
     for moment, group in groupby(events, key=itemgetter(0)):
         names = set()
-        for _, run in group:
-            names.add(run.name)
-            older = newest.get((run.kind, run.name, run.ref))
-            if older is None or (older.check_id, older.attempt) < (run.check_id, run.attempt):
-                newest[run.kind, run.name, run.ref] = run
-                # The newest check of a name counts, on whichever ref it ran.
-                other = counted.get(run.name)
-                if other is None or (other.created_at, other.kind, other.check_id) <= (run.created_at, run.kind, run.check_id):
-                    counted[run.name] = run
+        for _, is_created, run in group:
+            name = run.name
+            if is_created:
+                check = run.kind, name, run.ref
+                older = newest.get(check)
+                if older is None or (older.check_id, older.attempt) < (run.check_id, run.attempt):
+                    newest[check] = run
+                    # The newest check of a name counts, on whichever ref it ran.
+                    other = counted.get(name)
+                    if other is None or (other.created_at, other.kind, other.check_id) <= (run.created_at, run.kind, run.check_id):
+                        counted[name] = run
+                        names.add(name)
+            elif counted[name] is run:
+                names.add(name)
+        has_other_kinds = False
         for name in names:
-            now = counted[name].status_at(moment), counted[name].allow_failure
-            if (before := counting.get(name)) is not None:
-                counts[before] -= 1
+            run = counted[name]
+            now, before = (run.status_at(moment), run.allow_failure), counting.get(name)
+            if now == before:
+                continue
             counting[name] = now
             counts[now] += 1
-        state = state_of(kind for kind, number in counts.items() if number)
+            has_other_kinds |= counts[now] == 1
+            if before is not None:
+                counts[before] -= 1
+                has_other_kinds |= counts[before] == 0
+        if not has_other_kinds:
+            continue
+        kinds = frozenset(kind for kind, number in counts.items() if number)
+        state = states.get(kinds) or states.setdefault(kinds, state_of(kinds))
         if not found or found[-1][1] is not state:
             found.append((moment, state))
     return found
