@@ -33,8 +33,10 @@ MIN_BUILDS = 10_000
 """With fewer builds the database answers quickly enough, and the library need not be loaded."""
 PROGRESS_SECONDS = 5.0
 CANCEL_SECONDS = 0.02
-NICENESS = 10
-"""Of the threads that answer questions and write the copy. Where the cores are busy, the event loop runs first."""
+REBUILD_NICENESS = 10
+QUESTION_NICENESS = 5
+"""Of the thread that answers. Where all cores are busy, it has a third of the time that the event loop may take: questions about all builds
+do not delay other answers much, and are still answered."""
 
 log = structlog.get_logger("analytics")
 
@@ -72,7 +74,7 @@ class BuildAnalytics:
         self._database = database
         self._folder = folder
         self._min_builds = min_builds
-        self._executor = ThreadPoolExecutor(1, "analytics", initializer=_lower_priority)
+        self._executor = ThreadPoolExecutor(1, "analytics", initializer=_lower_priority, initargs=(QUESTION_NICENESS,))
         self._lock = asyncio.Lock()
         self._copy: BuildCopy | None = None
         self._wakeup = Wakeup()
@@ -226,7 +228,7 @@ class BuildAnalytics:
 
     def _write_copy(self, loop: asyncio.AbstractEventLoop, finished: "asyncio.Future[Any]") -> None:
         reported = monotonic()
-        _lower_priority()
+        _lower_priority(REBUILD_NICENESS)
 
         def report(done: int, total: int) -> None:
             nonlocal reported
@@ -259,10 +261,10 @@ def _cancel_question(copy: BuildCopy, question: CopyQuestion, running: "Future[A
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, _cancel_question, copy, question, running)
 
 
-def _lower_priority() -> None:
+def _lower_priority(niceness: int) -> None:
     """Of the calling thread."""
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
 def _finish(finished: "asyncio.Future[Any]", result: Any, is_error: bool) -> None:
