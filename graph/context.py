@@ -197,6 +197,9 @@ class Context:
 
     `scheduler` has the parts of the operation that are paused until their time slice.
 
+    `loaded_columns` are columns of a mutation's object, such as `author_id`, by whose values its plan loads rows for the answer: the
+    mutation may read them together with the object. Empty without a plan.
+
     `deadline` is the time limit of a mutation, which its commits suspend; None without one.
 
     `mutation_result` is the result of the mutation, if a plan ran it (`graph/planner/mutation_replay.py`).
@@ -218,6 +221,7 @@ class Context:
     rate_usage: RateUsage | None = None
     policy_projects: dict[int, tables.Project] = field(default_factory=dict)
     mutation_result: Any = None
+    loaded_columns: frozenset[str] = frozenset()
     deadline: Deadline | None = None
     scheduler: SliceScheduler = field(default_factory=SliceScheduler)
 

@@ -245,17 +245,26 @@ def has_storable_literals(document: DocumentNode) -> bool:
 
 def find_variable_error(variables: Mapping[str, Any]) -> ErrorEntry | None:
     """Returns the first error in the values of variables that does not depend on their types."""
-    if all(map(_is_plain, variables)) and all(map(_is_plain, variables.values())):
+    if _are_plain(variables):
         return None
     if (message := find_long_list(variables)) is not None:
         return ErrorEntry(Code.LIMIT_EXCEEDED, message)
     return None if is_storable_value(variables) else ErrorEntry(Code.BAD_REQUEST, NOT_STORABLE_MESSAGE)
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value surely has no error, as the values of most variables."""
-    kind = type(value)
-    return value.isascii() and "\0" not in value if kind is str else kind is int or kind is bool or value is None
+def _are_plain(values: Mapping[str, Any]) -> bool:
+    """Whether names and values surely have no error, as most variables and the fields of most inputs."""
+    for value in (*values, *values.values()):
+        kind = type(value)
+        if kind is str:
+            if not value.isascii() or "\0" in value:
+                return False
+        elif kind is dict:
+            if not _are_plain(value):
+                return False
+        elif kind is not int and kind is not bool and value is not None:
+            return False
+    return True
 
 
 def is_storable_value(value: Any) -> bool:

@@ -14,6 +14,9 @@ from graph.planner.build.object_nodes import ObjectNodeBuilder
 from graph.planner.codegen.functions import generate_functions
 from graph.planner.collect import FieldCollector
 from graph.planner.errors import Unplannable
+from graph.planner.ir.completers import ObjectCompleter
+from graph.planner.ir.selection import Selection
+from graph.planner.ir.steps import LoaderStep
 from graph.planner.plan import OperationPlan
 from graph.planner.resolve.fields import FieldResolver
 
@@ -60,4 +63,14 @@ def compile_operation(
 
     # Generate: the functions that serialize rows and objects.
     generate_functions(context.nodes_to_generate)
-    return OperationPlan(selection, context.arguments, fragments, collector.field_count)
+    loaded_columns = _payload_columns(selection) if root is schema.mutation_type else frozenset()
+    return OperationPlan(selection, context.arguments, fragments, collector.field_count, loaded_columns)
+
+
+def _payload_columns(root: Selection) -> frozenset[str]:
+    """The columns of the objects of payloads by whose values the plan loads further objects."""
+    level = [root]
+    for _ in ("payloads", "objects"):
+        completers = [step.completer for selection in level for step in selection.steps]
+        level = [completer.selection for completer in completers if isinstance(completer, ObjectCompleter)]
+    return frozenset(step.field_source.key for selection in level for step in selection.steps if isinstance(step, LoaderStep))

@@ -16,17 +16,22 @@ from graph.planner.sql.statements import PlanStatements
 
 @dataclass(frozen=True, slots=True)
 class OperationPlan:
-    """A compiled operation: runs for any viewer, and any variables that keep the values of its directives."""
+    """A compiled operation: runs for any viewer, and any variables that keep the values of its directives.
+
+    `loaded_columns` is `Context.loaded_columns`.
+    """
 
     root: Selection
     arguments: list[FieldArguments]
     fragments: Mapping[str, FragmentDefinitionNode]
     field_count: int
+    loaded_columns: frozenset[str] = frozenset()
     statements: PlanStatements = field(default_factory=PlanStatements)
 
     async def run(self, context: Context, variables: VariableValues) -> PlanResult:
         """Raises any other error, including those that graphql-core reports beside the data."""
         run = self.start_run(context, variables)
+        context.loaded_columns = self.loaded_columns
         (data,) = await execute_selection(self.root, run, (None,))
         return null_error_positions(data, run.errors) if run.errors else PlanResult(data, ())
 

@@ -45,23 +45,26 @@ async def load_projects(context: Context, keys: list[int | tuple[str, str]]) -> 
 
 
 async def load_project_with(
-    context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int
+    context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int, *, with_author: bool = False
 ) -> tuple[tables.Project | None, R | None]:
     """Like `load_projects` for one project, with a row of `table` in it.
 
     The row is the one whose column `name` (`id` or `iid`) equals `value`. Takes one statement unless the project is already loaded, or
-    the viewer is an administrator or anonymous.
+    the viewer is an administrator or anonymous. `with_author`: the statement also reads the author of the row, for the answer.
     """
     projects = context.loader(PROJECTS_LOADER, partial(load_projects, context))
     if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
         project = await projects.get(key)
         rows = await context.tuples(*row_in_project(table, project.id, name, value)) if project is not None else []
         return project, rows[0][0] if rows else None
-    found = await _load_one_project(
-        context, members.project_with_child(table, name, by_path=not isinstance(key, int)), key, {"value": value}
-    )
-    projects.prime(key, found[0] if found else None)
-    return (found[0], found[-1]) if found else (None, None)
+    statement = members.project_with_child(table, name, by_path=not isinstance(key, int), with_author=with_author)
+    found = await _load_one_project(context, statement, key, {"value": value})
+    if found is None:
+        projects.prime(key, None)
+        return None, None
+    if with_author and found[5] is not None:
+        context.rows_by_id(tables.User).prime_if_absent(found[5].id, found[5])
+    return found[0], found[4]
 
 
 async def _load_one_project(context: Context, statement: Any, key: int | tuple[str, str], values: dict[str, Any]) -> tuple[Any, ...] | None:

@@ -25,6 +25,15 @@ class IssuableSnapshot:
     assignee_id: int | None
     milestone_id: int | None
 
+    def differs_beside_description(self, current: Self) -> bool:
+        """Whether anything but the description differs."""
+        return (self.state, self.title, self.assignee_id, self.milestone_id) != (
+            current.state,
+            current.title,
+            current.assignee_id,
+            current.milestone_id,
+        )
+
     def hook_action(self, current: Self) -> str:
         """The `action` of the hook event for the change from this snapshot to the current one."""
         if current.state == self.state:

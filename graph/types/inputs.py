@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 import strawberry
@@ -35,7 +36,14 @@ def get_or(value: Any, default: Any) -> Any:
 
 def sent_values(input: Any) -> dict[str, Any]:
     """The fields of an input that were sent, nulls included, by their Python names; what rules of mutations take."""
-    return {each.name: value for each in dataclasses.fields(input) if is_set(value := getattr(input, each.name))}
+    kind: Any = type(input)
+    values = vars(input)
+    return {name: value for name in _field_names(kind) if (value := values[name]) is not strawberry.UNSET}
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in dataclasses.fields(kind))
 
 
 @strawberry.input(description="A time range; the end is exclusive.")
@@ -82,12 +90,13 @@ async def find_project(context: Context, path: str, action: policy.Action) -> ta
 
 
 async def find_in_project(
-    context: Context, table: type[R], input: ProjectResourceInput, *, action: policy.Action | None = None
+    context: Context, table: type[R], input: ProjectResourceInput, *, action: policy.Action | None = None, changes: bool = False
 ) -> tuple[tables.Project, R]:
     """The project and the row that an input names.
 
     Raises NotFound if it does not exist or the viewer may not see it. With `action`, requires this action in the project first; raises
-    Forbidden. For a runner, the row is a build assigned to it; raises Conflict.
+    Forbidden. For a runner, the row is a build assigned to it; raises Conflict. `changes`: the row is the
+    object of the answer, so its author is read too if the answer has it; the table then has an author.
     """
     name = ENTITIES[table].name
     if context.runner_identity_or_none is not None and table is tables.Build:
@@ -101,6 +110,7 @@ async def find_in_project(
         table,
         database_id=get_or(input.database_id, None),
         iid=get_or(getattr(input, "iid", None), None),
+        with_author=changes and "author_id" in context.loaded_columns,
     )
     if action is not None:
         await policy.require(context, action, project)

@@ -26,6 +26,9 @@ class Row(SQLModel):
 
     id: int = Field(default=None, primary_key=True)
 
+    # SQLModel's would set a column through SQLAlchemy's instrumentation as this does, and then again through pydantic.
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
     def __init__(self, **columns: Any) -> None:
         """Sets the columns, or their defaults. Raises TypeError for an unknown column.
 

@@ -1,7 +1,6 @@
 """Validation and changes of issues, shared in part with merge requests."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from graph.context import Context
@@ -214,7 +213,7 @@ async def notify_changes(context: Context, issue: tables.Issue, before: IssueSna
     if current != before or labels_changed:
         await system_notes.write_changes(context, issue, before, current)
         activities.record_change(context, ActivitySubject.ISSUE, issue, before.hook_action(current))
-        if labels_changed or current != replace(before, description=current.description):
+        if labels_changed or before.differs_beside_description(current):
             # A change of the description alone inserts no row, so that it stays one statement.
             change_records.record_issues(context, [(issue, before.state)])
         await publish(context, object_payloads.IssueChanged, issue, before.hook_action(current))

@@ -212,21 +212,21 @@ async def create_issue(info: Info, input: CreateIssueInput) -> tables.Issue:
 
 @mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Updates an issue.")
 async def update_issue(info: Info, input: UpdateIssueInput) -> tables.Issue:
-    project, issue = await find_in_project(info.context, tables.Issue, input)
+    project, issue = await find_in_project(info.context, tables.Issue, input, changes=True)
     await require(info.context, Action.UPDATE_ISSUE, issue)
     return await issues.update_issue(info.context, project, issue, sent_values(input))
 
 
 @mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Closes an issue.")
 async def close_issue(info: Info, input: IssueInput) -> tables.Issue:
-    _, issue = await find_in_project(info.context, tables.Issue, input)
+    _, issue = await find_in_project(info.context, tables.Issue, input, changes=True)
     await require(info.context, Action.UPDATE_ISSUE, issue)
     return await issues.change_state_and_notify(info.context, issue, IssueTransition.CLOSE)
 
 
 @mutation(entity="issue", returns=Issue, entity_description="The updated issue.", description="Reopens an issue.")
 async def reopen_issue(info: Info, input: IssueInput) -> tables.Issue:
-    _, issue = await find_in_project(info.context, tables.Issue, input)
+    _, issue = await find_in_project(info.context, tables.Issue, input, changes=True)
     await require(info.context, Action.UPDATE_ISSUE, issue)
     return await issues.change_state_and_notify(info.context, issue, IssueTransition.REOPEN)
 

@@ -30,6 +30,7 @@ from sqlmodel import Field, col
 from storage.database.compiled_statements import named_parameter
 from storage.database.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
+from storage.tables.accounts.users import User
 from storage.tables.base import TimestampedRow, foreign_key, rows_of
 from storage.tables.projects.projects import Project, Visibility
 
@@ -117,13 +118,15 @@ def _level_queries(user_id: Any, project: Any = Project) -> list[Any]:
     return [select(level).where(condition).correlate(rows_of(project)).scalar_subquery() for level, condition in levels]
 
 
-def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None) -> Select[Any]:
+def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None, with_author: bool = False) -> Select[Any]:
     statement = select(Project, *_level_queries(bindparam("user_id", type_=Integer))).where(*conditions)
     statement = statement.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
     if child is not None:
         table, key = child
         within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
         statement = statement.add_columns(table).join(table, within, isouter=True)
+        if with_author:
+            statement = statement.add_columns(User).join(User, col(User.id) == table.author_id, isouter=True)
     return mark_constant(statement)
 
 
@@ -154,9 +157,12 @@ PROJECTS_IN_GROUPS = _project_lookup(col(Project.namespace_id).in_(bindparam("gr
 
 
 @cache
-def project_with_child(table: Any, key: str, *, by_path: bool) -> Select[Any]:
-    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist."""
-    return _project_lookup(*(HAS_PATH if by_path else HAS_ID), child=(table, key))
+def project_with_child(table: Any, key: str, *, by_path: bool, with_author: bool = False) -> Select[Any]:
+    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist.
+
+    `with_author`: also with the user who is the row's author.
+    """
+    return _project_lookup(*(HAS_PATH if by_path else HAS_ID), child=(table, key), with_author=with_author)
 
 
 def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:
