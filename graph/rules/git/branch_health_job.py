@@ -7,7 +7,7 @@ are retried shortly: the job never waits for a lock while others may wait for it
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from graph.context import Context, Services
 from graph.jobs.maintenance_wakeup import MaintenanceWork
@@ -28,19 +28,20 @@ RETRY_SECONDS = 0.05
 async def refresh_health(services: Services) -> None:
     """One run: recompute the health of the branches of the oldest rows."""
     async with services.database.read_session() as session:
-        due_ids = [row[0] for row in await session.read(health_checks_due.oldest_ids(BATCH_SIZE))]
+        due_ids = [row[0] for row in await session.read(health_checks_due.OLDEST_IDS, {"maximum": BATCH_SIZE})]
         if not due_ids:
             return
-        affected = [tuple(row) for row in await session.read(health_checks_due.due_branches(due_ids))]
-    remaining = {branch for branch, _ in affected}
+        affected = await session.read(health_checks_due.DUE_BRANCHES, {"due_ids": due_ids})
+    project_ids = {branch: project_id for branch, project_id, _ in affected}
+    remaining = set(project_ids)
     branch_ids = sorted(remaining)
     for start in range(0, max(len(branch_ids), 1), BRANCHES_PER_TRANSACTION):
         async with session_for(services.database, writing=True) as session:
             context = Context(services, session, None, "maintenance")
-            remaining -= await _refresh_branches(context, branch_ids[start : start + BRANCHES_PER_TRANSACTION])
+            remaining -= await _refresh_branches(context, branch_ids[start : start + BRANCHES_PER_TRANSACTION], project_ids)
             if start + BRANCHES_PER_TRANSACTION >= len(branch_ids):
                 # Rows whose branches were not all examined remain, and so do rows inserted meanwhile.
-                retained_ids = {number for branch, number in affected if branch in remaining}
+                retained_ids = {number for branch, _, number in affected if branch in remaining}
                 await session.execute(health_checks_due.delete_due(sorted(set(due_ids) - retained_ids)))
             await commit_and_notify(context)
     if remaining:
@@ -49,16 +50,15 @@ async def refresh_health(services: Services) -> None:
         services.maintenance_wakeup.notify(MaintenanceWork.BRANCH_HEALTH)
 
 
-async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> set[int]:
-    """Record changes of these branches.
+async def _refresh_branches(context: Context, branch_ids: Collection[int], project_ids: Mapping[int, int]) -> set[int]:
+    """Record changes of these branches; `project_ids` are those of their projects by branch.
 
     Returns those that are done, which excludes those locked by others.
     """
     if not branch_ids:
         return set()
-    project_ids = dict(map(tuple, await context.tuples(refs.existing_ids(branch_ids))))
     # Projects before branches: the deletion of a project locks in this order.
-    await context.tuples(projects.ids_for_key_share(sorted(set(project_ids.values()))))
+    await context.tuples(projects.ids_for_key_share(sorted({project_ids[each] for each in branch_ids})))
     locked = await context.all(refs.for_update(branch_ids))
     # After locking, this sees both what others have recorded and all changes that are due.
     found = await branch_health.load_states(context, {(row.project_id, row.oid) for row in locked})
@@ -70,4 +70,7 @@ async def _refresh_branches(context: Context, branch_ids: Collection[int]) -> se
             row.notified_health, row.notified_oid = str(state), row.oid
     await context.session.flush()
     await change_records.record_branches(context, changed)
-    return {row.id for row in locked} | (set(branch_ids) - project_ids.keys())
+    done = {row.id for row in locked}
+    if len(done) < len(branch_ids):
+        done |= set(branch_ids).difference(await context.all(refs.existing_ids(branch_ids)))
+    return done

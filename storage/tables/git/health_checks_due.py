@@ -1,12 +1,12 @@
 """Due health checks: branches whose health may have changed."""
 
 from functools import cache
-from typing import Any
 
-from sqlalchemy import CompoundSelect, Delete, Insert, Select, and_, delete, insert, literal, select, union
+from sqlalchemy import Delete, Insert, Integer, Select, and_, bindparam, delete, insert, literal, select, union
 from sqlmodel import Field, col
 
 from storage.database.engine import metadata
+from storage.database.statement_cache import mark_constant
 from storage.git.ref_names import BRANCHES
 from storage.tables.base import Row, foreign_key
 from storage.tables.git.refs import GitRef
@@ -31,25 +31,30 @@ def insert_due() -> Insert:
     return insert(metadata.tables[HealthCheckDue.__tablename__])
 
 
-def oldest_ids(limit: int) -> Select[int]:
-    """The ids of the oldest rows."""
-    return select(col(HealthCheckDue.id)).order_by(col(HealthCheckDue.id)).limit(limit)
+OLDEST_IDS = mark_constant(select(col(HealthCheckDue.id)).order_by(col(HealthCheckDue.id)).limit(bindparam("maximum", type_=Integer)))
+"""The ids of the `maximum` oldest rows."""
 
 
-def due_branches(due_ids: list[int]) -> CompoundSelect[Any]:
-    """(ref id, row id) of each indexed branch that one of these rows concerns, without duplicates."""
+def _due_branches() -> Select[int, int, int]:
     due = HealthCheckDue
     # Two SELECTs, so that each uses its index.
     by_name, by_head = (
-        select(col(GitRef.id), col(due.id))
+        select(col(GitRef.id).label("ref_id"), col(GitRef.project_id), col(due.id).label("due_id"))
         .join(due, and_(col(GitRef.project_id) == col(due.project_id), meant))
-        .where(col(due.id).in_(due_ids), col(GitRef.is_indexed))
+        .where(col(due.id).in_(bindparam("due_ids", expanding=True)), col(GitRef.is_indexed))
         for meant in (col(GitRef.name) == literal(BRANCHES) + col(due.name), col(GitRef.oid) == col(due.sha))
     )
-    return union(by_name, by_head)
+    found = union(by_name, by_head).subquery().c
+    return select(found.ref_id, found.project_id, found.due_id)
+
+
+DUE_BRANCHES = mark_constant(_due_branches())
+"""(ref id, project id, row id) of each indexed branch that one of the rows `due_ids` concerns, without duplicates."""
 
 
 def delete_due(due_ids: list[int]) -> Delete:
     """The statement that deletes these rows, except those that another transaction is deleting."""
-    free = select(col(HealthCheckDue.id)).where(col(HealthCheckDue.id).in_(due_ids)).with_for_update(skip_locked=True)
-    return delete(HealthCheckDue).where(col(HealthCheckDue.id).in_(free))
+    # Of the table, since the ORM would look for each row among those that it has read.
+    row = metadata.tables[HealthCheckDue.__tablename__]
+    free = select(row.c.id).where(row.c.id.in_(due_ids)).with_for_update(skip_locked=True)
+    return delete(row).where(row.c.id.in_(free))

@@ -206,9 +206,9 @@ def mark_indexed(project_id: int, names: Collection[str]) -> Update:
     return update(GitRef).where(col(GitRef.project_id) == project_id, col(GitRef.name).in_(names)).values(is_indexed=True)
 
 
-def existing_ids(ids: Collection[int]) -> Select[int, int]:
-    """(id, project) of those of these refs that exist."""
-    return select(col(GitRef.id), col(GitRef.project_id)).where(col(GitRef.id).in_(ids))
+def existing_ids(ids: Collection[int]) -> Select[int]:
+    """Those of these refs that exist."""
+    return select(col(GitRef.id)).where(col(GitRef.id).in_(ids))
 
 
 def for_update(ids: Collection[int]) -> Select[GitRef]:
