@@ -37,8 +37,7 @@ def get_or(value: Any, default: Any) -> Any:
 def sent_values(input: Any) -> dict[str, Any]:
     """The fields of an input that were sent, nulls included, by their Python names; what rules of mutations take."""
     kind: Any = type(input)
-    values = vars(input)
-    return {name: value for name in _field_names(kind) if (value := values[name]) is not strawberry.UNSET}
+    return {name: value for name in _field_names(kind) if (value := getattr(input, name)) is not strawberry.UNSET}
 
 
 @cache

@@ -1,6 +1,7 @@
 """Due health checks: branches whose health may have changed."""
 
 from functools import cache
+from typing import Any
 
 from sqlalchemy import Delete, Insert, Integer, Select, and_, bindparam, delete, insert, literal, select, union
 from sqlmodel import Field, col
@@ -38,6 +39,8 @@ OLDEST_IDS = mark_constant(select(col(HealthCheckDue.id)).order_by(col(HealthChe
 def _due_branches() -> Select[int, int, int]:
     due = HealthCheckDue
     # Two SELECTs, so that each uses its index.
+    by_name: Any
+    by_head: Any
     by_name, by_head = (
         select(col(GitRef.id).label("ref_id"), col(GitRef.project_id), col(due.id).label("due_id"))
         .join(due, and_(col(GitRef.project_id) == col(due.project_id), meant))
