@@ -11,6 +11,7 @@ from graph.rules.issues import issues
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
+from tests.support.statements import StatementRecorder
 
 UPDATE = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) {
   issue { title description notes(first: 5) { nodes { body } } } userErrors { code } } }"""
@@ -52,3 +53,18 @@ async def test_an_update_keeps_what_another_one_has_changed_meanwhile(
     assert await ask.codes(UPDATE, owner, input={"projectPath": str(issue.project_id), "databaseId": issue.id, "title": "T"}) == [
         "NOT_FOUND"
     ]
+
+
+async def test_a_change_of_a_description_reads_once_and_writes_once(
+    planned_ask: Ask, make: DataFactory, statements: StatementRecorder
+) -> None:
+    project = await make.project(owner=(owner := await make.user()))
+    issue = await make.issue(project, author=(author := await make.user()))
+    query = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) {
+      issue { description author { username } } userErrors { code } } }"""
+    for number in range(3):
+        change = {"projectPath": str(project.id), "databaseId": issue.id, "description": f"Text {number}"}
+        with statements.record() as recorded:
+            changed = (await planned_ask.data(query, owner, input=change))["updateIssue"]["issue"]
+        assert changed == {"description": f"Text {number}", "author": {"username": author.username}}
+    assert len(recorded) == 2, recorded
