@@ -1,9 +1,8 @@
 """Caches token lookups for a second, because most operations use the same tokens as the operations before.
 
 The next operation sees a change of a user or a token: the cache is cleared when such a change is committed in this process, or when other
-processes notify it (on PostgreSQL). On SQLite an operation checks whether others than this process's writer have changed the file
-(`storage/database/data_version.py`), and compares the rows of the token only if they have. No entry is used for longer than
-`CACHE_SECONDS`, or after the token has expired.
+processes notify it (on PostgreSQL). On SQLite an operation checks whether the file has changed (`storage/database/data_version.py`), and
+compares the rows of the token only if it has. No entry is used for longer than `CACHE_SECONDS`, or after the token has expired.
 
 Each lookup of an access token records its use, so an operation whose token is cached does nothing for it. A job of each process
 (`graph/jobs/token_uses.py`) writes the uses; a token is written at most once in `USE_SECONDS`.

@@ -203,7 +203,7 @@ class Database:
         use_list_parameters(self.engine.dialect)
         self.statement_cache = StatementCache(self.engine.dialect)
         self.account_tables = TableVersion(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
-        self.data_version = DataVersion(str(self.url.database), self._idle_writing_connection) if self.dialect == "sqlite" else None
+        self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
         self.insert_cache = InsertCache(self.engine.dialect)
         self.update_cache = UpdateCache(self.engine.dialect)
         self.bulk_inserts = BulkInsertCache(self.engine.dialect)
@@ -234,12 +234,11 @@ class Database:
         """
         for sql, parameters in statements:
             self.record_statement(sql, parameters)
-        try:
-            return await self.writer.write(statements, required)
-        finally:
-            if any(self.account_tables.changes_rows(sql) for sql, _ in statements):
-                # The writer bypasses the engine's events, on which `account_tables` relies otherwise.
-                self.account_tables.invalidate()
+        ids = await self.writer.write(statements, required)
+        if any(self.account_tables.changes_rows(sql) for sql, _ in statements):
+            # The writer bypasses the engine's events, on which `account_tables` relies otherwise.
+            self.account_tables.invalidate()
+        return ids
 
     @cached_property
     def writer(self) -> Writer:
@@ -248,11 +247,6 @@ class Database:
         pool = self.engine.sync_engine.pool
         assert isinstance(pool, FairPool)  # noqa: S101 - see above
         return PostgresWriter(pool.idle_connections, self.engine.dialect)
-
-    def _idle_writing_connection(self) -> sqlite3.Connection | None:
-        writer = self.writer
-        assert isinstance(writer, SqliteWriter)  # noqa: S101 - only SQLite has a data version
-        return writer.idle_connection
 
     def _orm_statement_usage(self) -> CacheUsage:
         entries = len(self.engine.sync_engine._compiled_cache or ())

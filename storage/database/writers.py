@@ -152,7 +152,7 @@ class SqliteWriter:
         self._requests: list[_WriteRequest] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._commits_since_checkpoint = 0
-        self._has_checkpointed = self._is_closed = False
+        self._has_checkpointed = False
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         arguments = (self._connection, checkpoint_connection, int(wait_seconds * 1000), self._jobs, self._on_checkpoint)
         Thread(target=_run_thread, args=arguments, name="sqlite-writer", daemon=True).start()
@@ -221,13 +221,7 @@ class SqliteWriter:
     def _on_checkpoint(self) -> None:
         self._has_checkpointed = True
 
-    @property
-    def idle_connection(self) -> sqlite3.Connection | None:
-        """The connection, for a statement that takes no time; None if the thread may be using it, or another writer has the lock."""
-        return self._connection if self._write_lock.is_free and not self._is_closed else None
-
     async def close(self) -> None:
-        self._is_closed = True
         self._jobs.put(None)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -205,37 +205,6 @@ class TestOtherProcessOnSqlite:
 
         assert lookups == []
 
-    async def test_transactions_of_the_writer_do_not_read_the_token_again(
-        self,
-        ask: Ask,
-        database: Database,
-        make: DataFactory,
-        other_process: sqlite3.Connection,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        user, reads = await make.user(), []
-        project = await make.project(owner=user)
-        await ask.data(VIEWER, user)
-        assert database.data_version is not None
-        fetch = database.data_version.fetch
-
-        def counted(sql: str, parameters: Sequence[Any]) -> list[Any] | None:
-            reads.append(sql)
-            return fetch(sql, parameters)
-
-        monkeypatch.setattr(database.data_version, "fetch", counted)
-        change = "UPDATE projects SET description = ? WHERE id = ? RETURNING id"
-        for description in ("one", "two"):
-            assert await database.write([(change, [description, project.id])]) == [project.id]
-            await ask.data(VIEWER, user)
-        assert reads == []
-
-        other_process.execute("UPDATE projects SET description = 'other' WHERE id = ?", [project.id])
-        await ask.data(VIEWER, user)
-        assert len(reads) == 1
-        assert await database.write([("UPDATE users SET name = 'New' WHERE id = ? RETURNING id", [user.id])]) == [user.id]
-        assert (await ask.data(VIEWER, user))["viewer"]["name"] == "New"
-
     async def test_a_locked_file_bypasses_the_cache(
         self,
         database: Database,
@@ -250,7 +219,6 @@ class TestOtherProcessOnSqlite:
         await viewers.find(database, token_digest, moment[0])
         assert viewers.find_cached(database, token_digest, moment[0]) is not None
 
-        monkeypatch.setattr(database.data_version, "current", lambda: None)
         monkeypatch.setattr(database.data_version, "fetch", lambda *_: None)
 
         assert viewers.find_cached(database, token_digest, moment[0]) is None
