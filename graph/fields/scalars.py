@@ -17,6 +17,7 @@ def serialize_timestamp(value: datetime) -> str:
 
 
 def parse_timestamp(value: Any) -> datetime:
+    """Returns the timestamp in UTC, so that an answer that repeats it has it as all others."""
     try:
         parsed = datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
@@ -24,10 +25,9 @@ def parse_timestamp(value: Any) -> datetime:
     if parsed.tzinfo is None:
         raise GraphQLError("A DateTime must have a UTC offset, such as 2016-01-19T08:40:25Z.")
     try:
-        parsed.astimezone(UTC)
+        return parsed.astimezone(UTC)
     except OverflowError as error:
         raise GraphQLError("A DateTime must be in the years 1 to 9999, also in UTC.") from error
-    return parsed
 
 
 def _parse_big_int(value: Any) -> int:

@@ -6,7 +6,7 @@ selection then evaluate the fields one by one.
 
 import math
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from graphql import GraphQLEnumType, GraphQLLeafType
@@ -97,7 +97,7 @@ def _serialize_floats(values: list[float]) -> list[Any] | None:
 
 
 def _serialize_datetimes(values: list[datetime]) -> list[Any] | None:
-    return None if None in {value.tzinfo for value in values} else _serialize_timestamps(values)
+    return _serialize_timestamps(values) if {value.tzinfo for value in values} == {UTC} else None
 
 
 def _pass_through(values: list[Any]) -> list[Any] | None:

@@ -159,7 +159,9 @@ class TestTimelineField:
         output = {"since": at(5).astimezone(UTC) + east, "until": at(25) + east}
         expected = {name: moment.isoformat().replace("+00:00", "+05:00") for name, moment in output.items()}
         data = await ask.data(TIMELINE, owner, path=str(project.id), range=expected)
-        assert [each["seconds"] for each in data["project"]["branch"]["timeline"]] == [each[3] for each in found]
+        in_east = data["project"]["branch"]["timeline"]
+        assert [each["seconds"] for each in in_east] == [each[3] for each in found]
+        assert (in_east[0]["startedAt"], in_east[-1]["endedAt"]) == ("2016-01-01T00:05:00.000000Z", "2016-01-01T00:25:00.000000Z")
         assert await self.timeline(ask, owner, project, until=at(1)) == []
         assert await self.timeline(ask, owner, project, since=at(25), until=at(5)) == []
         # A move at the start of the range is in it, and one at its end is not.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -141,6 +141,12 @@ def test_serializer_of_values() -> None:
         ("Float", [0.5, 1e300], [0.5, 1e300], [0.5, float("inf")]),
         ("Boolean", [True, False], [True, False], [True, 1]),
         ("DateTime", [datetime(2016, 1, 2, tzinfo=UTC)], ["2016-01-02T00:00:00.000000Z"], [datetime(2016, 1, 2)]),
+        (
+            "DateTime",
+            [datetime(2016, 1, 2, tzinfo=UTC), datetime(2016, 1, 2, tzinfo=timezone(timedelta(hours=2)))],
+            ["2016-01-02T00:00:00.000000Z", "2016-01-02T00:00:00.000000+02:00"],
+            [datetime(2016, 1, 2, tzinfo=UTC), datetime(2016, 1, 2)],
+        ),
     ],
 )
 def test_columns_of_values_are_checked(name: str, good: list[Any], answers: list[Any], bad: list[Any]) -> None:
