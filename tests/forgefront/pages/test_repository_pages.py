@@ -79,8 +79,10 @@ async def test_a_developer_writes_tags_and_their_notes(site: SettingsSite) -> No
     await site.submit("Release notes of v2")
     await page.wait_for(f"{SAID} === 'The release notes of v2 are saved.'")
     await page.click("[aria-label='Edit the release notes of v2']")
+    await page.wait_for("document.getElementById('notes-v2').closest('details').open")
     await page.evaluate("document.getElementById('notes-v2').select()")
     await page.type("Deux")
+    await page.wait_for("document.getElementById('notes-v2').value === 'Deux'")
     await site.submit("Release notes of v2")
     await page.wait_for("document.querySelector('.release-notes').innerText === 'Deux'")
     assert await tags() == [
