@@ -14,8 +14,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SLICE_SECONDS = 0.02
-"""CPU time of the loop's thread per iteration; health checks must be answered within a tenth of a second."""
+SLICE_SECONDS = 0.005
+"""CPU time of the loop's thread per iteration, which is what a short request waits for beside long answers."""
 MAX_RESUMED_PER_TICK = 32
 """Pieces of one operation that are resumed in one iteration; most are short, and those that find the slice used up pause again."""
 
