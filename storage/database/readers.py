@@ -6,6 +6,7 @@ On SQLite a statement runs in the event loop, or in the thread of its connection
 import _sqlite3
 import asyncio
 import ctypes
+import resource
 import sqlite3
 import sys
 from collections import deque
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from math import inf
 from queue import SimpleQueue
-from resource import RUSAGE_THREAD, getrusage
+from resource import getrusage
 from threading import Thread
 from time import perf_counter
 from typing import Any, Protocol
@@ -44,6 +45,8 @@ MAX_INLINE_SECONDS = 0.02
 A thread that only waited for a core of a busy machine, which the system counts as an involuntary context switch, goes on.
 It is several times what the handler waits for another thread of Python to release the interpreter (5 ms), so that a busy writer does not
 look like a slow disk."""
+USAGE_OF_THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+"""Only Linux counts for each thread. Elsewhere each thread of the process that has waited interrupts a statement."""
 LEAVES_STATEMENTS_IN_USE = sys.version_info < (3, 12)
 """Whether `sqlite3` takes a statement that was interrupted while its rows were fetched for one in use until its connection is closed.
 
@@ -93,7 +96,7 @@ class SqliteReader:
         register_sqlite_memory()
         self._progress_calls = 0
         self._inline_until = 0.0
-        self._inline_usage = getrusage(RUSAGE_THREAD)
+        self._inline_usage = getrusage(USAGE_OF_THREAD)
         self._must_reopen = False
         self._requests: deque[_FetchRequest] = deque()
         self._is_running = False
@@ -147,14 +150,14 @@ class SqliteReader:
         self._progress_calls += 1
         if self._progress_calls == 1:
             # The clocks are read here, because most statements end before the first call.
-            self._inline_until, self._inline_usage = perf_counter() + MAX_INLINE_SECONDS, getrusage(RUSAGE_THREAD)
+            self._inline_until, self._inline_usage = perf_counter() + MAX_INLINE_SECONDS, getrusage(USAGE_OF_THREAD)
             return False
         if self._progress_calls >= MAX_PROGRESS_CALLS:
             return True
-        return perf_counter() > self._inline_until and getrusage(RUSAGE_THREAD).ru_nvcsw > self._inline_usage.ru_nvcsw
+        return perf_counter() > self._inline_until and getrusage(USAGE_OF_THREAD).ru_nvcsw > self._inline_usage.ru_nvcsw
 
     def _inline_cpu_seconds(self) -> float:
-        usage = getrusage(RUSAGE_THREAD)
+        usage = getrusage(USAGE_OF_THREAD)
         return usage.ru_utime + usage.ru_stime - self._inline_usage.ru_utime - self._inline_usage.ru_stime
 
     def _deliver_results(self, results: list["_FetchResult"]) -> None:
