@@ -94,8 +94,8 @@ async def find_in_project(
     """The project and the row that an input names.
 
     Raises NotFound if it does not exist or the viewer may not see it. With `action`, requires this action in the project first; raises
-    Forbidden. For a runner, the row is a build assigned to it; raises Conflict. `changes`: the row is the
-    object of the answer, so its author is read too if the answer has it; the table then has an author.
+    Forbidden. For a runner, the row is a build assigned to it; raises Conflict. `changes`: the row is the object of the answer, so its
+    author is read too if the answer has it; the table then has an author.
     """
     name = ENTITIES[table].name
     if context.runner_identity_or_none is not None and table is tables.Build:

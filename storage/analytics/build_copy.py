@@ -177,8 +177,7 @@ class BuildCopy:
     def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement], question: CopyQuestion) -> list[Any]:
         """Runs a SELECT on the builds, which it names `{builds}`. Raises duckdb.Error.
 
-        `compile_statement` receives the first and the last moment of each column of timestamps. A
-        canceled question has no rows.
+        `compile_statement` receives the first and the last moment of each column of timestamps. A canceled question has no rows.
         """
         statement = compile_statement(self._moments)
         sql = statement.sql.replace("{builds}", self._builds(statement.now))
