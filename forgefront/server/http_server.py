@@ -29,6 +29,7 @@ from forgefront.config import Config
 from forgefront.server.deferred_app import DeferredApp
 from forgefront.server.heap import fix_block_limit
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
+from forgefront.server.huge_pages import use_huge_pages
 from forgefront.server.listeners import create_listener, raise_file_limit
 
 MAX_ACCEPTS_PER_ROUND = 16
@@ -37,6 +38,8 @@ an iteration of a busy one takes as long as all requests that arrived meanwhile:
 iterations."""
 COLLECTION_SECONDS = 3600.0
 """Seconds between full garbage collections. Streams leave objects that are too old for the partial ones."""
+HUGE_PAGES_SECONDS = 20.0
+"""Seconds between two looks for memory that is worth huge pages, which take some milliseconds of a thread."""
 CLOSING_SECONDS = 4.0
 """Seconds that closing the app may take beyond `stop_timeout` before the process is killed."""
 
@@ -218,14 +221,17 @@ class ForgefrontServer(uvicorn.Server):
                 os._exit(0)
 
     async def _maintain(self) -> None:
-        """Closes slow connections every second, and collects garbage every COLLECTION_SECONDS."""
+        """Closes slow connections every second, collects garbage every COLLECTION_SECONDS, and moves the heap to huge pages."""
         loop = asyncio.get_running_loop()
-        collected_at = loop.time()
+        collected_at = moved_at = loop.time()
         while True:
             await asyncio.sleep(1.0)
             if loop.time() - collected_at >= COLLECTION_SECONDS:
                 gc.collect()
                 collected_at = loop.time()
+            if loop.time() - moved_at >= HUGE_PAGES_SECONDS:
+                await asyncio.to_thread(use_huge_pages)
+                moved_at = loop.time()
             for connection in list(self.server_state.connections):
                 # WebSockets are in this set too; they send pings.
                 if isinstance(connection, HttpConnection):
