@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from graph.errors import Code
-from graph.operations.execution import Graph, LocalAdmin, OperationResult, PreparedOperation, prepare
+from graph.operations.callers import LocalAdmin
+from graph.operations.execution import Graph, OperationResult, PreparedOperation, prepare
 
 OPTION_NAMES = {
     "repositoryPath": "--repository",

@@ -16,7 +16,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.events.payloads import full_path
-from graph.operations.execution import authenticate
+from graph.operations.callers import authenticate
 from graph.operations.token_scopes import FETCH_SCOPES, PUSH_SCOPES, Scopes, limit_user, require_scope
 from graph.operations.transaction import commit, run_after_commit, session_for
 from graph.rules import lookup

@@ -105,7 +105,7 @@ def _explain(prepared: "PreparedOperation", variables: dict[str, Any], dialect: 
 async def _analyze(backend: "Backend", prepared: "PreparedOperation", variables: dict[str, Any], username: str | None) -> "Explanation":
     from forgefront.local_client import OperationRejected
     from graph.errors import OperationError
-    from graph.operations.execution import LocalAdmin, user_of_admin
+    from graph.operations.callers import LocalAdmin, user_of_admin
     from graph.operations.transaction import session_for
     from graph.planner.analysis import analyze
 

@@ -24,7 +24,8 @@ from graph.http.responses import serialize_error, serialize_result
 from graph.live.broadcaster import StreamEnd, StreamSlot
 from graph.live.subscriptions import SubscriptionStream, subscribe
 from graph.operations import limits
-from graph.operations.execution import Graph, authenticate
+from graph.operations.callers import authenticate
+from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
 from storage.database.engine import is_unavailable
 

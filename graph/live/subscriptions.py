@@ -28,8 +28,9 @@ from graph.live.change_log import LoggedChange, read_changes, read_pruned_seq
 from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
 from graph.live.trace_feeds import POLL_SECONDS, TraceFilter, TracePiece
 from graph.operations import execution
+from graph.operations.callers import authenticate
 from graph.operations.documents import AllowedOperation, PreparedOperation, find_variable_error
-from graph.operations.execution import Graph, authenticate
+from graph.operations.execution import Graph
 from graph.operations.executor import is_awaitable
 from graph.operations.rate_limits import RateUsage
 from graph.operations.results import OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error

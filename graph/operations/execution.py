@@ -4,15 +4,16 @@ One operation is one transaction; `graph/fields/mutations.py` commits a mutation
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import structlog
 from graphql import ExecutionResult, GraphQLError
 
-from graph.context import Context, RunnerIdentity, Services
-from graph.errors import Code, LimitExceeded, NotFound, OperationError, ResultUnreadable, Unauthenticated, Unavailable
+from graph.context import Context, Services
+from graph.errors import Code, LimitExceeded, OperationError, ResultUnreadable, Unauthenticated, Unavailable
 from graph.operations.answer_size import is_surely_small, limit_answer
+from graph.operations.callers import Caller, LocalAdmin, authenticate_caller, is_known_caller
 from graph.operations.deadlines import Deadline, Deadlines
 from graph.operations.documents import (
     AllowedOperation,
@@ -29,21 +30,16 @@ from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
-from graph.operations.token_scopes import SCOPE_BY_KIND, TokenIdentity, require_scope
 from graph.operations.transaction import close_session, session_for, undo_effects
 from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
 from graph.planner.cache import plan_cache_of
 from graph.planner.errors import PlanBailout, PlanResult
 from graph.planner.mutation_replay import replay
 from graph.planner.plan import OperationPlan
-from graph.rules.builds import runner_tokens
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
-from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
 from storage.database.text_budget import TextBudget, TextLimitExceeded
 from storage.objects.uploads import PartialFile
-from storage.secrets import digest_token
-from storage.tables.accounts import users
 
 OPERATION_TIMEOUT_SECONDS = 10.0
 """Default time limit of an operation."""
@@ -54,25 +50,6 @@ SUBSCRIPTION_TRANSPORT_MESSAGE = (
 
 
 log = structlog.get_logger("graph")
-
-
-@dataclass(frozen=True, slots=True)
-class LocalAdmin:
-    """The operator at the machine, who has access to the database and the key, and so may act as any user.
-
-    `username` is the user to act as; None is the first active administrator or, if there is none, an administrator without a row.
-    No endpoint creates one: remote callers have a credential, which is a string.
-    """
-
-    username: str | None = None
-
-
-class _Caller(NamedTuple):
-    """Who calls: a user, with the access token if that is the credential, a runner, or nobody."""
-
-    viewer: tables.User | None
-    runner_identity: RunnerIdentity | None = None
-    access_token: TokenIdentity | None = None
 
 
 class Graph:
@@ -182,7 +159,7 @@ class Graph:
                 is_anonymous = (
                     cached.prepared.facts.anonymous if isinstance(cached, ParsedOperation) else is_anonymous_document(query, operation_name)
                 )
-                if not is_anonymous and not await self._is_known_caller(credential):
+                if not is_anonymous and not await is_known_caller(self.services, credential):
                     raise Unauthenticated
                 return cached if cached is not None else await self._documents.parse(query, operation_name)
         except TimeoutError:
@@ -190,16 +167,6 @@ class Graph:
         except Exception as error:
             operation_error = to_operation_error(error, request_id)
         return [make_error_entry(operation_error)]
-
-    async def _is_known_caller(self, credential: str | None) -> bool:
-        """Whether the credential belongs to an active user or a runner."""
-        services = self.services
-        if not credential:
-            return False
-        if runner_tokens.is_token(credential):
-            async with session_for(services.database, writing=False) as session:
-                return await runner_tokens.authenticate(session, credential) is not None
-        return await services.token_cache.find(services.database, digest_token(credential), services.clock()) is not None
 
     async def _run_in_time(
         self,
@@ -247,7 +214,7 @@ class Graph:
         quote: CostQuote | None,
     ) -> OperationResult:
         database = self.services.database
-        caller = await self._authenticate_caller(credential, prepared, quote)
+        caller = await authenticate_caller(self.services, credential, prepared, quote)
         budget = TextBudget(MAX_ANSWER_BYTES)
         async with session_for(database, writing=False, budget=budget) as session:
             context = self._make_context(session, caller, request_id, quote)
@@ -305,7 +272,7 @@ class Graph:
         deadline: Deadline,
     ) -> OperationResult:
         database = self.services.database
-        caller = await self._authenticate_caller(credential, prepared, quote)
+        caller = await authenticate_caller(self.services, credential, prepared, quote)
         undo: list[Callable[[], Awaitable[None]]] = []
         try:
             session = database.write_session(TextBudget(MAX_ANSWER_BYTES))
@@ -348,7 +315,7 @@ class Graph:
     def _make_context(
         self,
         session: DatabaseSession,
-        caller: _Caller,
+        caller: Caller,
         request_id: str,
         quote: CostQuote | None,
         undo: list[Callable[[], Awaitable[None]]] | None = None,
@@ -363,43 +330,6 @@ class Graph:
             access_token=caller.access_token,
             rate_usage=quote.usage if quote else None,
         )
-
-    async def _authenticate_caller(
-        self, credential: str | LocalAdmin | None, prepared: PreparedOperation, quote: CostQuote | None
-    ) -> _Caller:
-        """Authenticates the caller: a user, who is charged, with the access token if it is one, or a runner.
-
-        Raises Unauthenticated, InsufficientScope, LimitExceeded.
-        """
-        services = self.services
-        if isinstance(credential, LocalAdmin):
-            async with session_for(services.database, writing=False) as session:
-                return _Caller(await user_of_admin(session, credential))
-        if credential is not None and runner_tokens.is_token(credential):
-            if prepared.facts.runner:
-                async with session_for(services.database, writing=False) as session:
-                    runner_identity = await runner_tokens.authenticate(session, credential)
-                if runner_identity is not None:
-                    return _Caller(None, runner_identity)
-            raise Unauthenticated
-        identity: TokenIdentity | None = None
-        moment = services.clock()
-        if credential:
-            token_digest, token_cache = digest_token(credential), services.token_cache
-            identity = token_cache.find_cached(services.database, token_digest, moment) or await token_cache.find(
-                services.database, token_digest, moment
-            )
-        if identity is None:
-            if not prepared.facts.anonymous:
-                raise Unauthenticated
-            return _Caller(None)
-        viewer = identity.user
-        if quote is not None:
-            services.rate_limiter.charge(viewer.id, quote, moment)
-        if identity.scopes is None:
-            return _Caller(viewer)
-        require_scope(identity.scopes, SCOPE_BY_KIND[prepared.kind])
-        return _Caller(viewer, access_token=identity)
 
     async def _execute(self, prepared: PreparedOperation, variables: dict[str, Any], context: Context) -> ExecutionResult:
         middleware = [replay] if context.mutation_result is not None else None
@@ -421,22 +351,4 @@ class Graph:
         return result if is_surely_small(prepared, context) else await limit_answer(result, prepared, context)
 
 
-async def authenticate(services: Services, session: DatabaseSession, credential: str | None) -> TokenIdentity | None:
-    """Returns a valid token of an active user. It is looked up by its digest, so that timing does not reveal parts of a token."""
-    return await services.token_cache.read(session, digest_token(credential), services.clock()) if credential else None
-
-
-async def user_of_admin(session: DatabaseSession, admin: LocalAdmin) -> tables.User:
-    """Returns the user that the operator acts as. Raises NotFound for an unknown username, Unauthenticated for a blocked user."""
-    if admin.username is None:
-        first: tables.User | None = await session.scalar(users.administrators().limit(1))
-        return first or tables.User(id=0, username="operator", name="Operator", email="", admin=True)
-    user: tables.User | None = await session.scalar(users.by_username(admin.username))
-    if user is None:
-        raise NotFound("User")
-    if user.state is not tables.UserState.ACTIVE:
-        raise Unauthenticated(f"{user.username} is blocked.")
-    return user
-
-
-__all__ = ["ErrorEntry", "Graph", "InvalidOperation", "LocalAdmin", "OperationResult", "PreparedOperation", "prepare", "prepare_document"]
+__all__ = ["ErrorEntry", "Graph", "InvalidOperation", "OperationResult", "PreparedOperation", "prepare", "prepare_document"]

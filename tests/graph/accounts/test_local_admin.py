@@ -3,7 +3,8 @@
 import pytest
 
 from graph.errors import Code
-from graph.operations.execution import Graph, LocalAdmin, prepare
+from graph.operations.callers import LocalAdmin
+from graph.operations.execution import Graph, prepare
 from storage import tables
 from tests.make import DataFactory
 

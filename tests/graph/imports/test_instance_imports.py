@@ -1,6 +1,7 @@
 """The states of an import, its identities and its marks."""
 
-from graph.operations.execution import LocalAdmin, prepare
+from graph.operations.callers import LocalAdmin
+from graph.operations.execution import prepare
 from tests.graph.imports.support import BEGIN, FINISH, SOURCE, begin, user_item
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
