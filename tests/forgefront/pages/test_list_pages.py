@@ -56,11 +56,7 @@ class ListSite:
         return outcome.data
 
     async def visit(self, path: str, username: str = "ada") -> None:
-        await self.page.open(f"{self.forge.address}/-/health")
-        await self.page.wait_for("location.pathname === '/-/health' && document.body")
-        session = json.dumps({"token": self.forge.tokens[username], "until": None})
-        await self.page.evaluate(f"sessionStorage.setItem('forgefront.session', {json.dumps(session)})")
-        await self.page.open(self.forge.address + path)
+        await self.page.open_signed_in(self.forge.address + path, self.forge.tokens[username])
         await self.page.wait_for("document.querySelector('main h1') && !document.querySelector('main[aria-busy]')")
 
     async def choose(self, name: str, value: str) -> None:

@@ -10,7 +10,7 @@ import pytest_asyncio
 from graph.live.broadcaster import StreamEnd
 from storage import tables
 from storage.tables import ActivityAction, ActivitySubject
-from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
+from tests.forgefront.support.browser import CHROMIUM, SESSION_KEY, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
 from tests.forgefront.support.page_tour import run
 
@@ -54,14 +54,9 @@ class PagesSite:
 
     async def visit(self, path: str, username: str | None = "ada", **stored: str) -> None:
         """Opens a page in a tab that knows nothing but who is signed in."""
-        await self.page.open(f"{self.forge.address}/-/health")
-        await self.page.wait_for("location.pathname === '/-/health' && document.body")
-        await self.page.evaluate("sessionStorage.clear(), localStorage.clear()")
         if username is not None:
-            stored["forgefront.session"] = json.dumps({"token": self.forge.tokens[username], "until": None})
-        for name, value in stored.items():
-            await self.page.evaluate(f"sessionStorage.setItem({json.dumps(name)}, {json.dumps(value)})")
-        await self.page.open(self.forge.address + path)
+            stored[SESSION_KEY] = json.dumps({"token": self.forge.tokens[username], "until": None})
+        await self.page.open_with_storage(self.forge.address + path, stored, clear=True)
         await self.page.wait_for("document.querySelector('main').childElementCount && !document.querySelector('main[aria-busy]')")
 
     async def settings(self, **values: str | None) -> None:

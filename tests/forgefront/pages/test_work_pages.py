@@ -1,6 +1,5 @@
 """A merge request, a build, a commit, GraphiQL and the reference in a real browser, over the whole service."""
 
-import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -84,11 +83,7 @@ class WorkPagesSite:
         return int(found["project"]["mergeRequest"]["databaseId"])
 
     async def visit(self, path: str, username: str = "ada") -> None:
-        await self.page.open(f"{self.forge.address}/-/health")
-        await self.page.wait_for("location.pathname === '/-/health' && document.body")
-        session = json.dumps({"token": self.forge.tokens[username], "until": None})
-        await self.page.evaluate(f"sessionStorage.setItem('forgefront.session', {json.dumps(session)})")
-        await self.page.open(self.forge.address + path)
+        await self.page.open_signed_in(self.forge.address + path, self.forge.tokens[username])
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
