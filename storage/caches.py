@@ -29,12 +29,16 @@ BOUNDS_BY_NAME: dict[str, "CacheBounds"] = {}
 
 @dataclass(frozen=True, eq=False)
 class CacheBounds:
-    """The bounds of one cache, or of each cache with that name, for example one per connection (`per`)."""
+    """The bounds of one cache, or of each cache with that name, for example one per connection (`per`).
+
+    An entry of more than `max_entry_bytes` is not stored; without it, one of more than `max_bytes`.
+    """
 
     name: str
     max_entries: int
     max_bytes: int
     per: str = "process"
+    max_entry_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.name in BOUNDS_BY_NAME:
@@ -77,10 +81,10 @@ class LruCache(Generic[K, V]):
     """A bounded cache that evicts entries that have not been used recently. `size` estimates the bytes of an entry with its key.
 
     It uses the CLOCK algorithm: an entry that was used since the last check is spared once, so a lookup only sets a flag and hashes its
-    key once. An entry that alone exceeds the bound is not stored. `on_evict` is called with each evicted entry.
+    key once. `on_evict` is called with each evicted entry, also with one that is too large to be stored.
     """
 
-    __slots__ = ("__weakref__", "_entries", "_max_bytes", "_max_entries", "_on_evict", "_size", "bytes")
+    __slots__ = ("__weakref__", "_entries", "_max_bytes", "_max_entries", "_max_entry_bytes", "_on_evict", "_size", "bytes")
 
     def __init__(
         self, bounds: CacheBounds, size: Callable[[K, V], int], on_evict: Callable[[K, V], None] | None = None, **overrides: int
@@ -88,6 +92,7 @@ class LruCache(Generic[K, V]):
         """`overrides` replaces `max_entries` or `max_bytes` for this cache."""
         self._max_entries = overrides.get("max_entries", bounds.max_entries)
         self._max_bytes = overrides.get("max_bytes", bounds.max_bytes)
+        self._max_entry_bytes = bounds.max_entry_bytes or self._max_bytes
         self._size = size
         self._on_evict = on_evict
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
@@ -118,7 +123,7 @@ class LruCache(Generic[K, V]):
 
     def _put(self, key: K, value: V, size: int) -> None:
         self.pop(key)
-        if size > self._max_bytes:
+        if size > self._max_entry_bytes:
             if self._on_evict is not None:
                 self._on_evict(key, value)
             return

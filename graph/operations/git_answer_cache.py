@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from graph.caches import CacheBounds, LruCache
 
-GIT_ANSWERS = CacheBounds("git answers", max_entries=2_000, max_bytes=16 * 2**20)
-MAX_ANSWER_BYTES = 2**19
-"""A larger answer is not cached."""
+_MAX_ENTRY_BYTES = 2**19
+GIT_ANSWERS = CacheBounds("git answers", max_entries=2_000, max_bytes=16 * 2**20, max_entry_bytes=_MAX_ENTRY_BYTES)
 
 _ENTRY_BYTES = 900
 """Of an entry without its answer."""
@@ -28,15 +27,11 @@ class GitAnswerCache(LruCache[Hashable, GitAnswer]):
     def __init__(self) -> None:
         super().__init__(GIT_ANSWERS, lambda _, answer: _estimate(answer.value))
 
-    def put(self, key: Hashable, value: GitAnswer) -> None:
-        if _estimate(value.value) <= MAX_ANSWER_BYTES:
-            super().put(key, value)
-
 
 def _estimate(value: Any) -> int:
-    """The bytes of an entry; only those until they exceed MAX_ANSWER_BYTES."""
+    """The bytes of an entry; of one that is too large, only the first ones that exceed the bound."""
     total, pending = _ENTRY_BYTES, [value]
-    while pending and total <= MAX_ANSWER_BYTES:
+    while pending and total <= _MAX_ENTRY_BYTES:
         found = pending.pop()
         total += getsizeof(found)
         if isinstance(found, dict):

@@ -62,19 +62,22 @@ async def load_project_with(
     if found is None:
         projects.prime(key, None)
         return None, None
-    if with_author and found[5] is not None:
-        context.rows_by_id(tables.User).prime_if_absent(found[5].id, found[5])
-    return found[0], found[4]
+    project, child, *authors = found
+    for author in authors:
+        if author is not None:
+            context.rows_by_id(tables.User).prime_if_absent(author.id, author)
+    return project, child
 
 
 async def _load_one_project(context: Context, statement: Any, key: int | tuple[str, str], values: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The row that the statement returns for the project with this key.
+    """The row that the statement returns for the project with this key, without the viewer's levels.
 
     Primes the project and the viewer's access level.
     """
-    for row in await context.tuples(statement, {**key_parameters(key), **values, "user_id": context.viewer.id}):
-        prime_project(context, row[0], row[1:4], key)
-        return row  # type: ignore[no-any-return]
+    rows = await context.tuples(statement, {**key_parameters(key), **values, "user_id": context.viewer.id})
+    for project, as_member, in_group, as_owner, *others in rows:
+        prime_project(context, project, (as_member, in_group, as_owner), key)
+        return (project, *others)
     return None
 
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 COMMITS = CacheBounds("commits", max_entries=8_000, max_bytes=8 * 2**20)
 WALKS = CacheBounds("walks", max_entries=1_000, max_bytes=8 * 2**20)
 RANGES = CacheBounds("commit ranges", max_entries=2_000, max_bytes=4 * 2**20)
-DIFFS = CacheBounds("diffs", max_entries=500, max_bytes=16 * 2**20)
-MAX_DIFF_BYTES = 4 * 2**20
-"""A larger diff is not cached, so that the cache has room for several."""
+DIFFS = CacheBounds("diffs", max_entries=500, max_bytes=16 * 2**20, max_entry_bytes=4 * 2**20)
 MIN_CACHED_COMMITS = 100
 """Shorter walks take some two milliseconds, and are not cached."""
 
@@ -89,9 +87,8 @@ class HistoryCache:
             return self._diffs.get((str(repository.path), old, oid))
 
     def put_diff(self, repository: Repository, old: str | None, oid: str, found: "Sequence[FileDiff]") -> None:
-        if _estimate_diff(found) <= MAX_DIFF_BYTES:
-            with self._lock:
-                self._diffs.put((str(repository.path), old, oid), found)
+        with self._lock:
+            self._diffs.put((str(repository.path), old, oid), found)
 
 
 def _estimate(found: CommitRange) -> int:

@@ -18,7 +18,7 @@ PACKAGES = ("storage", "graph", "rest_v3", "ci_v1", "forgefront")
 
 @pytest.fixture
 def bounds() -> Iterator[CacheBounds]:
-    yield CacheBounds("of a test", max_entries=3, max_bytes=100)
+    yield CacheBounds("of a test", max_entries=3, max_bytes=100, max_entry_bytes=60)
     del BOUNDS_BY_NAME["of a test"]
 
 
@@ -62,8 +62,12 @@ class TestLruCache:
         dropped: list[str] = []
         cache = make_cache(bounds, dropped)
         cache.put("a", 5)
-        cache.put("b", 101)
+        cache.put("b", 61)
         assert (dropped, cache.bytes, "a" in cache, "b" in cache) == (["b"], 5, True, False)
+        cache.put("a", 60)
+        assert (dropped, cache.bytes) == (["b"], 60)
+        cache.put("a", 61)
+        assert (dropped, cache.bytes, "a" in cache) == (["b", "a"], 0, False)
 
     def test_counts_as_long_as_it_lives(self, bounds: CacheBounds) -> None:
         first, second = make_cache(bounds), make_cache(bounds)

@@ -6,7 +6,6 @@ import pytest
 from graphql import GraphQLObjectType
 
 from graph.fields.metadata import facts_of
-from graph.operations import git_answer_cache
 from graph.operations.git_answer_cache import GitAnswer, GitAnswerCache
 from graph.rules.git import ref_adoption
 from graph.schema import graphql_schema
@@ -128,7 +127,7 @@ class TestAnswers:
             for _ in range(RUNS):
                 await ask.data(query.replace("{ project(path: $path) {", "{ project(path: $path) { " + beside), viewer, path=path)
         assert len(answers) == 0
-        monkeypatch.setattr(git_answer_cache, "MAX_ANSWER_BYTES", 1_000)
+        monkeypatch.setattr(answers, "_max_entry_bytes", 1_000)
         for _ in range(RUNS):
             await ask.data(query, viewer, path=path)
         assert len(answers) == 0

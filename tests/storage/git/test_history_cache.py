@@ -54,17 +54,20 @@ class TestDiffs:
         with pytest.raises(DamagedRepository):
             diff_between(empty, old, new)
 
-    def test_that_took_too_long_or_are_large_are_computed_again(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
+    def test_that_took_too_long_are_computed_again(self, repository: Repository, monkeypatch: pytest.MonkeyPatch):
         new = commit_files(repository.path, {"a": b"one\n"})
         with monkeypatch.context() as late:
             late.setattr(diff, "MAX_DIFF_SECONDS", -1.0)
             assert diff_between(repository, None, new)[0].diff == diff.DIFF_TOO_SLOW
-        with monkeypatch.context() as small:
-            small.setattr(history_cache, "MAX_DIFF_BYTES", 10)
-            assert diff_between(repository, None, new)[0].additions == 1
         computed = []
         monkeypatch.setattr(diff, "read_diff", lambda *_: computed.append(1) or [])
         assert (diff_between(repository, None, new), computed) == ([], [1])
+
+    def test_that_are_large_are_not_cached(self, repository: Repository):
+        cache = HistoryCache()
+        for mebibytes, is_cached in ((3, True), (5, False)):
+            cache.put_diff(repository, None, "0" * 40, [FileDiff("+" * mebibytes * 2**20, "a", "a", "100644", "100644", *[False] * 3)])
+            assert (cache.get_diff(repository, None, "0" * 40) is not None) is is_cached
 
     def test_the_estimate_is_within_a_factor_of_two(self):
         with measure_memory() as measured:
