@@ -20,7 +20,7 @@ from storage.analytics.build_source import COLUMNS, CopyPosition
 from storage.analytics.build_statistics import CopyStatement, MomentRange
 from storage.analytics.derived_columns import with_derived_columns
 
-COPY_FORMAT = 2
+COPY_FORMAT = 3
 """Increases with every change of the columns."""
 POINTER_NAME = "current.json"
 FILE_PATTERN = "builds-*.duckdb"

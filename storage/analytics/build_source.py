@@ -23,13 +23,15 @@ COLUMNS: dict[str, str] = {
     "created_at": "BIGINT",
     "started_at": "BIGINT",
     "finished_at": "BIGINT",
+    "sha": "VARCHAR",
+    "allow_failure": "BOOLEAN",
 }
 """The columns of the copy and their types in DuckDB."""
 
 MIN_MICROSECONDS, MAX_MICROSECONDS = -62135596800000000, 253402300799999999
 """The first and the last timestamp of Python, which stand for infinite ones."""
 
-_STRINGS = ("name", "stage", "ref", "status")
+_STRINGS = ("name", "stage", "ref", "status", "sha")
 _TIMESTAMPS = ("created_at", "started_at", "finished_at")
 
 

@@ -84,7 +84,7 @@ class CopyStatement(NamedTuple):
     now: int
 
 
-class _Parameters:
+class StatementParameters:
     """Collects the parameters of a statement."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class _Parameters:
 
 def compile_author_ids(question: BuildQuestion) -> CopyStatement:
     """Selects the ids of the users whose builds the question counts."""
-    parameters = _Parameters()
+    parameters = StatementParameters()
     where = " AND ".join(_conditions(question, parameters))
     sql = f"SELECT DISTINCT user_id FROM {{builds}} b WHERE {where} AND user_id IS NOT NULL"  # noqa: S608 - no values
     return CopyStatement(sql, parameters.values, microseconds(question.now))
@@ -109,7 +109,7 @@ def compile_author_ids(question: BuildQuestion) -> CopyStatement:
 
 def compile_groups(question: BuildQuestion, moments: Mapping[str, MomentRange]) -> CopyStatement:
     """Selects the groups in their order, at most `grouping.limit` for each owner, with the columns that `arrange_columns` reads."""
-    grouping, parameters = question.grouping, _Parameters()
+    grouping, parameters = question.grouping, StatementParameters()
     retried = "CASE WHEN is_current THEN 0 ELSE 1 END" if grouping.includes_superseded else "attempt - 1"
     columns = {"status": "status", **({"retried": retried} if grouping.counts_retried else {})}
     columns |= {f"measure_{each.value}": each.value for each in grouping.measures}
@@ -229,9 +229,9 @@ def _offset(periods: Sequence[OffsetPeriod], column: str, divisor: int, factor: 
     return f"CASE WHEN {column} < {(periods[middle].begins + shift) // divisor * factor} THEN {earlier} ELSE {later} END"
 
 
-def _conditions(question: BuildQuestion, parameters: _Parameters) -> list[str]:
+def _conditions(question: BuildQuestion, parameters: StatementParameters) -> list[str]:
     selection = question.selection
-    found = ["b.is_check", _project_condition(question.owners)]
+    found = ["b.is_check", project_condition(question.owners)]
     for column, values in (("status", selection.statuses), ("name", selection.names), ("stage", selection.stages)):
         if values is not None:
             found.append(f"b.{column} IN (SELECT unnest({parameters.add(list(values), 'VARCHAR[]')}))")
@@ -251,8 +251,9 @@ def _conditions(question: BuildQuestion, parameters: _Parameters) -> list[str]:
     return found
 
 
-def _project_condition(owners: Mapping[int, int]) -> str:
-    ids = sorted(owners)
+def project_condition(project_ids: Collection[int]) -> str:
+    """The condition that a build is of one of these projects."""
+    ids = sorted(project_ids)
     if not ids:
         return "false"
     if len(ids) == 1:
@@ -262,7 +263,7 @@ def _project_condition(owners: Mapping[int, int]) -> str:
     return f"b.project_id IN ({', '.join(map(str, ids))})"
 
 
-def _ref_condition(question: BuildQuestion, refs: Sequence[str | None], parameters: _Parameters) -> str:
+def _ref_condition(question: BuildQuestion, refs: Sequence[str | None], parameters: StatementParameters) -> str:
     named = [name for name in refs if name is not None]
     found = f"b.ref IN (SELECT unnest({parameters.add(named, 'VARCHAR[]')}))"
     if None not in refs:

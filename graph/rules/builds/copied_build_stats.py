@@ -9,35 +9,19 @@ from sqlalchemy import literal, select
 from sqlmodel import col
 
 from graph.context import Context
-from graph.jobs.build_analytics import BuildAnalytics, NoCopy
+from graph.jobs.build_analytics import BuildAnalytics
+from graph.rules.builds.copied_builds import fetch_from_copy
 from storage import tables
 from storage.analytics import build_statistics
 from storage.analytics.build_statistics import BuildQuestion
-from storage.database.sessions import ReadSession
 from storage.tables.builds.build_stats import BuildDimension
 from storage.tables.issues.issues import ids_of_users
 
-MAX_TRIES = 3
-"""How often builds may change between two statements of one answer, before the database answers."""
-
 
 async def load_groups(context: Context, question: BuildQuestion) -> list[Sequence[Any]] | None:
-    """The columns of `storage/tables/builds/build_stats.py:groups`; None if the copy cannot answer.
-
-    A mutation reads from the database, which alone has its changes.
-    """
-    analytics = context.services.build_analytics
-    if analytics is None or not isinstance(context.session, ReadSession):
-        return None
-    try:
-        for _ in range(MAX_TRIES):
-            await analytics.catch_up()
-            found = await _fetch(context, analytics, question)
-            if found is not None:
-                return build_statistics.arrange_columns(found, question)
-    except NoCopy:
-        pass
-    return None
+    """The columns of `storage/tables/builds/build_stats.py:groups`; None if the copy cannot answer."""
+    found = await fetch_from_copy(context, lambda analytics: _fetch(context, analytics, question))
+    return None if found is None else build_statistics.arrange_columns(found, question)
 
 
 async def _fetch(context: Context, analytics: BuildAnalytics, question: BuildQuestion) -> list[Any] | None:

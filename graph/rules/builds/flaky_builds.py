@@ -10,6 +10,7 @@ from graph.context import Context
 from graph.fields.connections import ConnectionPage, Window, make_page
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
+from graph.rules.builds import copied_flaky_builds
 from graph.rules.policy_conditions import visible_project_conditions
 from graph.rules.validation import is_storable
 from storage import tables
@@ -46,8 +47,8 @@ FlakyBuildList = tuple[list[FlakyBuildRow], int]
 async def flaky_build_page(context: Context, project_id: int, since: datetime, window: Window) -> ConnectionPage:
     """A page of flaky jobs, ordered by number of flips (descending), name and stage. Raises BadRequest.
 
-    One statement serves all projects of a level; counting an empty page takes one more. Only merge requests that the viewer may see are
-    counted.
+    One statement serves all projects of a level, or with the columnar copy two; counting an empty page takes one more. Only merge requests
+    that the viewer may see are counted.
     """
     span = JobPage(
         limit=window.size + 1,
@@ -71,6 +72,13 @@ def _flaky_build_loader(context: Context, since: datetime, span: JobPage) -> Loa
         conditions = [*visible_project_conditions(context), col(tables.Project.merge_requests_enabled)]
         found: dict[int, list[FlakyBuildRow]] = {}
         totals: dict[int, int] = {}
+        copied = await copied_flaky_builds.load_jobs(context, ids, since, span, conditions)
+        if copied is not None:
+            for job, blocked in copied:
+                row = FlakyBuildRow(*job[:6], job.wasted / MILLION, blocked)
+                found.setdefault(job.project_id, []).append(row)
+                totals[job.project_id] = job.total
+            return {key: (rows, totals[key]) for key, rows in found.items()}
         for row in await context.tuples(flaky_builds.jobs(ids, since, span, *conditions)):
             project_id, name, stage, flips, runs, sha, millions, rest, blocked, totals[project_id] = row
             wasted = (millions * MILLION + rest) / MILLION

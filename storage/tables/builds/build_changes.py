@@ -21,7 +21,9 @@ MAX_PRUNED = 50_000
 PRUNED = -1
 """The build of rows that say up to which transaction the log was pruned; PostgreSQL only."""
 TRIGGERS = frozenset(("log_build_insert", "log_build_update", "log_build_delete"))
-_COLUMNS = "project_id, current_id, attempt, name, stage, ref, status, user_id, coverage, created_at, started_at, finished_at"
+_COLUMNS = (
+    "project_id, current_id, attempt, name, stage, ref, status, user_id, coverage, created_at, started_at, finished_at, sha, allow_failure"
+)
 _LOG = (
     "INSERT INTO build_changes (build_id, transaction_id, token)"
     " SELECT {0}, pg_current_xact_id()::text::bigint, (random() * 9007199254740992)::bigint"

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import CTE, BigInteger, Select, Subquery, and_, case, cast, func, null, or_, select, tuple_
+from sqlalchemy import CTE, BigInteger, Integer, Select, String, Subquery, and_, case, cast, func, null, or_, select, tuple_
 from sqlmodel import col
 
 from storage.database import dialects
+from storage.database.compiled_statements import SqlDialect
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit
@@ -19,6 +20,8 @@ JOB_KEY = ("project_id", "name", "stage")
 """The columns that identify a job."""
 WASTED_COLUMNS = ("wasted_millions", "wasted_rest")
 """Microseconds in two parts, because the sum of very long times exceeds the integers of both databases."""
+_COMMIT_KEY = ["job", "job_project_id", "job_sha"]
+_BLOCKED = func.count(col(MergeRequest.id).distinct()).label("blocked")
 
 
 class JobCursor(NamedTuple):
@@ -147,14 +150,27 @@ def _job_commits(project_ids: Collection[int], since: datetime) -> CTE:
 
 
 def _blocked_merge_requests(commits: CTE, *visibility: Any) -> Select[Any]:
-    """(project, name, stage, number of merge requests with a commit on which the job flipped and a failure was not allowed).
-
-    It counts only merge requests into or from the project, because others do not depend on its builds.
-    """
-    link, row = MergeRequestCommit, MergeRequest
+    """(project, name, stage, number of merge requests with a commit on which the job flipped and a failure was not allowed)."""
     job = [commits.c[key] for key in JOB_KEY]
-    joined = select(*job, func.count(col(row.id).distinct()).label("blocked")).select_from(commits)
-    joined = joined.join(link, col(link.oid) == commits.c.sha).join(row, col(row.id) == col(link.merge_request_id))
-    joined = joined.join(Project, col(Project.id) == col(row.project_id)).where(commits.c.flips > 0, commits.c.blocking > 0, *visibility)
-    own = or_(col(row.project_id) == commits.c.project_id, col(row.source_project_id) == commits.c.project_id)
-    return joined.where(own).group_by(*job)
+    found = _join_merge_requests(select(*job, _BLOCKED).select_from(commits), commits.c.project_id, commits.c.sha, *visibility)
+    return found.where(commits.c.flips > 0, commits.c.blocking > 0).group_by(*job)
+
+
+def blocked_by_commits(sql_dialect: SqlDialect, *visibility: Any) -> Select[Any]:
+    """(job, number of merge requests) for the commits of `bind_commits`; `visibility` as for `jobs`."""
+    commits = sql_dialect.key_table(_COMMIT_KEY, [Integer, Integer, String])
+    job, project_id, sha = (commits.c[name] for name in _COMMIT_KEY)
+    return _join_merge_requests(select(job, _BLOCKED).select_from(commits), project_id, sha, *visibility).group_by(job)
+
+
+def bind_commits(sql_dialect: SqlDialect, commits: list[tuple[int, int, str]]) -> dict[str, Any]:
+    """The parameters of `blocked_by_commits`: the numbers of jobs, their projects, and commits on which they flipped."""
+    return sql_dialect.bind_keys(_COMMIT_KEY, commits)
+
+
+def _join_merge_requests(commits: Select[Any], project_id: Any, sha: Any, *visibility: Any) -> Select[Any]:
+    """Joins the merge requests with a commit into or from its project, because others do not depend on the builds of the project."""
+    link, row = MergeRequestCommit, MergeRequest
+    joined = commits.join(link, col(link.oid) == sha).join(row, col(row.id) == col(link.merge_request_id))
+    joined = joined.join(Project, col(Project.id) == col(row.project_id))
+    return joined.where(or_(col(row.project_id) == project_id, col(row.source_project_id) == project_id), *visibility)
