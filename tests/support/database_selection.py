@@ -31,6 +31,7 @@ BOTH_DATABASES = (
     "tests/graph/builds/test_build_claims.py",
     "tests/graph/builds/test_build_stats.py",
     "tests/graph/builds/test_copied_build_stats.py",
+    "tests/graph/builds/test_copied_flaky_builds.py",
     "tests/graph/builds/test_flaky_builds.py",
     "tests/graph/imports/",
     "tests/graph/issues/test_search.py",

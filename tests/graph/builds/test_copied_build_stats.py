@@ -3,8 +3,6 @@
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,6 @@ from graph.context import Services
 from graph.jobs import build_analytics, change_pruning
 from graph.jobs.build_analytics import BuildAnalytics, CopyState
 from graph.jobs.change_pruning import ChangeRetention
-from graph.operations.execution import Graph
-from graph.rules.builds import copied_build_stats
 from storage import tables
 from storage.analytics import build_copy
 from storage.analytics.build_copy import POINTER_NAME, BuildCopy, read_pointer
@@ -26,9 +22,8 @@ from storage.analytics.build_statistics import CopyStatement
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from storage.tables.builds import build_changes
 from tests.make import DataFactory
-from tests.support.api_clients import Ask
+from tests.support.build_copies import Both
 from tests.support.database_selection import share_of_draws
-from tests.support.repositories import keep_refs_in_step
 
 MOMENT = datetime(2016, 3, 20, tzinfo=UTC)
 SHA = "a" * 40
@@ -48,49 +43,6 @@ def query_of(parent: str, measures: tuple[str, ...], columns: str = COLUMNS, qua
     if parent == "projects":
         return f"query ({ARGUMENTS}) {{ projects(first: 5) {{ nodes {{ databaseId {stats} }} }} }}"
     return f"query ($path: String!, {ARGUMENTS}) {{ {parent}(path: $path) {{ {stats} }} }}"
-
-
-@pytest.fixture
-async def analytics(services: Services, tmp_path: Path) -> AsyncIterator[BuildAnalytics]:
-    found = BuildAnalytics(services.database, tmp_path / "analytics", min_builds=0)
-    yield found
-    await found.close()
-
-
-class Both:
-    """Runs operations with the copy and without it."""
-
-    def __init__(self, services: Services, analytics: BuildAnalytics) -> None:
-        self.services = services
-        self.copied = Ask(keep_refs_in_step(Graph(replace(services, build_analytics=analytics))))
-        self.stored = Ask(keep_refs_in_step(Graph(services)))
-        self.copied_count = 0
-
-    async def data(self, query: str, viewer: tables.User, **variables: Any) -> dict[str, Any]:
-        """The data, which must be the same and come from the copy."""
-        before = self.copied_count
-        found = await self.copied.data(query, viewer, **variables)
-        assert self.copied_count > before, "the copy did not answer"
-        assert found == await self.stored.data(query, viewer, **variables), (query, variables)
-        return found
-
-
-@pytest.fixture
-def both(services: Services, analytics: BuildAnalytics, monkeypatch: pytest.MonkeyPatch) -> Both:
-    found = Both(services, analytics)
-    load_groups = copied_build_stats.load_groups
-
-    async def count(*arguments: Any) -> Any:
-        rows = await load_groups(*arguments)
-        found.copied_count += rows is not None
-        return rows
-
-    monkeypatch.setattr(copied_build_stats, "load_groups", count)
-    # Every test has statements of its own, so questions are answered at the time at which the test began.
-    moment = datetime(2016, 4, 20, 12, 30, tzinfo=UTC)
-    for ask in (found.copied, found.stored):
-        object.__setattr__(ask.graph.services, "clock", lambda: moment)
-    return found
 
 
 class BuildFactory:
