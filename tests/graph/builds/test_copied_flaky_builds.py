@@ -67,24 +67,20 @@ class FlakyBuildFactory:
                 await session.execute(statement)
             await session.commit()
 
-    async def change(self) -> None:
-        """Changes some builds: a retry, another commit, a deletion."""
+    async def change(self, number: int) -> None:
+        """Changes some builds in one of four ways: another commit, other results, a retry, a deletion."""
         pick, build = self.random, tables.Build
         async with self.services.database.read_session() as session:
             ids = sorted(row[0] for row in await session.fetch("SELECT id FROM builds", ()))
-        some, values = pick.sample(ids, 6), self.columns()
-        changes = [
-            {},
-            {"current_id": some[-1]},
-            {"sha": values["sha"], "allow_failure": values["allow_failure"]},
-            {name: values[name] for name in ("status", "attempt", "finished_at")},
-        ]
-        values = pick.choice(changes)
-        if values:
-            await self.run(update(build).where(col(build.id).in_(some[:-1])).values(**values))
+        some, values = pick.sample(ids, 12), self.columns()
+        changes = (("sha", "allow_failure"), ("status", "attempt", "finished_at"))
+        if number % 4 < len(changes):
+            await self.run(update(build).where(col(build.id).in_(some)).values({name: values[name] for name in changes[number % 4]}))
+        elif number % 4 == 2:
+            await self.run(update(build).where(col(build.id).in_(some[:-1])).values(current_id=some[-1]))
         else:
             await self.run(delete(build).where(col(build.id).in_(some)))
-            await self.insert(6)
+            await self.insert(12)
 
 
 @pytest.fixture
@@ -149,8 +145,8 @@ class TestAnswers:
         blocked = commits = 0
 
         for number in range(count):
-            if number % 5 == 4:
-                await builds.change()
+            if number % 3 == 2:
+                await builds.change(number // 3)
             if number == count // 2:
                 await analytics.rebuild()
                 # From here on the merge requests of most jobs take a statement of their own.
