@@ -36,7 +36,7 @@ def compile_jobs(project_ids: Collection[int], since: datetime, page: JobPage) -
     parameters = StatementParameters()
     # Only commits with both results have flips, so their runs alone are sorted; a number for each is sorted sooner than its strings.
     sql = f"""
-WITH runs AS MATERIALIZED (
+WITH runs AS NOT MATERIALIZED (
     SELECT project_id, name, stage, sha, status = '{_FAILED}' AS failed, allow_failure, finished_at, attempt, id,
         coalesce(duration, 0) AS took
     FROM {{builds}} b WHERE {project_condition(project_ids)} AND status IN ('{_FAILED}', '{_SUCCESS}')
