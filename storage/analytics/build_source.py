@@ -31,7 +31,10 @@ COLUMNS: dict[str, str] = {
 MIN_MICROSECONDS, MAX_MICROSECONDS = -62135596800000000, 253402300799999999
 """The first and the last timestamp of Python, which stand for infinite ones."""
 
-_STRINGS = ("name", "stage", "ref", "status", "sha")
+_STRINGS = ("name", "stage", "ref", "sha")
+"""Those that may have any characters."""
+_NUMBERS = ("id", "project_id", "is_current", "attempt", "allow_failure")
+"""Those that are never null, which SQLite formats sooner than other values."""
 _TIMESTAMPS = ("created_at", "started_at", "finished_at")
 
 
@@ -145,9 +148,10 @@ def _microseconds_of(name: str) -> str:
 def sqlite_csv() -> str:
     """SQL that returns the builds of a range of ids as one string of CSV lines."""
     found = {**_EXPRESSIONS["sqlite"], **{name: f"b.{name}" for name in _TIMESTAMPS}}
-    line = ",".join('"%w"' if name in _STRINGS else "%s" for name in COLUMNS)
+    line = ",".join('"%w"' if name in _STRINGS else "%d" if name in _NUMBERS else "%s" for name in COLUMNS)
     cells = f"printf('{line}', {', '.join(found.values())})"
-    return f"SELECT group_concat({cells}, char(10)) FROM builds b WHERE b.id BETWEEN ? AND ?"  # noqa: S608 - constants
+    # A literal, because a function would be called for each row.
+    return f"SELECT group_concat({cells}, '\n') FROM builds b WHERE b.id BETWEEN ? AND ?"  # noqa: S608 - constants
 
 
 def postgresql_rows(first: int, last: int) -> str:
