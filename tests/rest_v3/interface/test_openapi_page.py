@@ -1,7 +1,6 @@
 """The page that shows the OpenAPI document, in a real browser."""
 
 import asyncio
-import shutil
 import socket
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from starlette.routing import Mount
 import rest_v3
 from graph.operations.execution import Graph
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
+from tests.forgefront.support.browser import CHROMIUM
 from tests.support.api_clients import route_operations
 
-CHROMIUM = shutil.which("chromium")
 QUIET = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
 
 
