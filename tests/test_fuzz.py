@@ -28,8 +28,8 @@ class TestSeeds:
         ],
     )
     def test_the_same_seed_makes_the_same(self, make: Any) -> None:
-        made = [make(seed) for seed in range(60)]
-        assert made == [make(seed) for seed in range(60)]
+        made = [make(seed) for seed in range(30)]
+        assert made == [make(seed) for seed in range(30)]
         assert len({repr(each) for each in made}) > 20
 
     def test_cursors_are_spoiled_in_many_ways(self) -> None:

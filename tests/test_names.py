@@ -108,6 +108,12 @@ def parse_module(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(tree: ast.AST) -> list[ast.AST]:
+    """All nodes of a module, which several tests look through."""
+    return list(ast.walk(tree))
+
+
 def words_of(name: str) -> list[str]:
     """`HTTPRequest_id` has the words http, request and id."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
@@ -115,7 +121,7 @@ def words_of(name: str) -> list[str]:
 
 def identifiers_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The names that a module defines, with their lines."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield node.lineno, node.name
@@ -131,7 +137,7 @@ def identifiers_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def messages_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The strings in `raise` statements, with their lines; expressions in f-strings become `{}`."""
-    for statement in ast.walk(tree):
+    for statement in nodes_of(tree):
         if not isinstance(statement, ast.Raise) or not isinstance(statement.exc, ast.Call):
             continue
         formatted: set[int] = set()
@@ -205,7 +211,7 @@ def test_every_class_name_is_unique() -> None:
     """A table and the GraphQL type of the same noun share its name; every other class has a name of its own."""
     classes: dict[str, list[str]] = {}
     for _, path in product_files():
-        for node in ast.walk(parse_module(path)):
+        for node in nodes_of(parse_module(path)):
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     shared = {name: paths for name, paths in classes.items() if len(paths) > 1 and not is_table_and_type(paths)}

@@ -138,11 +138,22 @@ FROZEN = {"0001": "58a2ad9adb37738f5edc62abd41163c47214e1dcf9975fa35aea1b7765f62
 """The SHA-256 of revisions of which databases exist."""
 
 
+def definitions_of(connection: Connection) -> dict[str, list[tuple[str, str | None]]]:
+    """The statements that created each table of a SQLite database and its indexes."""
+    found: dict[str, list[tuple[str, str | None]]] = {}
+    for table, name, sql in connection.execute(text("SELECT tbl_name, name, sql FROM sqlite_master ORDER BY tbl_name, name")):
+        found.setdefault(table, []).append((name, sql))
+    return found
+
+
 def find_breaking_changes(before: Connection, after: Connection) -> list[str]:
-    """What a program of the schema `before` cannot use in that of `after`."""
+    """What a program of the schema `before` cannot use in that of `after`, of SQLite databases."""
+    old_definitions, new_definitions = definitions_of(before), definitions_of(after)
     old, new = inspect(before), inspect(after)
     found = [f"{table} is gone" for table in set(old.get_table_names()) - set(new.get_table_names())]
     for table in set(old.get_table_names()) & set(new.get_table_names()):
+        if old_definitions[table] == new_definitions[table]:
+            continue
         known = {column["name"]: column for column in old.get_columns(table)}
         columns = {column["name"]: column for column in new.get_columns(table)}
         found += [f"{table}.{name} is gone" for name in known.keys() - columns.keys()]

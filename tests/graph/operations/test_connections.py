@@ -16,6 +16,7 @@ from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
+from tests.support.database_selection import half_for_dialect
 from tests.support.statements import StatementRecorder
 
 MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
@@ -250,7 +251,9 @@ class TestForgedCursors:
     """Whatever stands in a cursor, it is a place in the list or a bad request, and nothing in the log."""
 
     @pytest.mark.parametrize("planner", [True, False], ids=["planned", "unplanned"])
-    async def test_are_rejected(self, services: Services, make: DataFactory, caplog: pytest.LogCaptureFixture, planner: bool) -> None:
+    async def test_are_rejected(
+        self, services: Services, make: DataFactory, dialect: str, caplog: pytest.LogCaptureFixture, planner: bool
+    ) -> None:
         owner = await make.user()
         project = await make.project(owner=owner, history={"commits": 6})
         sha = await services.repositories.read(project.id, lambda repository: repository.resolve("master"))
@@ -275,9 +278,10 @@ class TestForgedCursors:
                 continue
             assert (await ask(text % "after: $c", owner, path=str(project.id), c=found["endCursor"])).errors == []
             for side in ("after", "before") if "commits" not in each and "history" not in each else ("after",):
-                for cursor in forgeries(found["endCursor"]):
+                # In the suite each is tried on one database with plans, on the other without.
+                for cursor in half_for_dialect(forgeries(found["endCursor"]), dialect, planner):
                     tried += 1
                     outcome = await ask(text % f"{side}: $c", owner, path=str(project.id), c=cursor)
                     assert {problem.code for problem in outcome.errors} <= {"BAD_REQUEST"}, (each, cursor, outcome.errors)
-        assert tried > 500
+        assert tried > 250
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -9,6 +9,7 @@ import pytest
 from storage.dump.dump_format import FORMAT_VERSION, DamagedDump, DumpError, DumpHead, Manifest
 from storage.dump.dump_reader import DumpReader, read_manifest
 from storage.dump.dump_writer import DumpWriter
+from tests.support.database_selection import share_of_values
 
 HEAD = DumpHead(format=FORMAT_VERSION, id="a" * 16, since=None, taken_at=1_460_000_000, product="1.0", revision="0001")
 LATER_HEAD = replace(HEAD, id="b" * 16, since=HEAD.id)
@@ -77,7 +78,8 @@ class TestDamage:
 
     def test_every_changed_byte_is_refused(self, dump: bytes) -> None:
         accepted = []
-        for at in range(len(dump)):
+        # In the suite every seventh, which is another one of each block of 512 bytes.
+        for at in range(0, len(dump), share_of_values(7)):
             changed = bytearray(dump)
             changed[at] ^= 0x01
             try:
