@@ -71,6 +71,8 @@ SLOW_FILES = (
 """Files of some seconds and more, the slowest first, so that no process is left alone with one of them at the end (scripts/test)."""
 
 
+MIN_TESTS_FOR_HUGE_PAGES = 1_000
+"""With fewer, moving the heap to huge pages takes longer than it saves."""
 PLANNER_VARIABLE = "FORGEFRONT_PLANNER"
 """`off` runs the whole suite without plans, as it does the service; tests of the plans themselves ask for them."""
 PLAN_AFTER_VARIABLE = "FORGEFRONT_TEST_OFTEN"
@@ -147,9 +149,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(SLOW_FILES)))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.enable()
+    if len(session.items) >= MIN_TESTS_FOR_HUGE_PAGES:
+        # What was imported and collected is used by every test.
+        from forgefront.server.huge_pages import use_huge_pages
+
+        use_huge_pages()
 
 
 @pytest.fixture(scope="module", autouse=True)
