@@ -34,6 +34,8 @@ gc.set_threshold(50_000, 5, 400)
 
 
 SLOW_FILES = (
+    "tests/reliability/test_imports.py",
+    "tests/forgefront/importing/test_instances.py",
     "tests/forgefront/commands/test_dump_buckets.py",
     "tests/forgefront/server/test_rolling_upgrades.py",
     "tests/graph/operations/test_hostile.py",
@@ -63,6 +65,8 @@ SLOW_FILES = (
     "tests/forgefront/pages/test_work_pages.py",
     "tests/forgefront/client/test_restarts.py",
     "tests/forgefront/server/test_app.py",
+    "tests/rest_v3/interface/test_openapi_linters.py",
+    "tests/storage/git/test_diff.py",
     "tests/graph/operations/test_loop_lag.py",
     "tests/rest_v3/routes/test_merge_requests.py",
     "tests/forgefront/client/test_legacy_client.py",
