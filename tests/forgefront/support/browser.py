@@ -5,7 +5,9 @@ import atexit
 import base64
 import itertools
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -175,13 +177,19 @@ async def open_chromium(profile: Path | None = None) -> AsyncIterator[BrowserPag
         async with _open_tab(next(str(tab["webSocketDebuggerUrl"]) for tab in tabs if tab["type"] == "page")) as page:
             yield page
     finally:
-        process.kill()
-        process.wait()
+        stop_chromium(process)
 
 
 def start_chromium(profile: Path) -> subprocess.Popen[bytes]:
     command = [str(CHROMIUM), *CHROMIUM_FLAGS.split(), f"--user-data-dir={profile}", "about:blank"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def stop_chromium(process: subprocess.Popen[bytes]) -> None:
+    """Kills the browser and its processes: what was started may be a script that waits for the browser."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @cache
@@ -192,8 +200,7 @@ def shared_chromium() -> str:
 
     @atexit.register
     def stop() -> None:
-        process.kill()
-        process.wait()
+        stop_chromium(process)
         shutil.rmtree(profile, ignore_errors=True)
 
     return _devtools_url(profile, process)
