@@ -13,13 +13,12 @@ import ci_v1
 import rest_v3
 from forgefront import served_documents
 from forgefront.backend import Backend
-from forgefront.bucket_move import move_to_buckets
-from forgefront.bucket_owner import ForeignBucket
+from forgefront.buckets.bucket_move import move_to_buckets
+from forgefront.buckets.bucket_owner import ForeignBucket
 from forgefront.config import Config
 from forgefront.endpoints import artifact_files, artifact_uploads, named_queries, upload_downloads
 from forgefront.endpoints.index import IndexEndpoint
 from forgefront.git_http import endpoint as git_http
-from forgefront.host_registry import HostRefused, HostRegistry
 from forgefront.old_ids import read_old_ids
 from forgefront.pages import FAVICON_PATH, FILES_PATH, MISSING_PAGE_PATTERN, PAGE_PATTERN, PagesApp
 from forgefront.pages.graphiql import ROUTE as GRAPHIQL
@@ -29,6 +28,7 @@ from forgefront.pages.reference import ReferenceApp
 from forgefront.server.app_router import AppRoute, AppRouter, send_not_found
 from forgefront.server.cors import CorsMiddleware
 from forgefront.server.health import ReadinessEndpoint, create_database_check, create_folder_check, create_store_check
+from forgefront.server.host_registry import HostRefused, HostRegistry
 from forgefront.server.liveness import HEALTH, READINESS, answer_liveness
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware

@@ -9,12 +9,12 @@ from datetime import datetime
 
 import structlog
 
-from forgefront.bucket_owner import claim_buckets
+from forgefront.buckets.bucket_owner import claim_buckets
 from forgefront.config import Config, ConfigError
-from forgefront.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
-from forgefront.data_folder_lock import DataFolderLock
-from forgefront.file_permissions import restrict_permissions
-from forgefront.host_registry import read_identity
+from forgefront.data_folder.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
+from forgefront.data_folder.data_folder_lock import DataFolderLock
+from forgefront.data_folder.file_permissions import restrict_permissions
+from forgefront.server.host_registry import read_identity
 from graph.context import Services
 from graph.events.outbox import Outbox
 from graph.jobs.build_analytics import BuildAnalytics
@@ -25,9 +25,9 @@ from graph.rules.ci.config_versions import parse_version
 from graph.rules.git import ref_adoption
 from storage import migrations
 from storage.database.engine import Database, now
+from storage.git.importing.repository_import import ProgressCallback
 from storage.git.repositories import Repositories
 from storage.git.repository_cache import RepositoryCache
-from storage.git.repository_import import ProgressCallback
 from storage.objects.bucket_uploads import BucketUploadStore
 from storage.objects.object_store import ObjectStore, open_store
 from storage.objects.uploads import UploadStore

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from forgefront.bucket_settings import BucketSettings
-from forgefront.config_error import ConfigError as ConfigError
-from forgefront.git_settings import GitSettings
-from forgefront.sign_in_settings import SignInSettings
+from forgefront.settings.bucket_settings import BucketSettings
+from forgefront.settings.config_error import ConfigError as ConfigError
+from forgefront.settings.git_settings import GitSettings
+from forgefront.settings.sign_in_settings import SignInSettings
 from graph.jobs.change_retention import DEFAULT_DAYS, DEFAULT_ROWS, ChangeRetention
 from graph.rules.ci.config_versions import parse_version
 

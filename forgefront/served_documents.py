@@ -2,10 +2,10 @@
 
 from forgefront.config import PREFIX, Config, ConfigError
 from forgefront.pages import NAMED_OPERATIONS_FOLDER, OPERATIONS_FOLDER
-from graph.operations import trusted_documents
-from graph.operations.documents import PreparedOperation
+from graph.documents import trusted_documents
+from graph.documents.documents import PreparedOperation
+from graph.documents.trusted_documents import TrustedDocument, TrustedDocuments
 from graph.operations.execution import Graph
-from graph.operations.trusted_documents import TrustedDocument, TrustedDocuments
 
 
 def built_in_documents() -> tuple[TrustedDocument, ...]:

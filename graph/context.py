@@ -40,7 +40,7 @@ from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.git.content_cache import ContentCache
 from storage.git.protocol.transport import FairLimiter
-from storage.git.ref_cache import RefCache
+from storage.git.refs.ref_cache import RefCache
 from storage.git.repositories import Repositories
 from storage.objects.object_store import ObjectStore
 from storage.objects.uploads import UploadStore

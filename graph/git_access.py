@@ -25,8 +25,9 @@ from graph.rules.git import ref_reservations, ref_updates, refs
 from graph.rules.policy import Action, can, can_anybody
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
-from storage.git import commit_walk, merge
-from storage.git.pack_transfer import PacksUnavailable
+from storage.git import merge
+from storage.git.history import commit_walk
+from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
 from storage.git.repository import Repository, sync_packs
 from storage.tables.accounts import ssh_keys

@@ -40,10 +40,10 @@ from graphql import (
     visit,
 )
 
+from graph.documents.document_parser import parse_without_tokens
+from graph.documents.fragments import fragments_used_by
+from graph.documents.output_format import OutputFormat
 from graph.fields.metadata import facts_of
-from graph.operations.document_parser import parse_without_tokens
-from graph.operations.fragments import fragments_used_by
-from graph.operations.output_format import OutputFormat
 
 
 class PreparedOperationProtocol(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphql import get_named_type, is_enum_type
 
-from graph.operations.output_format import OutputFormat
+from graph.documents.output_format import OutputFormat
 from rest_v3.operations import SelectedField
 
 Transform = Callable[[Any], Any]

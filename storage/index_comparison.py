@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from storage.database.engine import Database
-from storage.git import commit_walk
-from storage.git.ref_names import BRANCHES
+from storage.git.history import commit_walk
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
 from storage.tables.git import commits, refs

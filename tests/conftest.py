@@ -15,17 +15,17 @@ import structlog
 
 pytest_plugins = [
     "tests.support.reliability_promises",
-    "tests.support.postgres_connections",
-    "tests.support.databases",
-    "tests.support.database_selection",
-    "tests.support.statements",
+    "tests.support.database.postgres_connections",
+    "tests.support.database.databases",
+    "tests.support.database.database_selection",
+    "tests.support.database.statements",
     "tests.make",
     "tests.support.api_clients",
-    "tests.support.s3_server",
-    "tests.support.bucket",
-    "tests.support.hosts",
+    "tests.support.servers.s3_server",
+    "tests.support.servers.bucket",
+    "tests.support.servers.hosts",
     "tests.support.scenario",
-    "tests.support.dumps",
+    "tests.support.imports.dumps",
 ]
 
 # What is imported and collected stays, and is a million objects: looking through it again and again is a quarter of the suite's time.
@@ -171,7 +171,10 @@ def freeze_earlier_modules() -> None:
 
 @pytest.fixture(scope="session")
 async def loop_of_tests() -> asyncio.AbstractEventLoop:
-    """The event loop that the tests of a process share, so that they can share connections (tests/support/postgres_connections.py)."""
+    """The event loop that the tests of a process share, so that they can share connections.
+
+    They are those of tests/support/database/postgres_connections.py.
+    """
     return asyncio.get_running_loop()
 
 

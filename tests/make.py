@@ -19,8 +19,8 @@ from graph.context import Services
 from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
 from storage.database.engine import Database, metadata, now
+from storage.git.importing.repository_import import import_repository
 from storage.git.repository import Repository
-from storage.git.repository_import import import_repository
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from storage.objects.uploads import UploadStore, new_secret
@@ -30,9 +30,9 @@ from storage.tables.accounts.identities import normalize_uid
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from storage.tables.base import Row
 from storage.tables.builds.commit_statuses import FINISHED
-from tests.support.databases import share_compiled_statements
-from tests.support.git_history import make_history
-from tests.support.repositories import EditableRepositories
+from tests.support.database.databases import share_compiled_statements
+from tests.support.git.git_history import make_history
+from tests.support.git.repositories import EditableRepositories
 
 R = TypeVar("R", bound=Row)
 

@@ -26,7 +26,7 @@ class TestSelection:
         assert "tests/graph/builds/test_builds.py" not in tests
 
     def test_importing_tests(self) -> None:
-        assert "tests/graph/operations/test_planted_data.py" in select_tests("tests/support/planted_data.py")[0]
+        assert "tests/graph/operations/test_planted_data.py" in select_tests("tests/support/queries/planted_data.py")[0]
         assert "tests/graph/hooks/test_delivery.py" in select_tests("graph/events/webhook_sender.py")[0]
 
     def test_modules_that_many_import_select_only_tests_with_their_name(self) -> None:

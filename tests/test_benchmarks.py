@@ -45,7 +45,7 @@ from benchmarks.suites import (
 )
 from storage import tables
 from storage.database.engine import Database, driver_url
-from tests.support.databases import PostgresServer
+from tests.support.database.databases import PostgresServer
 
 SCALE = 0.04
 

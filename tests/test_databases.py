@@ -7,8 +7,8 @@ from sqlalchemy import func, select, text
 
 from storage.database.engine import Database
 from storage.tables import Namespace, NamespaceKind
-from tests.support.databases import PostgresServer
-from tests.support.statements import StatementRecorder
+from tests.support.database.databases import PostgresServer
+from tests.support.database.statements import StatementRecorder
 
 
 def group(path: str) -> Namespace:

@@ -11,7 +11,7 @@ import yaml
 from tests.fuzz import __main__ as program
 from tests.fuzz.findings import FuzzPart
 from tests.fuzz.hostile_parts import forge_cursor, multipart_body, yaml_text
-from tests.support.hostile_packs import MEGABYTE, random_pack
+from tests.support.git.hostile_packs import MEGABYTE, random_pack
 
 
 def part(**changed: Any) -> FuzzPart:

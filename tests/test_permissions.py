@@ -1,4 +1,4 @@
-"""Every operation answers every kind of caller as the permission matrix (tests/support/permission_matrix.py) says."""
+"""Every operation answers every kind of caller as the permission matrix (tests/support/queries/permission_matrix.py) says."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +11,7 @@ from storage.tables import TokenScope
 from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api, Ask
-from tests.support.permission_matrix import ANONYMOUS_V3_CALLS, MUTATIONS, ROLES, V3, parse_matrix
+from tests.support.queries.permission_matrix import ANONYMOUS_V3_CALLS, MUTATIONS, ROLES, V3, parse_matrix
 from tests.support.scenario import Scenario, valid_mutation_input, valid_v3_request
 
 READ, WRITE, GIT, ADMIN = TokenScope
@@ -26,12 +26,12 @@ def mutation_fields() -> Any:
 class TestPermissionMatrix:
     def test_has_a_row_for_every_v3_route(self) -> None:
         assert {route.call for route in (*ROUTES, *EXTRA_ROUTES)} - ANONYMOUS_V3_CALLS == V3_ROWS.keys(), (
-            "add the row to tests/support/permission_matrix.py"
+            "add it to tests/support/queries/permission_matrix.py"
         )
 
     def test_has_a_row_for_every_mutation(self) -> None:
         assert graphql_schema.mutation_type is not None
-        assert graphql_schema.mutation_type.fields.keys() == MUTATION_ROWS.keys(), "add the row to tests/support/permission_matrix.py"
+        assert graphql_schema.mutation_type.fields.keys() == MUTATION_ROWS.keys(), "add it to tests/support/queries/permission_matrix.py"
 
 
 ROWS_OF_A_TEST = 12

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from storage.git.importing.repository_import import import_repository
 from storage.git.repositories import Repositories
-from storage.git.repository_import import import_repository
 
 COMMITS = 1_000
 BRANCH = "change"

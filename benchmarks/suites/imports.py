@@ -16,7 +16,7 @@ from benchmarks.dataset import build_rows, project_history, seed
 from benchmarks.harness import runs, servers
 from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.servers import MeasuredServer
-from tests.support.databases import temporary_server
+from tests.support.database.databases import temporary_server
 
 ISSUES, BUILDS, COMMITS, MERGE_REQUESTS = 100, 250, 30, 5
 """In each of the 200 projects of scale 1, which has 20,000 issues, 60,000 notes and 50,000 builds."""

@@ -12,8 +12,8 @@ from benchmarks.harness import load, runs
 from benchmarks.harness.runs import NAMES
 from benchmarks.harness.servers import MeasuredServer
 from graph.schema import graphql_schema
-from tests.support.arguments import ArgumentPool, ProjectArguments
-from tests.support.query_generator import QueryGenerator
+from tests.support.queries.arguments import ArgumentPool, ProjectArguments
+from tests.support.queries.query_generator import QueryGenerator
 
 MEMORY_SAMPLES = 10
 """How often the memory is looked at."""

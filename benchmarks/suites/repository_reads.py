@@ -29,9 +29,9 @@ from benchmarks.harness.sequential import SequentialRun, run_sequentially, summa
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.peers.pygit2_app import REPOSITORY_VARIABLE
 from benchmarks.suites.questions import V3
+from storage.git.importing.repository_import import import_repository
 from storage.git.repositories import Repositories
-from storage.git.repository_import import import_repository
-from tests.support.git_history import commit_to_branch, git, make_history
+from tests.support.git.git_history import commit_to_branch, git, make_history
 
 MAX_TIME_RATIO = 1.3
 """How many times as long as with pygit2 alone a client may wait."""

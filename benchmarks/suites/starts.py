@@ -22,7 +22,7 @@ from benchmarks.harness.sequential import run_sequentially
 from benchmarks.harness.servers import READINESS, MeasuredServer
 from forgefront.pages import NAMED_OPERATIONS_FOLDER, OPERATIONS_FOLDER
 from graph.context import StaticSettings
-from graph.operations import trusted_documents
+from graph.documents import trusted_documents
 from graph.operations.sample_rows import SampleRows, sample_variables
 from graph.planner.cache import plan_cache_of
 from storage.database.engine import Database

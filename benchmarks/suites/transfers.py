@@ -17,9 +17,9 @@ from benchmarks.harness import runs, servers
 from benchmarks.harness.git_client import PERSON, run_git
 from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.servers import MeasuredServer
+from storage.git.importing.repository_import import import_repository
 from storage.git.repositories import Repositories
-from storage.git.repository_import import import_repository
-from tests.support.git_history import make_history
+from tests.support.git.git_history import make_history
 
 COMMITS_PER_PUSH = 100
 """Commits of one push."""

@@ -10,11 +10,11 @@ from forgefront import logs
 from forgefront.commands.command_context import DataOption, JsonOption, fail, load_existing_config, run_work
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
-from forgefront.file_permissions import restrict_permissions
+from forgefront.data_folder.file_permissions import restrict_permissions
 from storage.analytics.build_copy import CopyOutdated, CopyPointer
 from storage.analytics.build_copy_writer import RebuildRunning, write_copy
 from storage.database.engine import Database
-from storage.git.repository_import import ProgressCallback
+from storage.git.importing.repository_import import ProgressCallback
 
 app = typer.Typer(no_args_is_help=True, help="Administer the columnar copy that answers statistics.")
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from forgefront import logs
-from forgefront.config_error import ConfigError
+from forgefront.settings.config_error import ConfigError
 
 if TYPE_CHECKING:
     # Commands without a data folder run without the graph and the storage, whose imports take a second.
     from forgefront.backend import Backend
     from forgefront.config import Config
     from forgefront.local_client import LocalClient
-    from storage.git.repository_import import ProgressCallback
+    from storage.git.importing.repository_import import ProgressCallback
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def run_with_backend(
 
 def run_work(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
-    from forgefront.bucket_owner import ForeignBucket
+    from forgefront.buckets.bucket_owner import ForeignBucket
     from forgefront.local_client import OperationRejected
     from storage.database.engine import is_unavailable
     from storage.dump.dump_format import DumpError

@@ -10,7 +10,7 @@ from forgefront.commands import command_context
 from forgefront.commands.command_context import DataOption, JsonOption, RepositoryOption, fail, load_config
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
-from forgefront.data_folder_claim import FolderNotEmpty, claim_folder
+from forgefront.data_folder.data_folder_claim import FolderNotEmpty, claim_folder
 from forgefront.demo import demo_builder, demo_history, demo_pipeline
 from forgefront.demo.demo_builder import Demo, DemoBuilder, ExistingDemo
 

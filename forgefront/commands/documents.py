@@ -30,7 +30,7 @@ def documents(
     """
     # Imported here, so that other commands do not load the whole schema.
     from forgefront.served_documents import built_in_documents
-    from graph.operations import trusted_documents
+    from graph.documents import trusted_documents
 
     problems: tuple[str, ...] = ()
     if path is None:

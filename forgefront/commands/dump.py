@@ -10,15 +10,15 @@ from forgefront import logs
 from forgefront.commands.command_context import DataOption, JsonOption, fail, load_existing_config, run_work
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
-from forgefront.data_folder_lock import DataFolderLock
-from forgefront.file_permissions import SSH_HOST_KEY_FILE, restrict_permissions
-from forgefront.stored_data import open_stored_data
+from forgefront.data_folder.data_folder_lock import DataFolderLock
+from forgefront.data_folder.file_permissions import SSH_HOST_KEY_FILE, restrict_permissions
+from forgefront.data_folder.stored_data import open_stored_data
 from storage.dump import dump_locations
 from storage.dump.dump_format import Manifest
 from storage.dump.dump_reader import read_manifest
 from storage.dump.instance_dump import PROJECTS, InstanceDump
 from storage.dump.stored_file_parts import FILE_COLUMNS
-from storage.git.repository_import import ProgressCallback
+from storage.git.importing.repository_import import ProgressCallback
 from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key
 
 DUMP_METAVAR = "FILE|s3://BUCKET/KEY"

@@ -24,7 +24,7 @@ from forgefront.commands.translate import METHODS, ProfileOption, create_transla
 
 if TYPE_CHECKING:
     from forgefront.backend import Backend
-    from graph.operations.documents import PreparedOperation
+    from graph.documents.documents import PreparedOperation
     from graph.planner.explain import ExplainedNode, ExplainedStatement, Explanation
 
 DIALECTS = ("sqlite", "postgresql")
@@ -120,7 +120,7 @@ async def _analyze(backend: "Backend", prepared: "PreparedOperation", variables:
 def _prepare_query(query: str, variables: str, operation_name: str | None) -> tuple["PreparedOperation", dict[str, Any]]:
     from graphql import GraphQLError, OperationDefinitionNode, parse, validate
 
-    from graph.operations.documents import make_prepared_operation
+    from graph.documents.documents import make_prepared_operation
     from graph.schema import graphql_schema
 
     if query.startswith("@"):

@@ -10,7 +10,7 @@ import orjson
 import typer
 
 if TYPE_CHECKING:
-    from storage.git.repository_import import ProgressCallback
+    from storage.git.importing.repository_import import ProgressCallback
 
 PROGRESS_SECONDS = 5.0
 """Between two lines of progress where there is no terminal."""

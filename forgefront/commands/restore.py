@@ -14,10 +14,10 @@ from forgefront.commands.command_context import EXIT_FAILED, DataOption, JsonOpt
 from forgefront.commands.dump import DUMP_METAVAR
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
-from forgefront.data_folder_check import check_data_folder
-from forgefront.data_folder_claim import UNFINISHED_RESTORE, FolderNotEmpty, claim_folder, is_fillable
-from forgefront.file_permissions import restrict_permissions
-from forgefront.stored_data import open_stored_data
+from forgefront.data_folder.data_folder_check import check_data_folder
+from forgefront.data_folder.data_folder_claim import UNFINISHED_RESTORE, FolderNotEmpty, claim_folder, is_fillable
+from forgefront.data_folder.file_permissions import restrict_permissions
+from forgefront.data_folder.stored_data import open_stored_data
 from graph.rules.git import refs
 from storage import integrity
 from storage.dump import instance_restore
@@ -25,7 +25,7 @@ from storage.dump.dump_format import DumpError
 from storage.dump.instance_dump import PROJECTS
 from storage.dump.instance_restore import DumpFile, InstanceRestore
 from storage.dump.stored_file_parts import FILE_COLUMNS
-from storage.git.repository_import import ProgressCallback
+from storage.git.importing.repository_import import ProgressCallback
 from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key, load_key, write_once
 
 

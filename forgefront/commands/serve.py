@@ -12,7 +12,7 @@ import typer
 
 from forgefront.commands.command_context import EXIT_FAILED, DataOption, RepositoryOption, fail, load_config
 from forgefront.config import Config
-from forgefront.config_error import ConfigError
+from forgefront.settings.config_error import ConfigError
 
 if TYPE_CHECKING:
     # The server answers before these are imported, which takes most of the start.
@@ -59,7 +59,7 @@ def _prepare_demo(config: Config, repository: Path | None) -> "tuple[Demo | None
 
 
 def _can_fill_folder(config: Config) -> bool:
-    from forgefront.data_folder_claim import is_fillable
+    from forgefront.data_folder.data_folder_claim import is_fillable
 
     try:
         return is_fillable(config)

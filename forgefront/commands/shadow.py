@@ -10,8 +10,8 @@ import uvloop
 
 from forgefront import logs
 from forgefront.commands.command_context import EXIT_USAGE, fail
-from forgefront.config_error import ConfigError
 from forgefront.server.listeners import create_listener, raise_file_limit
+from forgefront.settings.config_error import ConfigError
 from forgefront.shadow.comparison.comparison_rules import ComparisonRules, RulesError
 from forgefront.shadow.comparison.id_map import IdFileError, IdMap
 from forgefront.shadow.proxy.proxy_server import run_proxy

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forgefront.backend import Backend
-from forgefront.data_folder_claim import FolderNotEmpty
+from forgefront.data_folder.data_folder_claim import FolderNotEmpty
 from forgefront.demo import demo_content as content
 from forgefront.demo.commit_authors import CommitAuthor, group_authors
 from forgefront.demo.demo_builds import create_builds
@@ -26,8 +26,8 @@ from graph.rules import validation
 from graph.rules.accounts import accounts
 from graph.rules.merge_requests import merge_request_imports
 from storage.git.authors import list_authors
+from storage.git.importing.repository_import import ProgressCallback
 from storage.git.repository import Repository
-from storage.git.repository_import import ProgressCallback
 
 OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 ROLES = {

@@ -35,6 +35,7 @@ from forgefront.endpoints.csv_tables import CsvTables
 from forgefront.endpoints.named_query_index import PAGE_CSP, describe_query, render_index
 from forgefront.endpoints.query_variables import parse_variables
 from forgefront.pages import prefers_html
+from graph.documents.trusted_documents import TrustedDocument
 from graph.errors import Code
 from graph.http.endpoint import RESPONSE_JSON, make_response
 from graph.http.json_pieces import dump_json
@@ -42,7 +43,6 @@ from graph.http.requests import GraphqlRequestError, credential_of, headers_of, 
 from graph.http.responses import rate_headers, serialize_result
 from graph.operations.execution import Graph, prepare
 from graph.operations.results import OperationResult
-from graph.operations.trusted_documents import TrustedDocument
 from rest_v3.errors import STATUS_BY_CODE
 from rest_v3.operations import describe_operation
 

@@ -19,7 +19,7 @@ from graphql import (
     value_from_ast_untyped,
 )
 
-from graph.operations.trusted_documents import TrustedDocument
+from graph.documents.trusted_documents import TrustedDocument
 from rest_v3.operations import RouteOperationVariable
 
 RESPONSE_FORMATS = ("json", "csv")

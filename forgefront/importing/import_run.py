@@ -21,7 +21,7 @@ from forgefront.importing.source_instance import SourceInstance
 from graph.build_file_imports import BuildFileImports
 from graph.imports import InstanceImports
 from graph.upload_imports import UploadImports
-from storage.git.repository_import import ProgressCallback
+from storage.git.importing.repository_import import ProgressCallback
 
 T = TypeVar("T")
 SETTLED_AFTER = timedelta(minutes=1)

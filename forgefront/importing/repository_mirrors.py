@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Timer
 from typing import NamedTuple
 
-from storage.git.remote_import import SETTINGS
+from storage.git.importing.remote_import import SETTINGS
 from storage.git.subprocesses import git_command
 
 CLONE_SECONDS = 3_600.0

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from forgefront.bucket_settings import BUCKET_PATTERN
 from forgefront.runner.build_cache import MAX_CACHE_BYTES, BuildCache
 from forgefront.runner.executors.container import ContainerSettings
 from forgefront.runner.executors.executor import Limits
 from forgefront.runner.executors.selection import ExecutorSettings
+from forgefront.settings.bucket_settings import BUCKET_PATTERN
 from storage.objects.object_store import open_store
 
 MAX_CONCURRENT = 64

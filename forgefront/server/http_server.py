@@ -191,7 +191,7 @@ class ForgefrontServer(uvicorn.Server):
         gc.collect()
         gc.freeze()
         # The young generations hold 30,000 objects at most, since the event loop waits while they are collected: some 20 ms. The old one is
-        # collected where it grows (graph/operations/document_cache.py).
+        # collected where it grows (graph/documents/document_cache.py).
         gc.set_threshold(10_000, 2, 3_000)
         structlog.get_logger().info("ready", process=os.getpid(), address=self._address)
         # The greeting reads the database, while requests are served.

@@ -3,7 +3,7 @@
 import resource
 import socket
 
-from forgefront.config_error import ConfigError
+from forgefront.settings.config_error import ConfigError
 
 LISTEN_BACKLOG = 2048
 MAX_OPEN_FILES = 65_536

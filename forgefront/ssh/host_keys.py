@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncssh
 
 from forgefront.config import ConfigError
-from forgefront.file_permissions import SSH_HOST_KEY_FILE
+from forgefront.data_folder.file_permissions import SSH_HOST_KEY_FILE
 from storage.secrets import write_once
 
 FILE_NAME = SSH_HOST_KEY_FILE

@@ -8,7 +8,7 @@ from graph.events.payloads import EventPayload, format_timestamp
 from graph.events.project_hook_payloads import REPOSITORY_KEYS, find_commit, project_attributes
 from graph.rules.builds.rollups import roll_up
 from storage import tables
-from storage.git.ref_names import NULL_ID
+from storage.git.refs.ref_names import NULL_ID
 from storage.tables.builds import pipelines
 
 

@@ -17,7 +17,7 @@ Status codes of results:
          as the specification requires for legacy clients
     200  everything else, including errors beside the data
 
-An operation is a document, or the id of a trusted document (`graph/operations/trusted_documents.py`). Automatic persisted queries are not
+An operation is a document, or the id of a trusted document (`graph/documents/trusted_documents.py`). Automatic persisted queries are not
 registered: for an unknown hash the response is PersistedQueryNotSupported with status 200, after which clients send documents. Responses
 to a viewer have the headers `X-RateLimit-…` (`graph/operations/rate_limits.py`).
 

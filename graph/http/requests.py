@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl
 import orjson
 from starlette.types import Scope
 
+from graph.documents.trusted_documents import ID_PATTERN, ID_PREFIX
 from graph.errors import Code
 from graph.operations import limits
 from graph.operations.execution import Graph
-from graph.operations.trusted_documents import ID_PATTERN, ID_PREFIX
 
 MAX_PARAMETERS = 1_000
 

@@ -7,8 +7,8 @@ import structlog
 
 from graph.context import Services
 from graph.operations.transaction import write_transaction
-from storage.git import object_collection
-from storage.git.object_collection import CollectionTips
+from storage.git.packing import object_collection
+from storage.git.packing.object_collection import CollectionTips
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import named_commits
 from storage.tables.git import commits, refs

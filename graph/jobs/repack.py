@@ -6,7 +6,7 @@ from time import monotonic
 import structlog
 
 from graph.context import Services
-from storage.git import repack
+from storage.git.packing import repack
 from storage.git.subprocesses.git_command import GitCommandError
 
 log = structlog.get_logger("repack")

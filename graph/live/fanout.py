@@ -16,6 +16,7 @@ import orjson
 import structlog
 
 from graph.context import Context, Services
+from graph.documents.documents import PreparedOperation
 from graph.errors import Code, LimitExceeded, Unauthenticated, Unavailable
 from graph.http.json_pieces import dump_json
 from graph.http.responses import serialize_result
@@ -24,7 +25,6 @@ from graph.live.change_log import LoggedChange
 from graph.live.trace_feeds import TracePiece
 from graph.operations import execution
 from graph.operations.answer_size import limit_answer
-from graph.operations.documents import PreparedOperation
 from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.loaders import Loader

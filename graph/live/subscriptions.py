@@ -22,6 +22,7 @@ from graphql import (
 )
 
 from graph.context import Context
+from graph.documents.documents import AllowedOperation, PreparedOperation, find_variable_error
 from graph.errors import BadRequest, LimitExceeded, NotFound, Unauthenticated, Unavailable
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
 from graph.live.change_log import LoggedChange, read_changes, read_pruned_seq
@@ -29,7 +30,6 @@ from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
 from graph.live.trace_feeds import POLL_SECONDS, TraceFilter, TracePiece
 from graph.operations import execution
 from graph.operations.callers import authenticate
-from graph.operations.documents import AllowedOperation, PreparedOperation, find_variable_error
 from graph.operations.execution import Graph
 from graph.operations.executor import is_awaitable
 from graph.operations.rate_limits import RateUsage

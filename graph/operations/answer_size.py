@@ -23,9 +23,9 @@ from graphql.language import (
 )
 
 from graph.context import Context
+from graph.documents.documents import PreparedOperation
 from graph.errors import ResultUnreadable
 from graph.http.json_pieces import PIECE_BYTES
-from graph.operations.documents import PreparedOperation
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.results import OperationResult, make_error_entry, to_operation_error
 from graph.operations.time_slices import SliceScheduler

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from graph.context import RunnerIdentity, Services
+from graph.documents.documents import PreparedOperation
 from graph.errors import NotFound, Unauthenticated
-from graph.operations.documents import PreparedOperation
 from graph.operations.rate_limits import CostQuote
 from graph.operations.token_scopes import SCOPE_BY_KIND, TokenIdentity, require_scope
 from graph.operations.transaction import session_for

@@ -11,11 +11,7 @@ import structlog
 from graphql import ExecutionResult, GraphQLError
 
 from graph.context import Context, Services
-from graph.errors import Code, LimitExceeded, OperationError, ResultUnreadable, Unauthenticated, Unavailable
-from graph.operations.answer_size import is_surely_small, limit_answer
-from graph.operations.callers import Caller, LocalAdmin, authenticate_caller, is_known_caller
-from graph.operations.deadlines import Deadline, Deadlines
-from graph.operations.documents import (
+from graph.documents.documents import (
     AllowedOperation,
     DocumentStore,
     InvalidOperation,
@@ -26,12 +22,16 @@ from graph.operations.documents import (
     prepare,
     prepare_document,
 )
+from graph.documents.trusted_documents import NO_DOCUMENTS, TrustedDocuments
+from graph.errors import Code, LimitExceeded, OperationError, ResultUnreadable, Unauthenticated, Unavailable
+from graph.operations.answer_size import is_surely_small, limit_answer
+from graph.operations.callers import Caller, LocalAdmin, authenticate_caller, is_known_caller
+from graph.operations.deadlines import Deadline, Deadlines
 from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
 from graph.operations.transaction import close_session, session_for, undo_effects
-from graph.operations.trusted_documents import NO_DOCUMENTS, TrustedDocuments
 from graph.planner.cache import plan_cache_of
 from graph.planner.errors import PlanBailout, PlanResult
 from graph.planner.mutation_replay import replay

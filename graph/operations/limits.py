@@ -32,8 +32,8 @@ from graphql.language import (
     SelectionSetNode,
 )
 
+from graph.documents.document_parser import parse_without_tokens
 from graph.operations.cost import RowCost, format_count, limit_exceeded_error
-from graph.operations.document_parser import parse_without_tokens
 
 MAX_CHARACTERS = 100_000
 """Maximum length of a document. The lexer reads about five million characters per second."""

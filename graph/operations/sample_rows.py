@@ -30,12 +30,12 @@ from graphql import (
 from sqlalchemy import func, literal, select
 from sqlmodel import col
 
+from graph.documents.documents import PreparedOperation
 from graph.fields.scalars import serialize_timestamp
-from graph.operations.documents import PreparedOperation
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
 from storage import tables
 from storage.database.engine import DatabaseSession
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.tables import NamespaceKind, UserState
 from storage.tables.git import first_parents
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import structlog
 
+from graph.documents.documents import PreparedOperation
 from graph.errors import Code
 from graph.operations.callers import LocalAdmin
-from graph.operations.documents import PreparedOperation
 from graph.operations.execution import Graph
 from graph.operations.sample_rows import SampleRows, find_sample_rows, sample_variables
 from graph.operations.transaction import session_for

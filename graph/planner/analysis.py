@@ -12,8 +12,8 @@ from typing import Any
 from graphql import GraphQLError
 
 from graph.context import Context, Services
+from graph.documents.documents import PreparedOperation
 from graph.errors import OperationError
-from graph.operations.documents import PreparedOperation
 from graph.operations.executor import is_awaitable
 from graph.planner.errors import PlanBailout
 from graph.planner.explain import ExplainedNode, ExplainedStatement, ExplainError, Explanation, compile_plan, explain_plan

@@ -9,7 +9,7 @@ from graphql import FragmentDefinitionNode, GraphQLError, OperationDefinitionNod
 from sqlalchemy import Dialect
 
 from graph.context import StaticSettings
-from graph.operations.documents import PreparedOperation
+from graph.documents.documents import PreparedOperation
 from graph.planner.coerce.arguments import OperationVariables, VariableValues
 from graph.planner.compiler import CompileTarget, compile_operation
 from graph.planner.errors import Unplannable

@@ -8,7 +8,7 @@ from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
 from graph.context import StaticSettings
-from graph.operations.output_format import OutputFormat
+from graph.documents.output_format import OutputFormat
 from graph.planner.build.build_context import BuildContext
 from graph.planner.build.object_nodes import ObjectNodeBuilder
 from graph.planner.codegen.functions import generate_functions

@@ -8,11 +8,11 @@ from graphql import GraphQLError
 from sqlalchemy import Dialect
 
 from graph.context import Context, StaticSettings
+from graph.documents.documents import PreparedOperation
 from graph.errors import NotFound, OperationError
 from graph.fields.declarations import ByNumber, ProjectLookup, ToMany, ToOne
 from graph.fields.metadata import metadata_of
 from graph.fields.resolvers import declaration_of
-from graph.operations.documents import PreparedOperation
 from graph.planner.cache import plan_cache_of
 from graph.planner.errors import PlanBailout, Unplannable, WrongArguments
 from graph.planner.ir.completers import AbstractCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter

@@ -13,8 +13,8 @@ from typing import Any
 from storage.dump import repository_parts
 from storage.dump.dump_format import DumpError
 from storage.dump.dump_writer import DumpWriter
-from storage.git import pack_transfer, packs
-from storage.git.pack_transfer import PackLost
+from storage.git.packing import pack_transfer, packs
+from storage.git.packing.pack_transfer import PackLost
 from storage.git.repository_cache import NO_PACKS, RepositoryCache
 from storage.tables.git.packs import Pack
 

@@ -20,11 +20,11 @@ from storage.dump.dump_format import FORMAT_VERSION, DumpError, DumpHead, Manife
 from storage.dump.dump_writer import DumpOutput, DumpWriter
 from storage.dump.snapshots import DatabaseSnapshot, open_snapshot
 from storage.dump.stored_file_parts import FILE_COLUMNS, NamedFile, StoredFileDump, record_missing
-from storage.git.pack_transfer import PackLost, PacksUnavailable
+from storage.git.importing.repository_import import ProgressCallback
+from storage.git.packing.pack_transfer import PackLost, PacksUnavailable
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository
 from storage.git.repository_cache import RepositoryCache
-from storage.git.repository_import import ProgressCallback
 from storage.objects.object_store import ObjectStore
 from storage.objects.uploads import UploadStore
 from storage.tables import metadata

@@ -18,9 +18,9 @@ from storage.dump.dump_reader import DumpMember, DumpReader
 from storage.dump.instance_dump import PROJECTS, SECRETS, TABLES, InstanceData
 from storage.dump.stored_file_parts import StoredFileRestore
 from storage.dump.table_loader import TableLoader, TargetNotEmpty, open_loader, require_empty
+from storage.git.importing.repository_import import ProgressCallback
 from storage.git.repositories import StagedRepository
 from storage.git.repository import Repository
-from storage.git.repository_import import ProgressCallback
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import ALL_SECONDS
 from storage.tables import metadata

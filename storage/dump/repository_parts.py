@@ -16,7 +16,7 @@ from typing import BinaryIO
 from storage.dump.dump_format import DamagedDump
 from storage.dump.dump_reader import DumpMember
 from storage.dump.dump_writer import DumpWriter, PartWriter
-from storage.git import packs
+from storage.git.packing import packs
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from storage.caches import CacheBounds, LruCache
-from storage.git.ref_names import TYPED_ID
+from storage.git.refs.ref_names import TYPED_ID
 from storage.git.repository import RefTargets
 from storage.git.trees import BlobContent
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.git.commit_writer import CommitSignature, write_commit_of_tree
+from storage.git.history.short_histories import find_range
 from storage.git.repository import GitCommit, Repository
-from storage.git.short_histories import find_range
 from storage.git.subprocesses import git_command
 from storage.git.trees import EMPTY_TREE
 

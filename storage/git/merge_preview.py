@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.git.history.short_histories import find_range
 from storage.git.merge import DiffTotals, count_between, diff_stat, merge_base, try_merge
 from storage.git.repository import GitCommit, Repository, UnknownCommit
-from storage.git.short_histories import find_range
 from storage.git.subprocesses import git_command
 
 MAX_COMMITS = 10_000

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from storage.database.engine import DatabaseSession
-from storage.git import object_collection, repack
 from storage.git.cancellation import Cancellation
-from storage.git.history_cache import HistoryCache
-from storage.git.object_collection import CollectedObjects, CollectionTips
-from storage.git.ref_names import DEFAULT_HEAD
+from storage.git.history.history_cache import HistoryCache
+from storage.git.importing.repository_import import ProgressCallback, import_repository
+from storage.git.packing import object_collection, repack
+from storage.git.packing.object_collection import CollectedObjects, CollectionTips
+from storage.git.refs.ref_names import DEFAULT_HEAD
 from storage.git.repository import RefTargets, Repository, move_into_place
-from storage.git.repository_import import ProgressCallback, import_repository
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 from storage.disk_sync import sync_path
 from storage.git.cancellation import check_cancelled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
-from storage.git.ref_names import BRANCHES, DEFAULT_HEAD, MAX_REF_NAME_LENGTH, TAGS, TYPED_ID
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, MAX_REF_NAME_LENGTH, TAGS, TYPED_ID
 
 if TYPE_CHECKING:
-    from storage.git.history_cache import HistoryCache
+    from storage.git.history.history_cache import HistoryCache
 
 __all__ = [
     "DamagedRepository",

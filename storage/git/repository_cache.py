@@ -30,10 +30,11 @@ from sqlmodel import col
 
 from storage.database.engine import Database, DatabaseSession, now
 from storage.disk_sync import replace_file
-from storage.git import object_collection, pack_transfer, packs, projection, ref_projector, repack
-from storage.git.object_collection import CollectedObjects, CollectionTips
-from storage.git.pack_transfer import PacksUnavailable
-from storage.git.ref_names import DEFAULT_HEAD
+from storage.git.packing import object_collection, pack_transfer, packs, repack
+from storage.git.packing.object_collection import CollectedObjects, CollectionTips
+from storage.git.packing.pack_transfer import PacksUnavailable
+from storage.git.refs import projection, ref_projector
+from storage.git.refs.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories, StagedRepository
 from storage.git.repository import NotARepository, RefTargets, Repository
 from storage.git.subprocesses import background_command

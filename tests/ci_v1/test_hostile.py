@@ -16,7 +16,7 @@ from tests.ci_v1.conftest import LegacyRunner
 from tests.ci_v1.shapes import check_shape
 from tests.make import DataFactory
 from tests.rest_v3.endpoint.test_hostile import BODIES, LITERALS, PARTS_OF_PATHS, QUERIES, WORST_LITERALS
-from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS
+from tests.support.queries.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS
 
 PROXY = {"Gitlab-Workhorse": "1"}
 CheckAnswer = Callable[[httpx.Response], None]

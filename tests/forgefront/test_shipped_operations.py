@@ -8,7 +8,7 @@ from graphql import DocumentNode, parse, validate
 import ci_v1
 import rest_v3
 from forgefront import pages
-from graph.operations import trusted_documents
+from graph.documents import trusted_documents
 from graph.schema import graphql_schema
 from rest_v3 import profiles
 from rest_v3.operations import BUILTIN_SOURCE

@@ -12,9 +12,9 @@ from tests.fuzz.findings import FuzzPart
 from tests.fuzz.instance import temporary_folder
 from tests.graph.planner.test_mutation_oracle import EXCLUDED_FIELDS, EXCLUDED_MUTATIONS, normalized_result
 from tests.make import DataFactory, open_services, token_of
-from tests.support.arguments import ArgumentPool, collect_arguments
-from tests.support.edge_case_data import create_edge_cases
-from tests.support.oracle import (
+from tests.support.queries.arguments import ArgumentPool, collect_arguments
+from tests.support.queries.edge_case_data import create_edge_cases
+from tests.support.queries.oracle import (
     AnswersDiffer,
     FallbackCountingGraph,
     PlanOracle,
@@ -23,7 +23,7 @@ from tests.support.oracle import (
     prepare_document,
     require_valid,
 )
-from tests.support.query_generator import QueryGenerator
+from tests.support.queries.query_generator import QueryGenerator
 from tests.support.scenario import create_scenario, valid_mutation_input
 from tests.support.week_fixture import NOW
 

@@ -15,8 +15,8 @@ from tests.fuzz.findings import FuzzPart
 from tests.fuzz.instance import CALLERS, DEADLINE_SECONDS, HANG_SECONDS, FuzzServer
 from tests.fuzz.schemathesis_parts import title_of_log_line
 from tests.rest_v3.support.response_shapes import check_error
-from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS
-from tests.support.hostile_packs import MEGABYTE, push_command, random_pack
+from tests.support.git.hostile_packs import MEGABYTE, push_command, random_pack
+from tests.support.queries.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS
 
 GRAPH_CODES = {"BAD_REQUEST", "NOT_FOUND", "FORBIDDEN", "UNAUTHENTICATED", "LIMIT_EXCEEDED"}
 PUSH_SECONDS = 60.0

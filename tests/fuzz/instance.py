@@ -15,9 +15,9 @@ from sqlalchemy import make_url
 
 from storage.migrations import upgrade
 from tests.make import DataFactory, open_services, token_of
-from tests.support.databases import PostgresServer, temporary_server
-from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.database.databases import PostgresServer, temporary_server
+from tests.support.queries.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.servers.server_process import ServerProcess, run_server
 
 CALLERS = {"anonymous": None, "outsider": "stranger", "developer": "member", "administrator": "admin"}
 """The four kinds of callers, and the names of their viewers in the edge-case data."""

@@ -17,7 +17,7 @@ from storage import tables
 from storage.objects.folder_store import FolderStore
 from tests.make import DataFactory, token_of
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 MEGABYTES = scaled_count(2048, 64)
 KILLS = scaled_count(20)

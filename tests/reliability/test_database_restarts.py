@@ -19,9 +19,9 @@ from sqlmodel import col
 from storage import migrations, tables
 from storage.database.engine import Database
 from tests.make import DataFactory
-from tests.support.databases import TemporaryServer, durable_server, free_port
+from tests.support.database.databases import TemporaryServer, durable_server, free_port
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import WriteLog, create_writers, run_for_each, run_server
+from tests.support.servers.server_process import WriteLog, create_writers, run_for_each, run_server
 
 STOPS = scaled_count(10, 2)
 WRITERS = 8

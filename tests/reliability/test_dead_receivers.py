@@ -10,8 +10,8 @@ from pathlib import Path
 from storage import tables
 from tests.make import DataFactory, token_of
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import ServerProcess, WriteLog, create_writers, run_server
-from tests.support.webhook_receiver import ReceivedRequest, WebhookReceiver
+from tests.support.servers.server_process import ServerProcess, WriteLog, create_writers, run_server
+from tests.support.servers.webhook_receiver import ReceivedRequest, WebhookReceiver
 
 HOOKS = scaled_count(100, 10)
 UNRESPONSIVE_HOSTS = 10

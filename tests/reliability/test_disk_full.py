@@ -20,7 +20,7 @@ from storage.database.engine import Database
 from tests.make import DataFactory, token_of
 from tests.support.merge_requests import MergeRequestFactory
 from tests.support.reliability_promises import promise
-from tests.support.server_process import CLIENT_SECONDS, run_server
+from tests.support.servers.server_process import CLIENT_SECONDS, run_server
 
 DISK_MEGABYTES = 64
 REFUSALS = {503, 507}

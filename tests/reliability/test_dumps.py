@@ -32,14 +32,14 @@ from storage.tables import MergeRequestState
 from tests.make import DataFactory, token_of
 from tests.reliability.test_kills import whole
 from tests.reliability.test_merges import BranchPusher, MergeLog, client_of, disagreements, full_path, move_branches, prepare
-from tests.support.databases import client_program
-from tests.support.dumps import DumpTool
-from tests.support.fork_server import start_program
-from tests.support.git_history import git
-from tests.support.hostile_packs import PackWriter
+from tests.support.database.databases import client_program
+from tests.support.git.git_history import git
+from tests.support.git.hostile_packs import PackWriter
+from tests.support.imports.dumps import DumpTool
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
 from tests.support.reliability_promises import COUNT_SHARE, promise, scaled_count
-from tests.support.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
+from tests.support.servers.fork_server import start_program
+from tests.support.servers.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
 
 ROUNDS = scaled_count(10)
 MERGES = scaled_count(40, 6)
@@ -280,7 +280,7 @@ def run_command(*arguments: object, database_url: str) -> tuple[dict[str, Any], 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORGEFRONT_")}
     environment["FORGEFRONT_DATABASE_URL"] = database_url
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with start_program("tests.support.measured_command", *arguments, "--json", env=environment, **pipes) as command:
+    with start_program("tests.support.measuring.measured_command", *arguments, "--json", env=environment, **pipes) as command:
         out, errors = command.communicate()
     assert command.returncode == 0, out + errors
     return json.loads(out), int(errors.splitlines()[-1]) * 1024

@@ -13,9 +13,9 @@ import httpx
 
 from tests.graph.operations.test_loop_lag import create_rows
 from tests.make import DataFactory, token_of
-from tests.support.expensive_queries import EXPENSIVE_QUERIES
+from tests.support.queries.expensive_queries import EXPENSIVE_QUERIES
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 SECONDS = float(scaled_count(5))
 """How long each request is sent again and again."""

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from storage import tables
-from tests.support.hosts import Hosts, git, write_text_commit
 from tests.support.reliability_promises import promise, scaled_count
+from tests.support.servers.hosts import Hosts, git, write_text_commit
 
 KILLS = scaled_count(30)
 NUMBERS = (2, 3, 4)

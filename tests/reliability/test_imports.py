@@ -15,9 +15,9 @@ from forgefront.config import Config
 from storage import tables
 from tests.forgefront.importing.test_instances import compare, count_importable_rows, count_rows, create_instance, is_known
 from tests.make import DataFactory, token_of
-from tests.support.fork_server import start_program
-from tests.support.import_source import open_backend, serve_source, write_through_v3
+from tests.support.imports.import_source import open_backend, serve_source, write_through_v3
 from tests.support.reliability_promises import promise, scaled_count
+from tests.support.servers.fork_server import start_program
 
 KILLS = scaled_count(30, min_count=3)
 

@@ -18,9 +18,9 @@ from storage.database.engine import Database
 from storage.tables import DeliveryState
 from tests.make import DataFactory
 from tests.support.reliability_promises import SEEDS, promise, scaled_count
-from tests.support.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
+from tests.support.servers.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
+from tests.support.servers.webhook_receiver import ReceivedRequest, WebhookReceiver
 from tests.support.waiting import wait_for_killed_clients
-from tests.support.webhook_receiver import ReceivedRequest, WebhookReceiver
 
 KILLS = scaled_count(50)
 HOOK_KILLS = scaled_count(20)

@@ -14,11 +14,11 @@ import pytest
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from tests.make import DataFactory, token_of
-from tests.support.arguments import collect_arguments
-from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
-from tests.support.query_generator import QueryGenerator
+from tests.support.queries.arguments import collect_arguments
+from tests.support.queries.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.queries.query_generator import QueryGenerator
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 QUERIES = scaled_count(5000)
 SLICES = 10

@@ -22,10 +22,10 @@ from storage.database.engine import Database
 from storage.tables import AccessLevel, MergeRequestState
 from storage.tables.git import commits, refs
 from tests.make import DataFactory, token_of
-from tests.support.hostile_packs import PackWriter
+from tests.support.git.hostile_packs import PackWriter
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
 from tests.support.reliability_promises import SEEDS, promise, scaled_count
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 from tests.support.waiting import wait_for_killed_clients
 
 KILLS = scaled_count(50)

@@ -15,7 +15,7 @@ from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.npm import install_packages
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import create_data_folder
+from tests.support.servers.server_process import create_data_folder
 
 RESTARTS = scaled_count(20)
 

@@ -18,10 +18,10 @@ from storage.database.engine import Database
 from storage.tables import CheckStatus
 from storage.tables.events import changes
 from tests.make import DataFactory
-from tests.support.databases import free_port
-from tests.support.fork_server import ROOT, ForkedProcess
+from tests.support.database.databases import free_port
 from tests.support.reliability_promises import SEEDS, promise, scaled_count
-from tests.support.server_process import run_server
+from tests.support.servers.fork_server import ROOT, ForkedProcess
+from tests.support.servers.server_process import run_server
 
 RUNNERS = scaled_count(50)
 CONCURRENT = 2

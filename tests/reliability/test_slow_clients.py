@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.make import DataFactory, token_of
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 CLIENTS = scaled_count(500)
 SECONDS = float(scaled_count(60, 35))

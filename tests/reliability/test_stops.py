@@ -10,7 +10,7 @@ import orjson
 from storage import tables
 from tests.make import DataFactory, token_of
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
+from tests.support.servers.server_process import ServerProcess, WriteLog, create_writers, run_for_each, run_server
 
 STOPS = scaled_count(20)
 

@@ -17,7 +17,7 @@ from storage.database.engine import now
 from storage.secrets import digest_token
 from tests.make import DataFactory, token_of
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 STREAMS = scaled_count(10_000, 100)
 """It takes as many file descriptors here and in the server (`ulimit -n 20000`)."""

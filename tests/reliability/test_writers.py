@@ -11,7 +11,7 @@ from storage import tables
 from storage.database.engine import Database
 from tests.make import DataFactory, token_of
 from tests.support.reliability_promises import promise, scaled_count
-from tests.support.server_process import WriteLog, create_writers, run_for_each, run_server
+from tests.support.servers.server_process import WriteLog, create_writers, run_for_each, run_server
 
 WRITERS, ISSUES_PER_WRITER = 32, 100
 SECONDS = float(scaled_count(60, 20))

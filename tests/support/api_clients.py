@@ -10,12 +10,12 @@ import pytest
 
 import rest_v3
 from graph.context import Services
-from graph.operations.document_cache import DocumentCache
+from graph.documents.document_cache import DocumentCache
 from graph.operations.execution import Graph, OperationResult, prepare_document
 from rest_v3.operations import OperationRegistry
 from storage import tables
 from tests.make import EXTERNAL_URL, token_of
-from tests.support.repositories import keep_refs_in_step
+from tests.support.git.repositories import keep_refs_in_step
 
 
 class Ask:

@@ -8,7 +8,7 @@ from graph.jobs.build_analytics import BuildAnalytics
 from graph.operations.execution import Graph
 from storage import tables
 from tests.support.api_clients import Ask
-from tests.support.repositories import keep_refs_in_step
+from tests.support.git.repositories import keep_refs_in_step
 
 
 class Both:

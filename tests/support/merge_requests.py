@@ -14,7 +14,7 @@ from storage import tables
 from storage.git import merge
 from storage.git.repository import Repository
 from tests.make import DataFactory
-from tests.support.repositories import EditableRepository
+from tests.support.git.repositories import EditableRepository
 
 COMMIT_TIME = 1_500_000_000
 

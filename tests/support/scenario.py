@@ -19,7 +19,7 @@ from storage.git.trees import ListingPage, ObjectKind, TreeListing
 from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import DataFactory, ssh_key
-from tests.support.import_items import IMPORT_MUTATIONS, valid_import_input
+from tests.support.imports.import_items import IMPORT_MUTATIONS, valid_import_input
 from tests.support.merge_requests import commit_text_files
 
 LEVELS = {

@@ -22,7 +22,7 @@ from sqlalchemy import delete
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, IssueState, MergeRequestState
 from tests.make import DataFactory
-from tests.support.git_history import build_once
+from tests.support.git.git_history import build_once
 
 
 def at(text: str) -> datetime:

@@ -1,6 +1,6 @@
 """GraphiQL at /-/graphiql, offline: the folder `built`, which `scripts/graphiql` bundles from the sources beside this file.
 
-Its examples are the dashboard queries of `graph/operations/dashboards`, inserted into the page at start.
+Its examples are the dashboard queries of `graph/documents/dashboards`, inserted into the page at start.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from forgefront.pages.static_folder import INDEX, StaticFolder
 
 ROUTE = "/-/graphiql"
 BUILD_FOLDER = Path(__file__).parent / "built"
-EXAMPLES_FILE = Path(graph.__file__).parent / "operations" / "dashboards" / "dashboards.graphql"
+EXAMPLES_FILE = Path(graph.__file__).parent / "documents" / "dashboards" / "dashboards.graphql"
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",

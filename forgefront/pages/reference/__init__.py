@@ -35,7 +35,7 @@ from starlette.types import Receive, Scope, Send
 
 import rest_v3
 from forgefront.pages.static_folder import INDEX, StaticFolder
-from graph.operations.documents import prepare_document
+from graph.documents.documents import prepare_document
 from graph.schema import print_schema
 from rest_v3.operations import OperationRegistry, SelectedField
 from rest_v3.routes import EXTRA_ROUTES, ROUTES

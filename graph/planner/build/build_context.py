@@ -7,7 +7,7 @@ from graphql import FieldNode, GraphQLError, GraphQLField, GraphQLLeafType, Grap
 from sqlalchemy import Dialect
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
-from graph.operations.output_format import OutputFormat
+from graph.documents.output_format import OutputFormat
 from graph.planner.codegen.functions import GeneratedNode
 from graph.planner.codegen.leaf_serializers import formatted_timestamps_serializer, leaf_serializer
 from graph.planner.coerce.arguments import FieldArguments

@@ -15,7 +15,7 @@ import orjson
 from graphql import GraphQLEnumType, GraphQLLeafType, is_enum_type
 from sqlalchemy import BigInteger
 
-from graph.operations.output_format import OutputFormat
+from graph.documents.output_format import OutputFormat
 from graph.planner.errors import PlanBailout, Unplannable
 
 PLAIN_TYPES: Mapping[str, type] = {"String": str, "GitOid": str, "Int": int, "Boolean": bool}

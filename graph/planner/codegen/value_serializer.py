@@ -11,7 +11,7 @@ from typing import Any
 
 from graphql import GraphQLEnumType, GraphQLLeafType
 
-from graph.operations.output_format import OutputFormat
+from graph.documents.output_format import OutputFormat
 from graph.planner.codegen.leaf_serializers import MAX_INT, leaf_serializer, timestamps_serializer
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.completers import LeafCompleter, ObjectCompleter

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphql import GraphQLLeafType
 
-from graph.operations.output_format import OutputFormat
+from graph.documents.output_format import OutputFormat
 from graph.planner.ir.steps import BatchNode, FieldStep
 
 ObjectSerializer = Callable[[Sequence[Any]], list[dict[str, Any]]]

@@ -15,7 +15,7 @@ from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action, require
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS
 from storage import tables
-from storage.git.ref_names import BRANCHES, TAGS
+from storage.git.refs.ref_names import BRANCHES, TAGS
 from storage.git.repository import Repository
 from storage.tables import CheckStatus
 from storage.tables.builds.commit_statuses import FINISHED

@@ -8,7 +8,7 @@ from typing import Any
 
 from graph.context import Context
 from storage import tables
-from storage.git.ref_names import NULL_ID
+from storage.git.refs.ref_names import NULL_ID
 from storage.tables import RunWhen
 
 MAX_REF_SLUG_LENGTH = 63

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from graph.rules.ci.expressions import compile_expression
 from storage.git import trees
-from storage.git.pushed_objects import MAX_CHANGED_PATHS, list_changed_paths
-from storage.git.ref_names import NULL_ID
+from storage.git.packing.pushed_objects import MAX_CHANGED_PATHS, list_changed_paths
+from storage.git.refs.ref_names import NULL_ID
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 
 MAX_LISTED_PATHS = 10_000

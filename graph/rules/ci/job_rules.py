@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from graph.rules.builds.job_variables import ref_slug
 from graph.rules.ci.commit_files import CommitFiles
 from graph.rules.ci.rule_conditions import Condition
-from storage.git.ref_names import NULL_ID
+from storage.git.refs.ref_names import NULL_ID
 from storage.tables import RunWhen
 
 MAX_RULES = 50

@@ -20,7 +20,7 @@ from graph.rules.ci.job_selection import MAX_REF_LENGTH, PipelineConfig, select_
 from graph.rules.ci.yaml_documents import MAX_BYTES
 from storage.git import trees
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES, TAGS
+from storage.git.refs.ref_names import BRANCHES, TAGS
 from storage.git.repositories import Repositories
 from storage.git.repository import DamagedRepository, NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError

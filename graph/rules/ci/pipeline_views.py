@@ -15,7 +15,7 @@ from graph.rules.ci.job_rules import RuleContext, push_variables
 from graph.rules.ci.job_selection import JobConfig, group_by_stage, select_jobs
 from graph.rules.ci.pipeline_planner import file_reader
 from storage import tables
-from storage.git.ref_names import BRANCHES, NULL_ID, TAGS
+from storage.git.refs.ref_names import BRANCHES, NULL_ID, TAGS
 from storage.git.repository import NotARepository, Repository
 from storage.tables.builds import pipelines
 from storage.tables.git import refs

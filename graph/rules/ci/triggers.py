@@ -16,7 +16,7 @@ from graph.rules.ci import pipeline_planner, pipelines
 from graph.rules.ci.pipeline_planner import PipelinePlan
 from graph.rules.project_access import PROJECTS_LOADER, load_projects
 from storage import tables
-from storage.git.ref_names import BRANCHES, TAGS
+from storage.git.refs.ref_names import BRANCHES, TAGS
 from storage.secrets import digest_token
 from storage.tables.base import lock
 from storage.tables.builds import triggers

@@ -21,7 +21,7 @@ from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.secrets import UndecryptableToken
 from storage.tables import DeliveryState
 from storage.tables.base import MAX_URL_LENGTH

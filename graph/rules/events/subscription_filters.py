@@ -15,7 +15,7 @@ from graph.rules.git.branches import BranchRef
 from graph.rules.git.refs import current_of_projects
 from graph.rules.policy import Action, can, require
 from storage import tables
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.tables import ChangeKind
 from storage.tables.base import Row
 

@@ -11,7 +11,7 @@ from graph.rules.git.branches import ProjectRef
 from graph.rules.git.commit_comparison import run_git
 from storage import tables
 from storage.git import merge
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import Repository
 
 MAX_OPERATION_SECONDS = 3.0

@@ -14,7 +14,7 @@ from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import change_records
 from graph.rules.git import branch_health
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.tables.git import health_checks_due, refs
 from storage.tables.projects import projects
 

@@ -17,9 +17,9 @@ from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.git import commits
 from graph.rules.git.branches import BranchRef
 from graph.rules.git.commits import run_in_repository
-from storage.git import log
-from storage.git.log import MAX_EXAMINED_COMMITS, CommitFilter, FilteredCommits, HistoryTooDeep
-from storage.git.ref_names import FULL_ID
+from storage.git.history import log
+from storage.git.history.log import MAX_EXAMINED_COMMITS, CommitFilter, FilteredCommits, HistoryTooDeep
+from storage.git.refs.ref_names import FULL_ID
 from storage.git.repository import UnknownCommit
 from storage.tables.git import first_parents
 

@@ -18,7 +18,7 @@ from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action
 from storage import tables
 from storage.git.protocol.push import PushRule, RefCommand
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Ref, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.settings import BranchProtection

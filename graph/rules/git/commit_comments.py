@@ -14,7 +14,7 @@ from graph.rules.git import refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.policy import Action, require
 from storage import tables
-from storage.git import diff
+from storage.git.diffs import diff
 from storage.git.repository import Repository
 from storage.tables import ActivitySubject, LineType
 

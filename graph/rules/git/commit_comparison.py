@@ -18,9 +18,9 @@ from graph.operations.loaders import Loader
 from graph.rules.git.commits import ProjectCommit, count_commit_text, get_commit, load_diff_between, run_in_repository
 from storage import tables
 from storage.git import merge
-from storage.git.diff import FileDiff
+from storage.git.diffs.diff import FileDiff
 from storage.git.merge import DiffTotals
-from storage.git.ref_names import FULL_ID
+from storage.git.refs.ref_names import FULL_ID
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 

@@ -26,10 +26,10 @@ from graph.rules.ci import pipeline_planner
 from graph.rules.ci.pipeline_planner import PipelinePlan
 from graph.rules.git import health_checks_due, indexed_commits, refs
 from storage import tables
-from storage.git import commit_walk
 from storage.git.commits import GitCommit
+from storage.git.history import commit_walk
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.git.repository import choose_default_branch
 from storage.index_comparison import list_absent_commits
 from storage.tables.git import branch_moves, commits

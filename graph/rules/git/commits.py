@@ -28,10 +28,10 @@ from graph.rules.git import refs as project_refs
 from graph.rules.git.indexed_commits import IndexedCommit
 from graph.rules.lookup import parse_id
 from storage import tables
-from storage.git import diff
-from storage.git.diff import FileDiff
-from storage.git.log import HistoryTooDeep, list_history
-from storage.git.ref_names import FULL_ID
+from storage.git.diffs import diff
+from storage.git.diffs.diff import FileDiff
+from storage.git.history.log import HistoryTooDeep, list_history
+from storage.git.refs.ref_names import FULL_ID
 from storage.git.repository import DamagedRepository, GitCommit, NotARepository, RefTargets, Repository, UnknownCommit
 from storage.tables.accounts import users
 from storage.tables.git import commit_comments

@@ -7,8 +7,8 @@ from graph.context import Context
 from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import get_commit
 from storage import tables
-from storage.git import history_queries
-from storage.git.history_queries import AuthorTotal
+from storage.git.history import history_queries
+from storage.git.history.history_queries import AuthorTotal
 from storage.git.repository import Repository
 
 

@@ -31,11 +31,11 @@ from graph.rules.policy import Action, require
 from storage import tables
 from storage.git import trees
 from storage.git.commit_writer import CommitSignature, write_commit_of_tree
+from storage.git.diffs.tree_changes import InvalidPath, PathTaken, TreeChange, check_path, write_tree
 from storage.git.protocol.push import PushRule, RefCommand
-from storage.git.ref_names import BRANCHES, NULL_ID
+from storage.git.refs.ref_names import BRANCHES, NULL_ID
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
-from storage.git.tree_changes import InvalidPath, PathTaken, TreeChange, check_path, write_tree
 
 MAX_ATTEMPTS = 5
 """How often a commit is attempted while concurrent updates move the branch."""

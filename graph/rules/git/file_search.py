@@ -11,9 +11,10 @@ from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import get_commit
 from graph.rules.git.trees import ProjectBlob
 from storage import tables
-from storage.git import blame, file_search
-from storage.git.blame import BlameTooLarge, LineRange
+from storage.git import file_search
 from storage.git.file_search import FoundLine, FoundPath
+from storage.git.history import blame
+from storage.git.history.blame import BlameTooLarge, LineRange
 from storage.git.repository import Repository
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from graph.context import Context
 from graph.operations.loaders import Loader
 from graph.rules.git.commits import run_in_repository
 from graph.rules.git.trees import ProjectTreeEntry
-from storage.git.last_changes import last_changes
+from storage.git.history.last_changes import last_changes
 from storage.git.repository import Repository
 
 MAX_OPERATION_SECONDS = 3.0

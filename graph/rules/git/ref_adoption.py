@@ -18,10 +18,10 @@ from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import ref_updates, refs
 from graph.rules.git.ref_updates import PreparedUpdates
 from storage import tables
-from storage.git import projection
 from storage.git.merge import is_ancestor
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES
+from storage.git.refs import projection
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.git import refs as git_refs

@@ -19,10 +19,10 @@ from graph.rules.validation import is_storable
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
-from storage.git import ref_projector
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_cache import ABSENT
-from storage.git.ref_names import BRANCHES, DEFAULT_HEAD, TAGS, TYPED_ID
+from storage.git.refs import ref_projector
+from storage.git.refs.ref_cache import ABSENT
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, TAGS, TYPED_ID
 from storage.git.repository import Repository, choose_default_branch
 from storage.tables.git import refs
 from storage.tables.projects import projects

@@ -8,7 +8,7 @@ from graph.operations.loaders import Loader
 from graph.rules import validation
 from graph.rules.git import refs
 from storage import tables
-from storage.git.ref_names import TAGS
+from storage.git.refs.ref_names import TAGS
 from storage.tables.git import releases
 from storage.tables.projects import projects
 

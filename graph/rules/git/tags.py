@@ -16,7 +16,7 @@ from graph.rules.git.commits import run_in_repository
 from storage import tables
 from storage.git.commit_writer import CommitSignature
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import TAGS
+from storage.git.refs.ref_names import TAGS
 from storage.git.repository import Ref, Repository
 from storage.git.tag_objects import read_message, write_tag
 

@@ -15,9 +15,10 @@ from graph.rules.git import refs
 from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import run_in_repository
 from storage import tables
-from storage.git import history_queries, trees
+from storage.git import trees
 from storage.git.content_cache import content_key
-from storage.git.ref_names import FULL_ID
+from storage.git.history import history_queries
+from storage.git.refs.ref_names import FULL_ID
 from storage.git.repository import RefTargets, Repository
 from storage.git.trees import BlobContent, ListingPage, ListingTimeout, TreeListing, TreeListingEntry
 

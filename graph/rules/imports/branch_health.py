@@ -4,7 +4,7 @@ from graph.rules.git.branch_health import load_states
 from graph.rules.imports.batches import Batch
 from storage import tables
 from storage.database import bulk_rows
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.tables.git import refs
 from storage.tables.projects import projects
 

@@ -13,7 +13,7 @@ from graph.rules.imports.item_kinds import AUTHOR, CREATED_AT, ImportField, Item
 from graph.rules.imports.numbers import validate_iid
 from graph.rules.imports.snippets import validate_content
 from storage import tables
-from storage.git.ref_names import FULL_ID
+from storage.git.refs.ref_names import FULL_ID
 from storage.tables import ImportKind, LineType
 
 IDENTIFYING_FIELDS = ("author_id", "created_at", "path", "line", "note")

@@ -29,8 +29,8 @@ from graph.rules.imports.item_kinds import MAX_ITEMS, ImportField, Item, ItemKin
 from graph.rules.issues import issue_closing
 from graph.rules.policy import Action, require
 from storage import tables
-from storage.git.imported_branches import BranchClues, ImportedBranch, read_branch
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.imported_branches import BranchClues, ImportedBranch, read_branch
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository
 from storage.tables import CounterKind, ImportKind, MergeRequestState, MergeStatus, import_identities
 from storage.tables.merge_requests import merge_request_branches

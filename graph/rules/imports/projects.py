@@ -22,9 +22,9 @@ from graph.rules.projects import projects
 from graph.rules.settings import validate_url
 from storage import tables
 from storage.database import bulk_rows
-from storage.git import projection
-from storage.git.projection import RefProjection
-from storage.git.ref_names import DEFAULT_HEAD
+from storage.git.refs import projection
+from storage.git.refs.projection import RefProjection
+from storage.git.refs.ref_names import DEFAULT_HEAD
 from storage.tables import ImportKind, Visibility, import_identities
 
 

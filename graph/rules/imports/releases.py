@@ -6,7 +6,7 @@ from graph.rules.imports.batches import Batch, UnknownReference
 from graph.rules.imports.item_kinds import TIMES, ImportField, ItemKind, UniqueKey, key_of, reference
 from graph.rules.imports.snippets import validate_content
 from storage import tables
-from storage.git.ref_names import TAGS
+from storage.git.refs.ref_names import TAGS
 from storage.tables import ImportKind
 
 

@@ -23,9 +23,9 @@ from graph.rules.imports.item_kinds import ImportOutcome
 from graph.rules.projects import projects
 from graph.rules.validation import is_storable
 from storage import tables
-from storage.git.mirror_fetch import fetch_objects
+from storage.git.importing.mirror_fetch import fetch_objects
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES, TAGS
+from storage.git.refs.ref_names import BRANCHES, TAGS
 from storage.git.repository import NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import ImportKind, import_identities

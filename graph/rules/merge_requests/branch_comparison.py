@@ -14,10 +14,10 @@ from graph.rules.git.commits import load_diff_between
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.git import merge_preview
-from storage.git.diff import FileDiff
+from storage.git.diffs.diff import FileDiff
 from storage.git.merge import DiffTotals, is_ancestor
 from storage.git.merge_preview import MergePreview
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import GitCommit, NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import MergeStatus
@@ -175,7 +175,7 @@ def _find_landing_commit(repository: Repository, found: BranchComparison, known_
 async def load_changes(context: Context, merge_request: tables.MergeRequest) -> list[FileDiff]:
     """The diff of the merge request as last compared; that of a merged or closed one no longer changes.
 
-    Limited like every diff (storage/git/diff.py), and together with all diffs of the operation. Empty before the first comparison.
+    Limited like every diff (storage/git/diffs/diff.py), and together with all diffs of the operation. Empty before the first comparison.
     Raises Unavailable, LimitExceeded.
     """
     if merge_request.head_oid is None:

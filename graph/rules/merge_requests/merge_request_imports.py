@@ -19,8 +19,8 @@ from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import refs
 from graph.rules.merge_requests import merged_history
 from storage import tables
-from storage.git.merge_history import first_parent_merges, highest_number
-from storage.git.ref_names import BRANCHES
+from storage.git.history.merge_history import first_parent_merges, highest_number
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import ImportState, imports

@@ -28,7 +28,7 @@ from graph.rules.policy_conditions import allowed_project_conditions
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
 from storage import tables
-from storage.git.ref_names import FULL_ID
+from storage.git.refs.ref_names import FULL_ID
 from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.issues import labels
 from storage.tables.merge_requests import merge_requests

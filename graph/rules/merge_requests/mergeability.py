@@ -16,7 +16,7 @@ from storage import tables
 from storage.git import merge, merge_preview
 from storage.git.commit_writer import CommitSignature
 from storage.git.merge import MergeConflict, UnrelatedHistories
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.merge_requests.merge_requests import OPEN

@@ -14,8 +14,8 @@ from graph.context import Context
 from graph.rules import validation
 from graph.rules.events import change_records
 from storage import tables
+from storage.git.history.merge_history import MergedBranch, read_merges
 from storage.git.merge import DiffTotals, diff_stats
-from storage.git.merge_history import MergedBranch, read_merges
 from storage.git.repository import Repository
 from storage.tables import CounterKind, MergeRequestState, MergeStatus, counters
 from storage.tables.accounts import users

@@ -37,7 +37,7 @@ from graph.rules.project_access import load_project_with
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import ActivitySubject, MergeRequestState, MergeStatus

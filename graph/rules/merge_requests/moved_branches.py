@@ -25,7 +25,7 @@ from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.git import merge_preview
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables import MergeStatus
 from storage.tables.merge_requests import merge_request_branches as branched

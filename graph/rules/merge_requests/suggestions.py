@@ -16,8 +16,8 @@ from graph.rules.git.ref_updates import BranchOperation
 from graph.rules.markdown.rendering import SuggestedText, find_suggestions
 from storage import tables
 from storage.git import trees
-from storage.git.diff_lines import MAX_FOLLOWED_BYTES, LineFollower, LineSpan, replace_lines
-from storage.git.ref_names import BRANCHES
+from storage.git.diffs.diff_lines import MAX_FOLLOWED_BYTES, LineFollower, LineSpan, replace_lines
+from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables.merge_requests import applied_suggestions
 from storage.tables.merge_requests.merge_requests import OPEN

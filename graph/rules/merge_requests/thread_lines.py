@@ -9,7 +9,7 @@ from graph.rules.git.commits import run_in_repository
 from graph.rules.merge_requests import branch_comparison
 from graph.rules.policy import Action, require
 from storage import tables
-from storage.git.diff_lines import LineFollower, find_line
+from storage.git.diffs.diff_lines import LineFollower, find_line
 from storage.git.repository import Repository
 
 FindMergeRequest = Callable[[Context], Awaitable[tuple[tables.Project, tables.MergeRequest]]]

@@ -10,7 +10,7 @@ from graph.rules import validation
 from graph.rules.git.commits import run_in_repository
 from storage import tables
 from storage.git import trees
-from storage.git.ref_names import NULL_ID
+from storage.git.refs.ref_names import NULL_ID
 from storage.git.repository import Repository, UnknownCommit
 from storage.tables.merge_requests import viewed_files
 

@@ -14,8 +14,8 @@ from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import load_diff_between
 from storage import tables
 from storage.git import merge
-from storage.git.changed_paths import changed_paths
-from storage.git.diff import CUT_MARK, FileDiff
+from storage.git.diffs.changed_paths import changed_paths
+from storage.git.diffs.diff import CUT_MARK, FileDiff
 from storage.git.merge_preview import has_commit, ids_beyond
 from storage.git.repository import Repository
 from storage.tables.merge_requests import merge_request_visits

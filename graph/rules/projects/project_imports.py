@@ -25,7 +25,7 @@ from graph.rules.git import ref_updates
 from graph.rules.projects import projects
 from storage import tables
 from storage.disk_full import is_disk_full
-from storage.git.remote_import import RemoteRepository, import_remote
+from storage.git.importing.remote_import import RemoteRepository, import_remote
 from storage.git.repositories import StagedRepository
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError

@@ -29,9 +29,9 @@ from graph.rules.git import commit_index, refs
 from graph.rules.policy import Action, require
 from storage import tables
 from storage.disk_full import is_disk_full
-from storage.git import projection
-from storage.git.projection import RefProjection
-from storage.git.ref_names import BRANCHES, DEFAULT_HEAD
+from storage.git.refs import projection
+from storage.git.refs.projection import RefProjection
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.git.repositories import StagedRepository
 from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
 from storage.git.subprocesses.git_command import GitCommandError

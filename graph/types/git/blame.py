@@ -9,7 +9,7 @@ from graph.fields.scalars import GitOid
 from graph.rules.git.file_search import ProjectLineRange
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from storage.git.blame import LineRange
+from storage.git.history.blame import LineRange
 
 
 @strawberry.type(description="Successive lines of a file that one commit changed last.")

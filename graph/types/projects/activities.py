@@ -16,7 +16,7 @@ from graph.rules.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.notes import Note
 from storage import tables
-from storage.git.ref_names import NULL_ID
+from storage.git.refs.ref_names import NULL_ID
 from storage.tables import ActivityAction, ActivitySubject
 
 if TYPE_CHECKING:

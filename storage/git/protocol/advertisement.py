@@ -9,10 +9,10 @@ import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from storage.git import projection
 from storage.git.protocol.packets import FLUSH_PACKET, encode_packet
 from storage.git.protocol.process_supervision import BLOCK_BYTES
-from storage.git.ref_names import NULL_ID
+from storage.git.refs import projection
+from storage.git.refs.ref_names import NULL_ID
 
 SendBlock = Callable[[bytes], Awaitable[None]]
 """Sends a block to the client; returns when the next block can be sent."""

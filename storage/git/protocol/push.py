@@ -18,7 +18,7 @@ from pathlib import Path
 
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
 from storage.git.protocol.push_gate import PackChecksum
-from storage.git.ref_names import NULL_ID
+from storage.git.refs.ref_names import NULL_ID
 
 ClientStream = AsyncIterator[bytes]
 """The bytes that the client sends. It raises an error if the client disconnects."""

@@ -8,7 +8,7 @@ from sqlmodel import Field, col
 
 from storage.database.engine import metadata
 from storage.database.statement_cache import mark_constant
-from storage.git.ref_names import BRANCHES
+from storage.git.refs.ref_names import BRANCHES
 from storage.tables.base import Row, foreign_key
 from storage.tables.git.refs import GitRef
 

@@ -18,7 +18,7 @@ class Pack(Row, table=True):
     - `name`: `pack-` and git's checksum, without a suffix.
     - `shallow`: the commits without parents of a shallow repository that was imported with this pack, a line each.
     - `is_reachable`: True for a pack with all objects that were reachable when it was made, False for one of objects that were not; null
-      for others. `created_at` is the time of the collection that made it (`storage/git/object_collection.py`).
+      for others. `created_at` is the time of the collection that made it (`storage/git/packing/object_collection.py`).
     - `removed_at`: when another pack replaced it. Its object stays for a grace period, for hosts that are downloading it.
     """
 

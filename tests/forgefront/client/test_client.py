@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 from forgefront.cli import main
 from forgefront.client.renderer import RESERVED_NAMES
 from graph.context import Services
-from graph.operations.trusted_documents import DASHBOARDS
+from graph.documents.trusted_documents import DASHBOARDS
 from graph.schema import graphql_schema
 from rest_v3 import OPERATIONS_FOLDER
 from storage import tables
 from tests.make import DataFactory, token_of
 from tests.support.npm import CACHE_FOLDER
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 OPERATIONS = """
 # The builds of a project,

@@ -23,7 +23,7 @@ from forgefront.app import create_app
 from forgefront.config import Config
 from storage import tables
 from tests.make import DataFactory, ssh_key, token_of
-from tests.support.database_selection import ALL_DATABASES_VARIABLE
+from tests.support.database.database_selection import ALL_DATABASES_VARIABLE
 from tests.support.npm import CACHE_FOLDER
 
 CLIENTS = Path(__file__).parents[1] / "legacy_clients"

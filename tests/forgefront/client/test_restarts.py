@@ -19,7 +19,7 @@ from tests.forgefront.support.restart_scenario import (
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.npm import install_packages
-from tests.support.server_process import create_data_folder
+from tests.support.servers.server_process import create_data_folder
 
 CLIENTS = Path(__file__).parents[1] / "clients"
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from forgefront.backend import Backend
-from forgefront.bucket_move import move_to_buckets
+from forgefront.buckets.bucket_move import move_to_buckets
 from forgefront.config import Config
 from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support.bucket import Bucket
-from tests.support.git_history import git, make_history
+from tests.support.git.git_history import git, make_history
+from tests.support.servers.bucket import Bucket
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 

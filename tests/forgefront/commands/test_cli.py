@@ -18,7 +18,7 @@ from forgefront.cli import LazyCommand, main
 from forgefront.config import Config
 from graph.operations.execution import OperationResult
 from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
-from tests.support.git_history import make_history
+from tests.support.git.git_history import make_history
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 

@@ -10,14 +10,14 @@ import pytest
 
 from forgefront.backend import Backend
 from forgefront.config import Config
-from forgefront.data_folder_claim import FolderNotEmpty, claim_folder
+from forgefront.data_folder.data_folder_claim import FolderNotEmpty, claim_folder
 from forgefront.demo import demo_builder, demo_history
 from forgefront.demo.commit_authors import group_authors
 from forgefront.demo.demo_builder import DemoBuilder
 from storage.git.authors import list_authors
 from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support.git_history import commit_to_branch, git, make_history, write_commit
+from tests.support.git.git_history import commit_to_branch, git, make_history, write_commit
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 

@@ -11,8 +11,8 @@ import pytest
 from graph.rules.external_accounts import directory_sync
 from storage.secrets import digest_token
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support.ldap_server import ADMIN_DN, ADMIN_PASSWORD, GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
-from tests.support.oidc_provider import run_oidc_provider
+from tests.support.servers.ldap_server import ADMIN_DN, ADMIN_PASSWORD, GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
+from tests.support.servers.oidc_provider import run_oidc_provider
 
 __all__ = ["ldap", "slapd"]
 pytestmark = pytest.mark.usefixtures("isolated_environment")

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from storage import integrity, tables
-from storage.git import projection
+from storage.git.refs import projection
 from tests.make import DataFactory
-from tests.support.dumps import DumpTool, contents_of, read_dump
-from tests.support.edge_case_data import create_edge_cases
-from tests.support.git_history import git
-from tests.support.instance_comparison import compare_answers, open_instance
+from tests.support.git.git_history import git
+from tests.support.imports.dumps import DumpTool, contents_of, read_dump
+from tests.support.imports.instance_comparison import compare_answers, open_instance
+from tests.support.queries.edge_case_data import create_edge_cases
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 

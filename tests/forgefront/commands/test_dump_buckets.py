@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select
 
 from forgefront.backend import Backend
-from forgefront.bucket_move import move_to_buckets
+from forgefront.buckets.bucket_move import move_to_buckets
 from forgefront.config import Config
 from storage import tables
 from storage.database.engine import Database
@@ -24,12 +24,12 @@ from storage.objects.object_store import OWNER_NAME
 from storage.secrets import KEY_FILE
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.make import DataFactory
-from tests.support.bucket import Bucket
-from tests.support.database_selection import ALL_DATABASES_VARIABLE
-from tests.support.dumps import DumpTool, contents_of, read_dump
-from tests.support.edge_case_data import create_edge_cases
-from tests.support.git_history import commit_files, git
-from tests.support.instance_comparison import compare_answers, open_instance
+from tests.support.database.database_selection import ALL_DATABASES_VARIABLE
+from tests.support.git.git_history import commit_files, git
+from tests.support.imports.dumps import DumpTool, contents_of, read_dump
+from tests.support.imports.instance_comparison import compare_answers, open_instance
+from tests.support.queries.edge_case_data import create_edge_cases
+from tests.support.servers.bucket import Bucket
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 

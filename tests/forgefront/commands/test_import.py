@@ -14,8 +14,8 @@ import pytest
 import uvicorn
 
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support.fork_server import start_program
-from tests.support.v4_source import FULL_USER, TOKEN, V4Server
+from tests.support.imports.v4_source import FULL_USER, TOKEN, V4Server
+from tests.support.servers.fork_server import start_program
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 

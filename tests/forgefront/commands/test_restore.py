@@ -14,7 +14,7 @@ import pytest
 
 from forgefront.backend import Backend
 from forgefront.config import Config, ConfigError
-from forgefront.data_folder_claim import UNFINISHED_RESTORE
+from forgefront.data_folder.data_folder_claim import UNFINISHED_RESTORE
 from storage import migrations, tables
 from storage.database.engine import Database
 from storage.dump import repository_parts
@@ -22,15 +22,15 @@ from storage.dump.dump_format import DumpHead
 from storage.dump.instance_dump import InstanceDump
 from storage.dump.instance_restore import InstanceRestore
 from storage.dump.stored_file_parts import MAX_GROUPED_BYTES
-from storage.git import packs
+from storage.git.packing import packs
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from tests.forgefront.commands.test_serve import start_serve
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support import migrated_databases
-from tests.support.dumps import contents_of, read_dump
-from tests.support.git_history import git, make_history
-from tests.support.s3_server import SETTINGS
+from tests.support.database import migrated_databases
+from tests.support.git.git_history import git, make_history
+from tests.support.imports.dumps import contents_of, read_dump
+from tests.support.servers.s3_server import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 

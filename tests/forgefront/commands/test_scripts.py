@@ -198,7 +198,7 @@ class TestCheckScript:
 
     def test_complete_runs_the_tests_that_draw_a_part(self, checkout: Checkout) -> None:
         (checkout.folder / "tests").mkdir()
-        for name, text in (("draws", "from tests.support.database_selection import share_of_draws"), ("others", "import os")):
+        for name, text in (("draws", "from tests.support.database.database_selection import share_of_draws"), ("others", "import os")):
             (checkout.folder / "tests" / f"test_{name}.py").write_text(text)
         assert checkout.run("scripts/check", "--complete").returncode == 0
         assert checkout.logged_calls()[-1].endswith("--dist loadfile tests/test_draws.py")

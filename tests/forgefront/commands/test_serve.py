@@ -13,13 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forgefront.data_folder_claim import UNFINISHED_DEMO, is_unfinished
+from forgefront.data_folder.data_folder_claim import UNFINISHED_DEMO, is_unfinished
 from forgefront.demo import demo_builder
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support.fork_server import start_interpreter, start_program
-from tests.support.git_history import make_history
+from tests.support.git.git_history import make_history
 from tests.support.reliability_promises import COUNT_SHARE, promise, scaled_count
-from tests.support.server_process import WARM_UP
+from tests.support.servers.fork_server import start_interpreter, start_program
+from tests.support.servers.server_process import WARM_UP
 
 KILL_COUNT = scaled_count(20)
 

@@ -30,10 +30,10 @@ from storage.tables import AccessLevel, UserState, Visibility
 from storage.tables.base import rows_of_ids
 from storage.tables.settings import BranchProtection
 from tests.make import DataFactory, token_of
-from tests.support.fork_server import start_program
-from tests.support.git_history import GIT_ENVIRONMENT, commit_files, make_history
-from tests.support.git_history import git as local
-from tests.support.repositories import take_over
+from tests.support.git.git_history import GIT_ENVIRONMENT, commit_files, make_history
+from tests.support.git.git_history import git as local
+from tests.support.git.repositories import take_over
+from tests.support.servers.fork_server import start_program
 from tests.support.waiting import wait_until
 
 ONE_DATABASE = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)

@@ -31,9 +31,9 @@ from tests.forgefront.commands.test_serve import start_serve
 from tests.forgefront.git.test_git_http import ONE_DATABASE, CommandOutput, GitHttpServer, encode_chunk, protect
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.make import DataFactory
-from tests.support.git_history import GIT_ENVIRONMENT, commit_files, make_history
-from tests.support.git_history import git as local
-from tests.support.repositories import take_over
+from tests.support.git.git_history import GIT_ENVIRONMENT, commit_files, make_history
+from tests.support.git.git_history import git as local
+from tests.support.git.repositories import take_over
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="NOT RUN: ssh (apt install openssh-client)")

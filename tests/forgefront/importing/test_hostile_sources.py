@@ -18,7 +18,7 @@ from forgefront.importing.import_target import OPERATIONS_FILE
 from forgefront.local_client import LocalClient
 from storage import tables
 from tests.make import DataFactory, token_of
-from tests.support.import_source import Answer, Sabotage, head_of, import_from, open_backend, serve_source, skip_waiting
+from tests.support.imports.import_source import Answer, Sabotage, head_of, import_from, open_backend, serve_source, skip_waiting
 
 WHEN = "2016-01-04T15:31:46Z"
 LATER = "2040-01-04T15:31:46Z"

@@ -21,9 +21,9 @@ from storage.database.engine import Database
 from storage.tables import AccessLevel, ActivityAction, ActivitySubject, CheckStatus, IssueState, MilestoneState, UserState, Visibility
 from tests.graph.planner.test_oracle import v3, v3_calls
 from tests.make import EXTERNAL_URL, DataFactory, ssh_key, token_of
-from tests.support.arguments import collect_arguments
-from tests.support.edge_case_data import EdgeCaseData
-from tests.support.import_source import check_rehearsal, import_from, open_backend, rehearse, serve_source, write_through_v3
+from tests.support.imports.import_source import check_rehearsal, import_from, open_backend, rehearse, serve_source, write_through_v3
+from tests.support.queries.arguments import collect_arguments
+from tests.support.queries.edge_case_data import EdgeCaseData
 from tests.support.week_fixture import NOW, at, create_week
 
 COMPARED_TABLES = (

@@ -14,7 +14,7 @@ from forgefront.backend import Backend
 from forgefront.config import Config
 from storage import tables
 from tests.make import DataFactory, token_of
-from tests.support.import_source import import_from, open_backend, serve_source, skip_waiting
+from tests.support.imports.import_source import import_from, open_backend, serve_source, skip_waiting
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="NOT RUN: ssh (apt install openssh-client)")
 

@@ -10,8 +10,8 @@ from forgefront.config import Config
 from forgefront.importing.build_import import CANCELED_TRACE
 from storage import tables
 from storage.tables import CheckStatus, IssueState, UserState, Visibility
-from tests.support.import_source import check_rehearsal, import_from, open_backend, rehearse, serve_app
-from tests.support.v4_source import NOTE, TOKEN, V4Server
+from tests.support.imports.import_source import check_rehearsal, import_from, open_backend, rehearse, serve_app
+from tests.support.imports.v4_source import NOTE, TOKEN, V4Server
 
 
 async def test_everything_of_the_documentation_is_imported(new_database: Any, tmp_path: Path) -> None:

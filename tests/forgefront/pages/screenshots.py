@@ -16,7 +16,7 @@ import structlog
 from tests.forgefront.support.browser import BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoProject, DemoServer, run_demo_server
 from tests.forgefront.support.page_tour import ALL_PASSED, FILES, OTHER_STOPS, STOREFRONT, TourStop, create_tour, sign_in
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 SHORT_PASSED = "compile+ style+ unit+ contract+"
 PROJECTS = (

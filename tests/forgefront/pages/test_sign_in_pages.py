@@ -9,8 +9,8 @@ import pytest_asyncio
 from tests.forgefront.pages.test_pages import PagesSite
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
 from tests.forgefront.support.demo_server import DemoProject, run_demo_server
-from tests.support.databases import free_port
-from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
+from tests.support.database.databases import free_port
+from tests.support.servers.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: the pages in a browser (apt install chromium)"),

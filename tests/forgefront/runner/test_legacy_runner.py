@@ -18,7 +18,7 @@ from storage.tables import Visibility
 from tests.ci_v1.conftest import INFO, LegacyRunner
 from tests.ci_v1.shapes import check_shape
 from tests.make import DataFactory, token_of
-from tests.support.git_history import GIT_ENVIRONMENT
+from tests.support.git.git_history import GIT_ENVIRONMENT
 from tests.support.scenario import registration_token
 
 FILE = """

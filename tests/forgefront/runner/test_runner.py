@@ -28,8 +28,8 @@ from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
 from graph.schema import print_schema
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support.fork_server import start_program
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.fork_server import start_program
+from tests.support.servers.server_process import ServerProcess, run_server
 
 JOBS = """
 stages: [build, test, deploy]

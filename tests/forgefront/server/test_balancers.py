@@ -16,8 +16,8 @@ import pytest
 from storage import tables
 from tests.forgefront.server.test_streams import StreamServers
 from tests.make import DataFactory, token_of
-from tests.support.databases import free_port
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.database.databases import free_port
+from tests.support.servers.server_process import ServerProcess, run_server
 
 MANUAL = Path(__file__).parents[3] / "docs" / "operations.md"
 ADDRESSES = ("10.0.0.11:8080", "10.0.0.12:8080")

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from forgefront.app import create_app
-from forgefront.bucket_owner import ForeignBucket, claim_buckets
+from forgefront.buckets.bucket_owner import ForeignBucket, claim_buckets
 from forgefront.config import Config
 from storage.database.engine import Database
 from storage.objects.bucket_store import BucketStore
 from storage.objects.object_store import ALL_SECONDS, OWNER_NAME, ObjectStore, open_store
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support import migrated_databases
-from tests.support.bucket import Bucket
+from tests.support.database import migrated_databases
+from tests.support.servers.bucket import Bucket
 
 URLS = {f"{name}_url": f"s3://forge/{name}" for name in ("repositories", "uploads", "artifacts")}
 

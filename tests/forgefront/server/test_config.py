@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forgefront.config import USUAL_URL_PATTERN, Config, ConfigError
-from forgefront.sign_in_settings import DIRECTORY_PREFIX
+from forgefront.settings.sign_in_settings import DIRECTORY_PREFIX
 from storage.database.engine import driver_url
 from storage.tables.accounts import identities
 

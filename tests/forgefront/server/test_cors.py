@@ -19,7 +19,7 @@ from forgefront.server.app_router import AppRoute
 from graph.context import Services
 from tests.forgefront.support.browser import CHROMIUM, open_chromium
 from tests.make import DataFactory, token_of
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.servers.server_process import ServerProcess, run_server
 
 OTHER_ORIGIN = "https://app.example.com"
 OTHER_ORIGIN_HEADERS = {"Origin": OTHER_ORIGIN}

@@ -10,7 +10,7 @@ import httpx
 
 from forgefront.app import App
 from forgefront.config import Config
-from tests.support.ldap_server import ADMIN_DN, ADMIN_PASSWORD, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
+from tests.support.servers.ldap_server import ADMIN_DN, ADMIN_PASSWORD, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
 
 __all__ = ["ldap", "slapd"]
 WAIT_SECONDS = 20.0

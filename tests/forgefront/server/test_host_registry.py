@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 from sqlmodel import col
 
 from forgefront.config import Config
-from forgefront.host_registry import HostRefused, HostRegistry
 from forgefront.server.health import NotReadyError
+from forgefront.server.host_registry import HostRefused, HostRegistry
 from storage.database.engine import Database, now
 from storage.secrets import load_key
 from storage.tables import Host

@@ -10,9 +10,9 @@ import pytest
 from storage import tables
 from tests.forgefront.server.test_balancers import COMMANDS, run_balancer
 from tests.make import token_of
-from tests.support.database_selection import ALL_DATABASES_VARIABLE
-from tests.support.git_history import make_history
-from tests.support.hosts import Hosts, git, write_text_commit
+from tests.support.database.database_selection import ALL_DATABASES_VARIABLE
+from tests.support.git.git_history import make_history
+from tests.support.servers.hosts import Hosts, git, write_text_commit
 
 pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
 

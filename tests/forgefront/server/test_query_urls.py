@@ -23,16 +23,16 @@ from forgefront.endpoints.named_queries import NamedQueriesEndpoint
 from forgefront.endpoints.query_variables import parse_variables
 from forgefront.pages import OPERATIONS_FOLDER
 from forgefront.served_documents import serve_documents
+from graph.documents.trusted_documents import DASHBOARDS, TrustedDocuments, compute_document_id, parse_document, read_built_in
+from graph.documents.trusted_documents import read_documents as read_documents
 from graph.http.requests import GraphqlRequestError
 from graph.operations.execution import Graph
 from graph.operations.rate_limits import RateLimiter
-from graph.operations.trusted_documents import DASHBOARDS, TrustedDocuments, compute_document_id, parse_document, read_built_in
-from graph.operations.trusted_documents import read_documents as read_documents
 from rest_v3.operations import RouteOperationVariable
 from storage import tables
 from storage.tables import IssueState, TokenScope
 from tests.make import DataFactory, token_of
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 ISSUES = """
 query Issues($p: String!, $state: [IssueState!], $n: Int = 20) {

@@ -12,9 +12,9 @@ import pytest
 from storage import migrations, tables
 from tests.forgefront.server.test_balancers import run_balancer
 from tests.make import token_of
-from tests.support import migrated_databases
-from tests.support.hosts import Hosts, git, write_text_commit
-from tests.support.server_process import ServerProcess
+from tests.support.database import migrated_databases
+from tests.support.servers.hosts import Hosts, git, write_text_commit
+from tests.support.servers.server_process import ServerProcess
 
 pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
 

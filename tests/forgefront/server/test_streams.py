@@ -20,7 +20,7 @@ from graph.context import Services
 from storage import tables
 from storage.database.engine import Database
 from tests.make import DataFactory, token_of
-from tests.support.server_process import run_server
+from tests.support.servers.server_process import run_server
 
 CHANGED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq to build { databaseId } } }"
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"

@@ -1,4 +1,4 @@
-"""Data folders that version 0.1.0 made, upgraded and served by this one. `tests/support/data_0_1_0/build.py` made them."""
+"""Data folders that version 0.1.0 made, upgraded and served by this one. `tests/support/database/data_0_1_0/build.py` made them."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ from sqlalchemy import func, inspect, make_url, select, table, text
 from storage import migrations
 from storage.database.engine import Database
 from tests.forgefront.support.cli_runner import CommandRunner
-from tests.support import data_0_1_0
-from tests.support.data_0_1_0.build import EXTERNAL_URL
-from tests.support.databases import PostgresServer
-from tests.support.git_history import git
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.database import data_0_1_0
+from tests.support.database.data_0_1_0.build import EXTERNAL_URL
+from tests.support.database.databases import PostgresServer
+from tests.support.git.git_history import git
+from tests.support.servers.server_process import ServerProcess, run_server
 
 ARCHIVES = Path(data_0_1_0.__file__).parent
 CLOSED_BY = "Status changed to closed by commit "

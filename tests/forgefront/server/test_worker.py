@@ -21,8 +21,8 @@ from graph.operations.transaction import commit_and_notify
 from storage import tables
 from storage.tables import DeliveryState
 from tests.make import DataFactory, token_of
-from tests.support.fork_server import start_program
-from tests.support.webhook_receiver import WebhookReceiver
+from tests.support.servers.fork_server import start_program
+from tests.support.servers.webhook_receiver import WebhookReceiver
 
 
 class TestWorker:

@@ -23,12 +23,12 @@ from graph.jobs import maintenance
 from graph.operations.execution import Graph
 from tests.graph.planner.test_oracle import v3_calls
 from tests.make import DataFactory, open_services, token_of
-from tests.support import migrated_databases
-from tests.support.arguments import collect_arguments
-from tests.support.databases import PostgresServer
-from tests.support.edge_case_data import create_edge_cases
-from tests.support.fork_server import start_program
-from tests.support.server_process import ServerProcess, run_server
+from tests.support.database import migrated_databases
+from tests.support.database.databases import PostgresServer
+from tests.support.queries.arguments import collect_arguments
+from tests.support.queries.edge_case_data import create_edge_cases
+from tests.support.servers.fork_server import start_program
+from tests.support.servers.server_process import ServerProcess, run_server
 from tests.support.week_fixture import NOW
 
 RANDOM = {"/projects/:id": {("value", "$.runners_token")}}

@@ -19,12 +19,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forgefront.config import Config
-from forgefront.config_error import ConfigError
 from forgefront.server import http_server, worker_processes
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
+from forgefront.settings.config_error import ConfigError
 from storage.database.engine import is_unavailable
-from tests.support.fork_server import start_program
+from tests.support.servers.fork_server import start_program
 
 
 def build_app(config: Config) -> ASGIApp:

@@ -24,8 +24,8 @@ from storage import tables
 from tests.forgefront.support.browser import BrowserPage
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.databases import free_port
-from tests.support.server_process import run_server
+from tests.support.database.databases import free_port
+from tests.support.servers.server_process import run_server
 
 CHANGES = "subscription Changes { buildChanged { seq build { databaseId } } }"
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"

@@ -24,7 +24,7 @@ from storage.secrets import digest_token
 from storage.tables import TokenScope
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 READ, WRITE, GIT, ADMIN = TokenScope
 VIEWER = "{ viewer { username isAdmin privateToken } }"

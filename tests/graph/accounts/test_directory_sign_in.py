@@ -22,8 +22,8 @@ from storage import tables
 from storage.tables import AccessLevel, UserState
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, Ask
-from tests.support.ldap_server import GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.ldap_server import GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
 from tests.support.waiting import wait_until
 
 __all__ = ["ldap", "slapd"]

@@ -9,7 +9,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 LEVELS = list(AccessLevel)
 

@@ -22,7 +22,7 @@ from storage.tables import AccessLevel, UserState
 from tests.graph.identity_providers.test_openid_provider import ISSUER, FakeProvider
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
+from tests.support.servers.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
 
 BEGIN = "{ openIdSignIn { authorizationUrl ticket } }"
 FRONT = "{ frontPage { directoryEnabled openIdLabel openIdSignOutUrl } }"

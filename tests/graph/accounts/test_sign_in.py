@@ -15,7 +15,7 @@ from storage.secrets import Passwords
 from storage.tables import UserState
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 SIGN_IN = """mutation ($login: String!, $password: String!) { signIn(input: {login: $login, password: $password}) {
     user { username email privateToken currentSignInAt } userErrors { code } } }"""

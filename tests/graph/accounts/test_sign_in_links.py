@@ -13,7 +13,7 @@ from storage.secrets import digest_token
 from storage.tables import UserState
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 CREATE = """mutation ($id: Int, $hours: Int) { createSignInLink(input: {databaseId: $id, expiresInHours: $hours}) {
     link { url expiresAt user { username } } userErrors { field message code } } }"""

@@ -14,7 +14,7 @@ from storage import tables
 from storage.secrets import Passwords
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 SIGN_UP = """mutation ($input: SignUpInput!) { signUp(input: $input) {
     user { databaseId username name email isAdmin canCreateGroup projectsLimit confirmed state privateToken }

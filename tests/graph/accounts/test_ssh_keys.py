@@ -10,7 +10,7 @@ from graph.fields.entities import global_id
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 ADD = """mutation ($input: AddSshKeyInput!) { addSshKey(input: $input) {
     sshKey { id databaseId title key fingerprint restPath } userErrors { field message code } } }"""

@@ -13,7 +13,7 @@ from storage.database.engine import Database
 from storage.tables import UserState, Visibility
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 PRIVATE = """email externUid provider themeId colorSchemeId canCreateGroup canCreateProject projectsLimit currentSignInAt
     twoFactorEnabled confirmed blockedByDirectory"""

@@ -15,7 +15,7 @@ from storage.tables import AccessLevel, CheckStatus
 from tests.graph.builds.test_artifacts import artifact_name, artifact_of, create_upload_ticket, files, send
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 KEEP = "mutation ($input: BuildInput!) { keepArtifacts(input: $input) { build { artifact { expiresAt } } userErrors { code } } }"
 SHOWN = """query ($id: String!, $build: Int!) { project(path: $id) { build(databaseId: $build) {

@@ -17,7 +17,7 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, UserState
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 CREATE = """mutation ($input: CreateArtifactUploadInput!) { createArtifactUpload(input: $input) {
     upload { url method headers { name value } maxBytes expiresAt } userErrors { field code } } }"""

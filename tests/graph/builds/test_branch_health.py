@@ -14,8 +14,8 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_to_branch, git
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.git.git_history import commit_to_branch, git
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 HEALTH = """query ($path: String!, $branch: String, $name: [String!], $first: Int! = 20) { project(path: $path) { branch(name: $branch) {

@@ -18,8 +18,8 @@ from storage.tables import AccessLevel, CheckStatus
 from tests.graph.builds.test_pipelines import PushScenario
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import git
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.git.git_history import git
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 TIMELINE = """query ($path: String!, $range: DateTimeRange!) { project(path: $path) { branch {

@@ -29,8 +29,8 @@ from storage.tables import CheckStatus
 from storage.tables.builds import runners
 from tests.make import DataFactory, alter_token, token_of
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
-from tests.support.streams import background_tasks
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.streams import background_tasks
 from tests.support.waiting import wait_until
 
 CLAIM = """

@@ -16,7 +16,7 @@ from storage.tables import AccessLevel, CheckStatus, Visibility
 from storage.tables.buckets import TimeBucket
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 SHA = "a" * 40

@@ -10,12 +10,12 @@ from graph.context import Services
 from graph.fields.entities import global_id
 from graph.operations.execution import Graph
 from storage import tables
-from storage.git.log import list_history
+from storage.git.history.log import list_history
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.pagination import check_pages_both_ways
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.queries.pagination import check_pages_both_ways
 
 LIST = """query ($path: String!, $filter: BuildFilter, $first: Int, $after: String, $offset: Int) { project(path: $path) {
     builds(filter: $filter, first: $first, after: $after, offset: $offset) {

@@ -13,11 +13,11 @@ from graph.jobs import maintenance
 from graph.jobs.maintenance_wakeup import MaintenanceWakeup, MaintenanceWork
 from graph.operations.execution import Graph
 from storage import tables
-from storage.git.log import list_history
+from storage.git.history.log import list_history
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 CREATE = """mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) {
     commitStatus { databaseId sha ref name stage status description targetUrl allowFailure createdAt startedAt finishedAt

@@ -23,7 +23,7 @@ from storage.tables import AccessLevel, CheckStatus, Visibility
 from storage.tables.builds import build_changes
 from tests.make import DataFactory
 from tests.support.build_copies import Both
-from tests.support.database_selection import share_of_draws
+from tests.support.database.database_selection import share_of_draws
 
 MOMENT = datetime(2016, 3, 20, tzinfo=UTC)
 SHA = "a" * 40

@@ -12,12 +12,12 @@ from graph.context import Services
 from graph.jobs.build_analytics import BuildAnalytics
 from graph.rules.builds import copied_flaky_builds
 from storage import tables
-from storage.git.log import list_history
+from storage.git.history.log import list_history
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibility
 from tests.make import DataFactory
 from tests.support.build_copies import Both
-from tests.support.database_selection import share_of_draws
-from tests.support.statements import StatementRecorder
+from tests.support.database.database_selection import share_of_draws
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2016, 3, 20, tzinfo=UTC)
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)

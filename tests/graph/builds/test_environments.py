@@ -12,7 +12,7 @@ from tests.graph.builds.test_build_claims import RunnerCalls
 from tests.graph.builds.test_pipelines import PushScenario
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 FILE = """
 variables: {DOMAIN: example.com}

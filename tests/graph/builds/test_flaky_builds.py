@@ -8,12 +8,12 @@ import pytest
 from graph.context import Services
 from graph.fields.cursors import encode_cursor
 from storage import tables
-from storage.git.log import list_history
+from storage.git.history.log import list_history
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.pagination import check_pages_both_ways
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.queries.pagination import check_pages_both_ways
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 JOB = "name stage flips runs rate wastedSeconds blockedMergeRequests"

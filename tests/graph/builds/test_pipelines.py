@@ -22,10 +22,10 @@ from storage.git.repository import Repository
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, git
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_files, git
+from tests.support.git.repositories import push as push_refs
 from tests.support.merge_requests import MergeRequestFactory, acting, commit_text_files
-from tests.support.repositories import push as push_refs
-from tests.support.statements import StatementRecorder
 
 FILE = config_parser.CONFIG_FILENAME
 PENDING, RUNNING, SUCCESS, FAILED, CANCELED, MANUAL = CheckStatus

@@ -8,11 +8,11 @@ import pytest
 from graph.context import Services
 from graph.rules.builds.rollups import CheckCounts, RollupState, roll_up
 from storage import tables
-from storage.git.log import list_history
+from storage.git.history.log import list_history
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 ROLLUP = """query ($path: String!, $rev: String!, $ref: String, $first: Int! = 10) { project(path: $path) { commit(rev: $rev) {

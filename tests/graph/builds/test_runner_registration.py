@@ -10,7 +10,7 @@ from storage.secrets import TokenCipher, load_key
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 INSTANCE = "query { settings { runnersRegistrationToken } }"
 PROJECT = "query ($path: String!) { project(path: $path) { runnersToken } }"

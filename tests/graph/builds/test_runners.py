@@ -6,7 +6,7 @@ from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus
 from tests.make import DataFactory, alter_token
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 CREATE = """
 mutation ($input: CreateRunnerInput!) {

@@ -13,7 +13,7 @@ from storage.objects.object_store import new_key
 from storage.tables import AccessLevel, CheckStatus
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 APPEND = """mutation ($input: AppendBuildTraceInput!) { appendBuildTrace(input: $input) {
     build { trace { lines totalBytes } } userErrors { field code message } } }"""

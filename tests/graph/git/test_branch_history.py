@@ -7,11 +7,11 @@ import pytest
 
 from graph.rules.git import branch_history
 from storage import tables
-from storage.git import log
+from storage.git.history import log
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import FIRST_COMMIT_TIME, commit_to_branch, git
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.git.git_history import FIRST_COMMIT_TIME, commit_to_branch, git
 
 HISTORY = """query ($path: String!, $first: Int! = 100, $after: String, $firstParent: Boolean! = true, $file: String,
     $range: DateTimeRange) { project(path: $path) { branch {

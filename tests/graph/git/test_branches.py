@@ -10,7 +10,7 @@ from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 CREATE = (
     "mutation ($input: CreateBranchInput!) { createBranch(input: $input) { branch { name target { oid } } userErrors { field code } } }"

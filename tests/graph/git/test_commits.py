@@ -13,14 +13,14 @@ from graph.fields.entities import global_id
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState
 from storage import tables
-from storage.git import log
+from storage.git.history import log
 from storage.git.repository import Repository
 from storage.git.subprocesses import git_command
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, git, make_history, write_commit
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_files, git, make_history, write_commit
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 PERSON = "A U Thor <author@example.org>"

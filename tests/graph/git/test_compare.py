@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from storage import tables
-from storage.git import merge, short_histories
+from storage.git import merge
+from storage.git.history import short_histories
 from storage.git.subprocesses import git_command
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once, commit_files, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import build_once, commit_files, git
 
 COMPARE = """query ($path: String!, $from: String!, $to: String!, $straight: Boolean! = false, $first: Int, $after: String, $offset: Int) {
   project(path: $path) {

@@ -10,7 +10,7 @@ from storage import tables
 from storage.git import content_cache
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, commit_to_branch, git
+from tests.support.git.git_history import commit_files, commit_to_branch, git
 
 BOTH = """query ($path: String!, $ref: String) { project(path: $path) {
   tree(ref: $ref, path: "folder") { nodes { name oid lastCommit { oid } } }

@@ -6,10 +6,10 @@ import pytest
 
 from graph.context import Services
 from storage import tables
-from storage.git.tree_changes import InvalidPath, check_path
+from storage.git.diffs.tree_changes import InvalidPath, check_path
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import git
+from tests.support.git.git_history import git
 
 CREATE = """mutation ($input: CreateCommitInput!) { createCommit(input: $input) {
     fileCommit { branchName paths commit { oid title parentOids } } userErrors { field message code } } }"""

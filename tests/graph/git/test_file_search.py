@@ -7,10 +7,10 @@ import pytest
 
 from graph.rules.git import branch_distances, file_search
 from storage import tables
-from storage.git import blame
+from storage.git.history import blame
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once, commit_files, git
+from tests.support.git.git_history import build_once, commit_files, git
 
 SEARCH = """query ($path: String!, $ref: String, $search: String!) { project(path: $path) {
   searchText(ref: $ref, search: $search) { commitOid truncated matches { path line text } }

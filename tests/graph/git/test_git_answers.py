@@ -13,9 +13,9 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, commit_to_branch, git
-from tests.support.measured_memory import measure_memory
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_files, commit_to_branch, git
+from tests.support.measuring.measured_memory import measure_memory
 
 TREE = """query ($path: String!, $ref: String, $folder: String = "folder") { project(path: $path) {
   tree(ref: $ref, path: $folder) { totalCount pageInfo { endCursor } edges { cursor } nodes { name path kind mode oid size } } } }"""

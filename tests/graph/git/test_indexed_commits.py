@@ -10,8 +10,8 @@ from storage import tables
 from storage.git.repositories import Repositories
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import git, write_commit
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.git.git_history import git, write_commit
 
 FIELDS = "id oid shortOid title authorName authorEmail authoredAt committerName committerEmail committedAt restPath author { username }"
 COLUMNS = "oid title authorName authorEmail authoredAt committerName committerEmail committedAt"

@@ -17,15 +17,15 @@ from graph.rules.git import commit_index, indexed_commits
 from graph.rules.git.commit_index import RefUpdate
 from storage import tables
 from storage.database.writers import DatabaseBusy
-from storage.git import commit_walk as reading
+from storage.git.history import commit_walk as reading
 from storage.git.protocol.push import RefCommand
 from storage.git.repository import NotARepository
 from storage.tables.git import refs
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_to_branch, git, write_commit
-from tests.support.repositories import push as push_refs
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_to_branch, git, write_commit
+from tests.support.git.repositories import push as push_refs
 
 CREATE = "mutation ($input: CreateBranchInput!) { createBranch(input: $input) { branch { name } userErrors { field code } } }"
 DELETE = "mutation ($input: DeleteBranchInput!) { deleteBranch(input: $input) { branch { name } userErrors { field code } } }"

@@ -11,11 +11,11 @@ from sqlmodel import col
 from graph.jobs import object_collections
 from storage import tables
 from storage.database.engine import metadata, now
-from storage.git import object_collection
+from storage.git.packing import object_collection
 from storage.tables import named_commits
 from storage.tables.git import refs
 from tests.make import DataFactory
-from tests.support.git_history import commit_to_branch, git
+from tests.support.git.git_history import commit_to_branch, git
 
 OTHER_COLUMNS = {
     "applied_suggestions.commit_oid": "the source branch had it, and the page shows its id alone",

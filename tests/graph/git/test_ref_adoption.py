@@ -12,15 +12,16 @@ from structlog.testing import capture_logs
 from graph.context import Services
 from graph.rules.git import commit_index, ref_adoption, refs
 from storage import index_comparison, tables
-from storage.git import packs, projection
+from storage.git.packing import packs
+from storage.git.refs import projection
 from storage.git.repository import Repository
 from storage.git.repository_cache import RepositoryCache
 from storage.objects.object_store import open_store
 from storage.tables import MergeRequestState
 from tests.make import DataFactory
-from tests.support.bucket import Bucket
-from tests.support.git_history import commit_to_branch, git
+from tests.support.git.git_history import commit_to_branch, git
 from tests.support.merge_requests import MergeRequestFactory
+from tests.support.servers.bucket import Bucket
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from storage.git import trees
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once, commit_files, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import build_once, commit_files, git
 
 TREE = """query ($path: String!, $ref: String, $at: String! = "", $recursive: Boolean! = false, $first: Int, $after: String, $last: Int,
   $before: String, $offset: Int) {

@@ -10,7 +10,7 @@ from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
 from storage.tables.events.hooks import Hook
 from tests.make import DataFactory
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 
 def delivery(hook: Hook, event: Event, state: DeliveryState, created_at: datetime) -> Delivery:

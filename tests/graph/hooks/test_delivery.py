@@ -26,8 +26,8 @@ from storage import tables
 from storage.tables import DeliveryState
 from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
-from tests.support.statements import StatementRecorder
-from tests.support.webhook_receiver import WebhookReceiver, finish_deliveries
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.webhook_receiver import WebhookReceiver, finish_deliveries
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()

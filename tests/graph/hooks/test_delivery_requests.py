@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from graph.events.address_guard import AddressGuard
 from graph.events.webhook_sender import WebhookMessage, WebhookSender, parse_secret, sign
 from tests.rest_v3.support.interface_rules import cites
-from tests.support.webhook_receiver import WebhookReceiver
+from tests.support.servers.webhook_receiver import WebhookReceiver
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

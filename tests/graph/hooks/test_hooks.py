@@ -20,8 +20,8 @@ from storage.tables import DeliveryState
 from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
-from tests.support.webhook_receiver import WebhookReceiver, finish_deliveries
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.webhook_receiver import WebhookReceiver, finish_deliveries
 
 CREATE = """mutation ($input: CreateHookInput!) { createHook(input: $input) { userErrors { field code message } hook {
     id databaseId url pushEvents tagPushEvents issuesEvents mergeRequestsEvents noteEvents enableSslVerification hasCredentials hasSecret

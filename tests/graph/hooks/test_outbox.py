@@ -18,9 +18,9 @@ from storage.git.protocol.push import RefCommand
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.repositories import push as push_refs
 from tests.support.merge_requests import commit_text_files
-from tests.support.repositories import push as push_refs
-from tests.support.statements import StatementRecorder
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g a"
 

@@ -13,7 +13,7 @@ from graph.rules.git.commit_index import RefUpdate
 from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
-from storage.git.ref_names import NULL_ID
+from storage.git.refs.ref_names import NULL_ID
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.rest_v3.support.interface_rules import cites

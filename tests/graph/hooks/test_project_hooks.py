@@ -15,8 +15,8 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Api, Ask
-from tests.support.git_history import commit_to_branch
-from tests.support.webhook_receiver import ReceivedRequest, WebhookReceiver, finish_deliveries
+from tests.support.git.git_history import commit_to_branch
+from tests.support.servers.webhook_receiver import ReceivedRequest, WebhookReceiver, finish_deliveries
 
 CREATE = """mutation ($input: CreateProjectHookInput!) { createProjectHook(input: $input) { userErrors { field code }
     hook { id databaseId url projectId project { path } pushEvents buildEvents hasSecret hasToken restPath } } }"""

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from graph.documents import trusted_documents
+from graph.documents.trusted_documents import DASHBOARDS, TrustedDocuments, compute_document_id
 from graph.http.endpoint import make_graphql_app
-from graph.operations import trusted_documents
 from graph.operations.execution import Graph
-from graph.operations.trusted_documents import DASHBOARDS, TrustedDocuments, compute_document_id
 from tests.make import DataFactory, token_of
 
 VIEWER_QUERY = "query Who { viewer { username } }\n"

@@ -9,7 +9,7 @@ import pytest
 from graph.identity_providers.people import AccountPolicy, GroupGrant, GroupMapping, IdentityProviderUnavailable
 from storage.tables import AccessLevel
 from storage.tables.accounts.identities import normalize_uid
-from tests.support.ldap_server import ADMIN_DN, GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
+from tests.support.servers.ldap_server import ADMIN_DN, GROUPS, PASSWORD, PEOPLE, LdapServer, ldap, needs_slapd, slapd
 
 __all__ = ["ldap", "slapd"]
 pytestmark = needs_slapd

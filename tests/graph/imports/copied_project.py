@@ -11,7 +11,7 @@ from storage.tables import AccessLevel, ImportKind
 from tests.graph.imports.support import RunningImport
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_to_branch, make_history
+from tests.support.git.git_history import commit_to_branch, make_history
 
 PEOPLE = "author { databaseId } assignee { databaseId } milestone { databaseId }"
 ITEMS = (

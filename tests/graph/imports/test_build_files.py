@@ -17,7 +17,7 @@ from tests.graph.imports.copied_project import know
 from tests.graph.imports.support import FINISH, T1, begin
 from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 KEYS: tuple[Any, ...] = (col(tables.Artifact.key), col(tables.TracePart.key))
 

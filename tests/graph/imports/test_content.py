@@ -15,7 +15,7 @@ from tests.graph.imports.copied_project import copied_project, know
 from tests.graph.imports.support import T0, T1, RunningImport, begin
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 SILENT = (tables.Event, tables.Delivery, tables.Change, tables.Activity, tables.HealthCheckDue)
 """The tables from which others would learn of the import."""

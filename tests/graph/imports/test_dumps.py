@@ -11,7 +11,7 @@ from tests.graph.imports.support import begin, rows_of, user_item
 from tests.graph.imports.test_projects import group_item, project_item
 from tests.make import DataFactory, open_services
 from tests.support.api_clients import Ask
-from tests.support.dumps import DumpTool
+from tests.support.imports.dumps import DumpTool
 
 
 async def import_things(ask: Ask, admin: Any) -> list[list[tuple[str, list[str]]]]:

@@ -5,7 +5,7 @@ from graph.operations.execution import prepare
 from tests.graph.imports.support import BEGIN, FINISH, SOURCE, begin, user_item
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 IDENTITIES = """query ($id: Int!, $kind: ImportKind!, $after: String!, $first: Int!) {
     importIdentities(importId: $id, kind: $kind, afterSourceId: $after, first: $first) { sourceId databaseId }

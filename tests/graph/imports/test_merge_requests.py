@@ -16,7 +16,7 @@ from tests.graph.imports.copied_project import know
 from tests.graph.imports.support import T0, T1, RunningImport, begin
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_to_branch, git, make_history
+from tests.support.git.git_history import commit_to_branch, git, make_history
 
 SHOWN = """query ($path: String!, $iid: Int!) { project(path: $path) { mergeRequest(iid: $iid) {
     state mergeStatus sourceProjectId headCommit { oid } mergeCommit { oid } commits(first: 10) { totalCount nodes { oid } }

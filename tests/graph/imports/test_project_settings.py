@@ -10,7 +10,7 @@ from tests.graph.imports.support import FINISH, T0, T1, RunningImport, begin, ro
 from tests.graph.imports.test_projects import group_item, project_item
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 
 async def begin_with_projects(ask: Ask, make: DataFactory) -> RunningImport:

@@ -15,7 +15,7 @@ from tests.graph.imports.support import FINISH, RunningImport, begin, rows_of, u
 from tests.graph.imports.test_projects import group_item, project_item
 from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask
-from tests.support.git_history import GIT_ENVIRONMENT, make_history
+from tests.support.git.git_history import GIT_ENVIRONMENT, make_history
 
 
 class Mirror:

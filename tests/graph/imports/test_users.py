@@ -9,7 +9,7 @@ from storage.tables import UserState
 from tests.graph.imports.support import T1, begin, rows_of, user_item
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 FULL = {
     "state": "BLOCKED", "blockedByDirectory": True, "confirmed": False, "admin": True, "bio": "B", "messenger": "m",

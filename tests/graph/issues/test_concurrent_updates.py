@@ -11,7 +11,7 @@ from graph.rules.issues import issues
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 UPDATE = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) {
   issue { title description notes(first: 5) { nodes { body } } } userErrors { code } } }"""

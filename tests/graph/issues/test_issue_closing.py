@@ -25,7 +25,7 @@ from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
 from storage.tables import AccessLevel, IssueState, MergeRequestState, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 OID = "{:040x}".format
 

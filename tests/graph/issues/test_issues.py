@@ -5,7 +5,7 @@ from typing import Any
 from storage.tables import Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 CREATE = "mutation ($input: CreateIssueInput!) { createIssue(input: $input) { issue { iid labels } userErrors { field message code } } }"
 LIST = """query ($path: String!, $first: Int) { project(path: $path) { issues(first: $first) { totalCount

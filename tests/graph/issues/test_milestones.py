@@ -14,7 +14,7 @@ from storage import tables
 from storage.tables import AccessLevel, IssueState, MilestoneState
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 LIST = """query ($path: String!, $filter: MilestoneFilter, $first: Int) { project(path: $path) {
     milestones(filter: $filter, first: $first) { totalCount nodes { iid title openIssuesCount closedIssuesCount percentComplete

@@ -16,7 +16,7 @@ from graph.operations.execution import Graph
 from storage import tables
 from storage.tables import ChangeKind
 from tests.make import DataFactory
-from tests.support.streams import next_event, subscribed
+from tests.support.servers.streams import next_event, subscribed
 
 CHANGED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq build { databaseId } } }"
 

@@ -21,10 +21,10 @@ from storage.git.protocol.push import RefCommand
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.repositories import push as push_refs
 from tests.support.merge_requests import MergeRequestFactory
-from tests.support.repositories import push as push_refs
-from tests.support.statements import StatementRecorder
-from tests.support.streams import next_event, open_stream, rejection_code, subscribed
+from tests.support.servers.streams import next_event, open_stream, rejection_code, subscribed
 
 CHANGED = """subscription ($projects: [String!]!, $after: String) { branchHealthChanged(projects: $projects, afterSeq: $after) {
     seq from to at name project { path } branch { name } target { oid } health { state firstBad { oid } } } }"""

@@ -21,8 +21,8 @@ from graph.rules.policy import Action, can
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
-from tests.support.statements import StatementRecorder
-from tests.support.streams import next_event, open_stream
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.streams import next_event, open_stream
 
 WALL = "subscription { buildChanged { seq to build { databaseId project { path } commit { shortOid rollup { state } } } } }"
 RESUMED = "subscription($after: String) { buildChanged(afterSeq: $after) { seq build { databaseId } } }"

@@ -11,8 +11,8 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
-from tests.support.streams import next_event, open_stream, rejection_code, subscribed
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.streams import next_event, open_stream, rejection_code, subscribed
 
 CHANGED = """subscription ($projects: [String!], $after: String) { issueChanged(projects: $projects, afterSeq: $after) {
     seq from to at issue { iid title labels state newest: notes(last: 1) { nodes { body } } } } }"""

@@ -20,8 +20,8 @@ from storage import tables
 from storage.database.pg_notify import Notifications
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory
-from tests.support.statements import StatementRecorder
-from tests.support.streams import background_tasks, end_code, rejection_code, subscribed
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.streams import background_tasks, end_code, rejection_code, subscribed
 
 TRACE = """subscription ($project: String!, $id: Int!, $after: String) {
     buildTrace(project: $project, databaseId: $id, afterBytes: $after) { text startBytes endBytes } }"""

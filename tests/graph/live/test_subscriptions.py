@@ -26,8 +26,8 @@ from storage.database.pg_notify import Notifications
 from storage.tables import AccessLevel, ChangeKind, CheckStatus, Visibility
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
-from tests.support.streams import background_tasks, end_code, next_event, open_stream, rejection_code, subscribed
+from tests.support.database.statements import StatementRecorder
+from tests.support.servers.streams import background_tasks, end_code, next_event, open_stream, rejection_code, subscribed
 
 SHA = "f" * 40
 CHANGED = "subscription($projects: [String!], $refs: [String!], $after: String) { "

@@ -11,8 +11,8 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_files, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_files, git
 
 ISSUE = "query ($path: String!) { project(path: $path) { issue(iid: 1) { descriptionHtml notes(first: 100) { nodes { bodyHtml } } } } }"
 PROJECT = """query ($path: String!) { project(path: $path) {

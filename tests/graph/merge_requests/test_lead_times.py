@@ -9,11 +9,11 @@ from graph.context import Services
 from graph.rules.builds.rollup_history import CheckRun, find_green_since, state_at
 from graph.rules.builds.rollups import RollupState
 from storage import tables
-from storage.git.log import list_history
+from storage.git.history.log import list_history
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2016, 1, 1, tzinfo=UTC)
 LEAD_TIMES = """query ($path: String!) { project(path: $path) { mergeRequests(orderBy: {field: CREATED_AT, direction: ASC}) { nodes {

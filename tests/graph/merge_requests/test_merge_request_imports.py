@@ -16,9 +16,9 @@ from storage import tables
 from storage.tables import AccessLevel, MergeRequestState
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import commit_to_branch, git, make_history
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_to_branch, git, make_history
 from tests.support.reliability_promises import promise
-from tests.support.statements import StatementRecorder
 
 IMPORT = "mutation ($path: String!) { importMergeRequests(input: {projectPath: $path}) { project { path } userErrors { code } } }"
 

@@ -10,7 +10,7 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, MergeStatus, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 LIST = """query ($path: String!, $filter: MergeRequestFilter, $orderBy: MergeRequestOrder, $first: Int, $after: String) {
   project(path: $path) { mergeRequests(filter: $filter, orderBy: $orderBy, first: $first, after: $after) {

@@ -9,7 +9,7 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 ARGUMENTS = "$filter: MergeRequestFilter, $bucket: TimeBucket, $timezone: String"
 FIELDS = "bucketStart opened merged closed redAtMerge leadTime { count mean p50 p90 p95 max }"

@@ -22,8 +22,8 @@ from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
+from tests.support.database.statements import StatementRecorder
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
-from tests.support.statements import StatementRecorder
 
 pytestmark = pytest.mark.usefixtures("people")
 

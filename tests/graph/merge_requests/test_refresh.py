@@ -23,11 +23,11 @@ from storage.git.repository import Repository
 from storage.git.subprocesses import git_command
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus
 from tests.make import DataFactory
-from tests.support.git_history import commit_to_branch, git
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_to_branch, git
+from tests.support.git.repositories import push as push_refs
+from tests.support.git.repositories import take_over
 from tests.support.merge_requests import acting
-from tests.support.repositories import push as push_refs
-from tests.support.repositories import take_over
-from tests.support.statements import StatementRecorder
 
 HISTORY = {"commits": 6, "merges_every": 0}
 

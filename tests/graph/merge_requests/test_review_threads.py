@@ -9,8 +9,8 @@ from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once, commit_files, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import build_once, commit_files, git
 
 THREAD = """fragment thread on ReviewThread {
     id isResolved resolvedAt resolvedBy { username } author { username } excerpt

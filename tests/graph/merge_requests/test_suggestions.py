@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from storage import tables
-from storage.git.diff_lines import ChangedRange, LineSpan, follow_line, replace_lines
+from storage.git.diffs.diff_lines import ChangedRange, LineSpan, follow_line, replace_lines
 from storage.tables import AccessLevel
 from tests.graph.merge_requests.test_review_threads import NUMBERS, create_history
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once
+from tests.support.git.git_history import build_once
 
 NOTES = """query ($path: String!) { project(path: $path) { mergeRequest(iid: 1) { headCommit { oid } notes { nodes { id bodyHtml
     suggestions { index path oldText newText firstLine lastLine appliedOid viewerCanApply } } } }

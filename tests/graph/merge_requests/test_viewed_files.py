@@ -6,8 +6,8 @@ from typing import Any
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once, commit_files, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import build_once, commit_files, git
 
 MARK = """mutation ($input: MarkFileViewedInput!) { markFileViewed(input: $input) {
     mergeRequest { viewedPaths } userErrors { field code } } }"""

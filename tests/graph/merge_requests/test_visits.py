@@ -13,8 +13,8 @@ from storage import tables
 from storage.database.engine import now
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once, commit_files, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import build_once, commit_files, git
 
 MARK = """mutation ($input: MarkMergeRequestVisitedInput!) { markMergeRequestVisited(input: $input) {
     mergeRequest { iid } userErrors { field code } } }"""

@@ -13,13 +13,13 @@ from graph.errors import Code
 from graph.fields.entities import global_id
 from graph.rules.git import commits
 from storage import tables
-from storage.git.diff import FileDiff
+from storage.git.diffs.diff import FileDiff
 from storage.git.repository import Repository
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import build_once, commit_files, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import build_once, commit_files, git
 
 CREATE = """mutation ($input: CreateCommitCommentInput!) { createCommitComment(input: $input) {
     commitComment { note path line lineType createdAt restPath author { username } commit { oid } project { path } }

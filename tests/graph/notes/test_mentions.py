@@ -15,7 +15,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.graph.issues.test_issue_closing import OID, commit
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 HISTORY = {"commits": 6}
 UPDATE = "mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { userErrors { message code } } }"

@@ -9,7 +9,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 FIELDS = "databaseId body attachment upvote noteableId noteableType noteableTypeName restPath issue { databaseId } snippet { databaseId }"
 CREATE = f"mutation ($input: CreateNoteInput!) {{ createNote(input: $input) {{ note {{ {FIELDS} }} userErrors {{ field code }} }} }}"

@@ -14,7 +14,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 UPDATE = "mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) { userErrors { code } } }"
 CLOSE = "mutation ($input: IssueInput!) { closeIssue(input: $input) { userErrors { code } } }"

@@ -19,9 +19,9 @@ from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask
-from tests.support.git_history import commit_to_branch
-from tests.support.loop_lag import measure_loop_lag
-from tests.support.repositories import take_over
+from tests.support.git.git_history import commit_to_branch
+from tests.support.git.repositories import take_over
+from tests.support.measuring.loop_lag import measure_loop_lag
 
 MIB = 2**20
 ISSUES = "query ($path: String!, $first: Int!) { project(path: $path) { issues(first: $first) { nodes { title description } } } }"

@@ -11,9 +11,10 @@ import graphql
 import httpx
 import pytest
 
+from graph.documents import documents
 from graph.http.endpoint import RESPONSE_JSON, make_graphql_app
 from graph.live.subscriptions import subscribe
-from graph.operations import documents, limits
+from graph.operations import limits
 from graph.operations.execution import Graph
 from graph.rules.builds import runner_tokens
 from storage.database.engine import now

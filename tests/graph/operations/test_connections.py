@@ -16,8 +16,8 @@ from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.database_selection import half_for_dialect
-from tests.support.statements import StatementRecorder
+from tests.support.database.database_selection import half_for_dialect
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
 PAGE = """query ($path: String!, $first: Int, $after: String, $last: Int, $before: String, $offset: Int, $order: IssueOrder) {

@@ -5,9 +5,9 @@ import gc
 import pytest
 from graphql import DocumentNode
 
-from graph.operations import document_cache
-from graph.operations.document_cache import MIN_WEIGHT_CHARACTERS, DocumentCache
-from graph.operations.documents import DocumentStore
+from graph.documents import document_cache
+from graph.documents.document_cache import MIN_WEIGHT_CHARACTERS, DocumentCache
+from graph.documents.documents import DocumentStore
 
 
 class TestEviction:

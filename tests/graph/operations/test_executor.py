@@ -16,7 +16,7 @@ from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 LIST = """
 query ($path: String!, $brief: Boolean!) {

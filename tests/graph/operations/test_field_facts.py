@@ -9,8 +9,8 @@ import graphql
 import pytest
 from graphql import GraphQLField, GraphQLObjectType
 
+from graph.documents.documents import ROOT_FIELD_FACTS
 from graph.fields.metadata import NO_FACTS, FieldFacts, facts, facts_of, metadata_of
-from graph.operations.documents import ROOT_FIELD_FACTS
 from graph.schema import graphql_schema
 from graph.types.accounts.users import TYPES_SHOWING_EMAIL
 

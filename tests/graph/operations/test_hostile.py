@@ -38,8 +38,8 @@ from storage.secrets import digest_token
 from storage.tables.accounts.users import PRIVATE_TOKEN
 from tests.make import token_of
 from tests.support.api_clients import Ask
-from tests.support.database_selection import half_for_dialect, quarter_for_dialect, spread_values
-from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
+from tests.support.database.database_selection import half_for_dialect, quarter_for_dialect, spread_values
+from tests.support.queries.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
 from tests.support.scenario import Scenario, valid_mutation_input
 from tests.support.zips import pack_files
 

@@ -12,7 +12,7 @@ import graph.types
 from graph.schema import graphql_schema
 from graph.types.notes import PARENT_FIELDS
 from tests.support.api_clients import Ask
-from tests.support.permission_matrix import MUTATIONS, parse_matrix
+from tests.support.queries.permission_matrix import MUTATIONS, parse_matrix
 from tests.support.scenario import Scenario, valid_mutation_input
 
 READ_OTHERWISE = {

@@ -15,7 +15,7 @@ from graph.jobs.limit_sharing import MAX_COUNTS, LimitSharing
 from graph.operations.rate_limits import WINDOW_SECONDS, CostQuote, RateLimiter
 from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage.database.pg_notify import MAX_PAYLOAD_BYTES, Notifications
-from tests.support.streams import background_tasks
+from tests.support.servers.streams import background_tasks
 from tests.support.waiting import wait_until
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -13,9 +13,9 @@ from graph.operations.execution import Graph
 from storage import tables
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.expensive_queries import EXPENSIVE_QUERIES
-from tests.support.loop_lag import measure_loop_lag
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.measuring.loop_lag import measure_loop_lag
+from tests.support.queries.expensive_queries import EXPENSIVE_QUERIES
 
 MAX_MILLISECONDS = 100
 TRIES = 3

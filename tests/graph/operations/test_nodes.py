@@ -10,7 +10,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 NODE = "query ($id: ID!) { node(id: $id) { __typename id } }"
 NAMED = """query ($id: ID!) { node(id: $id) {

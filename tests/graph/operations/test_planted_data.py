@@ -1,4 +1,4 @@
-"""No path through the schema shows a viewer what the viewer cannot read: see tests/support/planted_data.py.
+"""No path through the schema shows a viewer what the viewer cannot read: see tests/support/queries/planted_data.py.
 
 Every path of fields from every entity is asked of all entities of its kind at once, as each viewer. In the suite paths have one relation,
 and a share of the longer ones is drawn; FORGEFRONT_PLANTED=3 asks all paths of up to three, FORGEFRONT_PLANTED_DRAWN=2000 draws so many.
@@ -27,18 +27,18 @@ from graphql import (
 )
 from sqlalchemy import select
 
+from graph.documents.documents import PreparedOperation
 from graph.fields.entities import ENTITIES, global_id
 from graph.http.responses import serialize_result
-from graph.operations.documents import PreparedOperation
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
 from graph.rules.builds.artifact_files import MAX_ARCHIVES
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory, token_of
-from tests.support.database_selection import half_for_dialect, share_of_values
-from tests.support.oracle import FallbackCountingGraph, answers_equal, prepare_document, remove_fields
-from tests.support.planted_data import BUILD_TOKEN_FORMAT, PlantedData, create_planted_data
+from tests.support.database.database_selection import half_for_dialect, share_of_values
+from tests.support.queries.oracle import FallbackCountingGraph, answers_equal, prepare_document, remove_fields
+from tests.support.queries.planted_data import BUILD_TOKEN_FORMAT, PlantedData, create_planted_data
 from tests.support.week_fixture import NOW
 
 pytestmark = [

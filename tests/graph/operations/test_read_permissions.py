@@ -23,7 +23,7 @@ from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibili
 from tests.make import DataFactory
 from tests.storage.test_migrations import NewDatabase, run_on
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 NODE = "query ($id: ID!) { node(id: $id) { __typename } }"
 SHA = "a" * 40

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from graph.context import Services
-from graph.operations import sample_rows, trusted_documents, warm_up
-from graph.operations.documents import prepare
+from graph.documents import trusted_documents
+from graph.documents.documents import prepare
+from graph.operations import sample_rows, warm_up
 from graph.operations.execution import Graph
 from graph.planner.cache import PlanCache
 from storage.tables import CheckStatus
 from tests.make import DataFactory
+from tests.support.database.statements import requires_planner
 from tests.support.merge_requests import MergeRequestFactory
-from tests.support.statements import requires_planner
 
 ROWS = sample_rows.SampleRows("dev", 7, "dev/web", "team", "main", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 DASHBOARDS = [each.operation.prepared for each in trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents]

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import col
 
-from graph.operations.document_cache import BYTES_PER_CHARACTER
-from graph.operations.documents import DocumentStore
+from graph.documents.document_cache import BYTES_PER_CHARACTER
+from graph.documents.documents import DocumentStore
 from graph.operations.execution import Graph
 from graph.operations.token_cache import TokenCache
 from graph.planner import cache
@@ -25,10 +25,10 @@ from storage.database.statement_cache import StatementCache
 from storage.secrets import digest_token
 from storage.tables import IssueState
 from tests.make import DataFactory, token_of
-from tests.support.arguments import ArgumentPool, collect_arguments
-from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
-from tests.support.measured_memory import measure_memory
-from tests.support.query_generator import QueryGenerator
+from tests.support.measuring.measured_memory import measure_memory
+from tests.support.queries.arguments import ArgumentPool, collect_arguments
+from tests.support.queries.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.queries.query_generator import QueryGenerator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),

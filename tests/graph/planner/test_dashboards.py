@@ -19,13 +19,13 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, IssueState
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder, requires_planner
-from tests.support.streams import next_event, subscribed
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.servers.streams import next_event, subscribed
 from tests.support.week_fixture import COMMITS, NOW, WeekData, at, create_week
 
 QUESTIONS = {
     node.name.value: print_ast(node)
-    for node in parse((Path(package.__file__).parent / "operations" / "dashboards" / "dashboards.graphql").read_text()).definitions
+    for node in parse((Path(package.__file__).parent / "documents" / "dashboards" / "dashboards.graphql").read_text()).definitions
     if isinstance(node, OperationDefinitionNode) and node.name
 }
 MAX_STATEMENTS = 8

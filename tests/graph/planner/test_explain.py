@@ -14,8 +14,8 @@ from graph.planner.analysis import analyze
 from graph.planner.explain import ExplainedNode, Explanation, explain
 from storage import tables
 from tests.make import DataFactory, token_of
-from tests.support.oracle import prepare_document
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.queries.oracle import prepare_document
 from tests.support.week_fixture import NOW, WeekData, create_week
 
 ISSUES = """query ($path: String!) { project(path: $path) { name owner { username } issues(first: 20) { totalCount

@@ -16,10 +16,10 @@ from graph.http.responses import serialize_result
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from tests.make import DataFactory, open_services, token_of
-from tests.support import migrated_databases
-from tests.support.arguments import ArgumentPool
-from tests.support.oracle import FallbackCountingGraph, answers_equal, prepare_document, require_valid
-from tests.support.query_generator import QueryGenerator
+from tests.support.database import migrated_databases
+from tests.support.queries.arguments import ArgumentPool
+from tests.support.queries.oracle import FallbackCountingGraph, answers_equal, prepare_document, require_valid
+from tests.support.queries.query_generator import QueryGenerator
 from tests.support.scenario import Scenario, create_scenario, valid_mutation_input
 from tests.support.week_fixture import NOW
 

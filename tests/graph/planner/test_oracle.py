@@ -29,11 +29,11 @@ from rest_v3.routes import EXTRA_ROUTES, ROUTES
 from storage.database.compiled_statements import SqlDialect
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import route_operations
-from tests.support.arguments import ArgumentPool, ProjectArguments, collect_arguments, list_queries
-from tests.support.database_selection import half_for_dialect
-from tests.support.edge_case_data import EdgeCaseData, create_edge_cases
-from tests.support.oracle import AnswersDiffer, PlanOracle, compare_pruned, prepare_document, require_valid
-from tests.support.query_generator import ARGUMENT_SOURCES, QueryGenerator, missing_values
+from tests.support.database.database_selection import half_for_dialect
+from tests.support.queries.arguments import ArgumentPool, ProjectArguments, collect_arguments, list_queries
+from tests.support.queries.edge_case_data import EdgeCaseData, create_edge_cases
+from tests.support.queries.oracle import AnswersDiffer, PlanOracle, compare_pruned, prepare_document, require_valid
+from tests.support.queries.query_generator import ARGUMENT_SOURCES, QueryGenerator, missing_values
 from tests.support.week_fixture import NOW, WeekData, create_week
 
 DEFAULT_QUERY_COUNT = 12
@@ -123,7 +123,7 @@ class TestEqualAnswers:
             "g": "acme", "p": "acme/web", "b": "stable", "since": "2016-03-19T00:00:00Z", "rev": edge_cases.week.oids["m3"], "m": "1.0",
             "r": {"since": "2016-03-21T00:00:00Z", "until": "2016-03-28T00:00:00Z"},
         }  # fmt: skip
-        document = parse((Path(package.__file__).parent / "operations" / "dashboards" / "dashboards.graphql").read_text())
+        document = parse((Path(package.__file__).parent / "documents" / "dashboards" / "dashboards.graphql").read_text())
         for index, node in enumerate(document.definitions):
             assert isinstance(node, OperationDefinitionNode) and node.name
             if node.operation.value == "query":

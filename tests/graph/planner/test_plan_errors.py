@@ -13,8 +13,8 @@ from graph.planner.errors import ErrorPosition, FieldError, PlanBailout, null_er
 from storage import tables
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api
-from tests.support.oracle import FallbackCountingGraph, PlanOracle, prepare_document
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.queries.oracle import FallbackCountingGraph, PlanOracle, prepare_document
 from tests.support.week_fixture import NOW
 
 PROJECT = prepare_document(parse("query ($path: String!) { project(path: $path) { name owner { username } } }"))

@@ -21,7 +21,7 @@ from graph.operations.results import OperationResult
 from storage.database.engine import Database, ReadSession
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.oracle import answers_equal
+from tests.support.queries.oracle import answers_equal
 from tests.support.week_fixture import WeekData, create_week
 
 QUERY = prepare(

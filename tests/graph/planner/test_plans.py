@@ -19,8 +19,8 @@ from strawberry.schema.schema_converter import GraphQLCoreConverter
 from structlog.testing import capture_logs
 
 from graph.context import Services, StaticSettings
+from graph.documents.document_cache import MIN_WEIGHT_CHARACTERS, DocumentCache
 from graph.fields.resolvers import is_row_type
-from graph.operations.document_cache import MIN_WEIGHT_CHARACTERS, DocumentCache
 from graph.operations.execution import Graph
 from graph.planner import cache
 from graph.planner.cache import MAX_PLANS_PER_OPERATION, MIN_RUNS_TO_PLAN, plan_cache_of
@@ -31,8 +31,8 @@ from graph.schema import graphql_schema, schema
 from storage import tables
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.oracle import PlanOracle, prepare_document
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
+from tests.support.queries.oracle import PlanOracle, prepare_document
 from tests.support.week_fixture import NOW, WeekData, create_week
 
 

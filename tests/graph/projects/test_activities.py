@@ -6,8 +6,8 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
+from tests.support.database.statements import StatementRecorder
 from tests.support.merge_requests import commit_text_files
-from tests.support.statements import StatementRecorder
 
 LIST = """query ($path: String!, $first: Int, $after: String) { project(path: $path) { activities(first: $first, after: $after) {
     totalCount pageInfo { endCursor } nodes { id action subject actionName targetId targetTitle webUrl author { username } note { body }

@@ -13,7 +13,7 @@ from storage.git.repository import Repository
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 FORK = """mutation ($input: ForkProjectInput!) { forkProject(input: $input) {
     project { databaseId fullPath name path description visibility defaultBranch issuesEnabled buildsEnabled tagList archived

@@ -11,7 +11,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 ERRORS = "userErrors { field message code }"
 CREATE = f"mutation ($input: CreateGroupInput!) {{ createGroup(input: $input) {{ group {{ path databaseId }} {ERRORS} }} }}"

@@ -19,7 +19,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Ask
-from tests.support.git_history import make_history
+from tests.support.git.git_history import make_history
 
 CREATE = """mutation ($input: CreateProjectInput!) { createProject(input: $input) {
     project { databaseId fullPath name path description visibility defaultBranch issuesEnabled buildsEnabled tagList creator { username } }

@@ -19,7 +19,7 @@ from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.git_history import git, make_history
+from tests.support.git.git_history import git, make_history
 
 CREATE = """mutation ($input: CreateProjectInput!) { createProject(input: $input) {
     project { databaseId repositoryImport { state } } userErrors { field message code } } }"""

@@ -11,7 +11,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 LEVELS = list(AccessLevel)
 ENTRY = """databaseId description defaultBranch public visibility visibilityLevel sshUrlToRepo httpUrlToRepo webUrl name nameWithNamespace

@@ -14,7 +14,7 @@ from storage.objects.uploads import new_secret
 from storage.tables import Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 FIELDS = "name size contentType isImage alt url markdown author { username } project { path }"
 CREATE = f"""mutation ($input: CreateUploadInput!) {{ createUpload(input: $input) {{

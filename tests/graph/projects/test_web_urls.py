@@ -8,7 +8,7 @@ from forgefront.pages import is_page
 from storage import tables
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Ask
-from tests.support.statements import StatementRecorder, requires_planner
+from tests.support.database.statements import StatementRecorder, requires_planner
 
 LISTS = """query ($p: String!) { project(path: $p) {
   webUrl

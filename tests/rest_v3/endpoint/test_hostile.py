@@ -25,9 +25,9 @@ from storage import tables
 from tests.make import token_of
 from tests.rest_v3.support import response_shapes
 from tests.support.api_clients import Api
-from tests.support.database_selection import quarter_for_dialect, share_of_values, spread_values
-from tests.support.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
-from tests.support.permission_matrix import V3, parse_matrix
+from tests.support.database.database_selection import quarter_for_dialect, share_of_values, spread_values
+from tests.support.queries.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_TIMESTAMPS, LONE_SURROGATE, CommitCounter
+from tests.support.queries.permission_matrix import V3, parse_matrix
 from tests.support.scenario import Scenario, valid_v3_request
 
 ALL = (*ROUTES, *EXTRA_ROUTES)

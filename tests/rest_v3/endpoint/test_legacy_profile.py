@@ -9,7 +9,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory, ssh_key
 from tests.rest_v3.support.legacy_shapes import LEGACY_SHAPES
 from tests.support.api_clients import Api
-from tests.support.permission_matrix import V3, parse_matrix
+from tests.support.queries.permission_matrix import V3, parse_matrix
 from tests.support.scenario import HOOK_URL, Scenario, valid_v3_request
 
 CALLS = [call for call in parse_matrix(V3) if not call.endswith("/uploads")]

@@ -8,7 +8,7 @@ from rest_v3.requests.parameter_cache import MAX_QUERY_BYTES, ParameterCache, Re
 from storage.tables import IssueState
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api
-from tests.support.measured_memory import measure_memory
+from tests.support.measuring.measured_memory import measure_memory
 
 
 @pytest.fixture

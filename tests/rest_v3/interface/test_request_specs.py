@@ -6,7 +6,7 @@ from storage import tables
 from storage.tables import CheckStatus
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api
-from tests.support.git_history import commit_to_branch
+from tests.support.git.git_history import commit_to_branch
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from storage import tables
 from storage.git import output_streams
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, app_of_profile
-from tests.support.git_history import commit_files, git
+from tests.support.git.git_history import commit_files, git
 
 FILES = {"docs/ü.md": b"text\n", "run.sh": b"#!/bin/sh\n"}
 

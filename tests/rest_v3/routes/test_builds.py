@@ -16,7 +16,7 @@ from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 STATUSES = ("pending", "running", "failed", "success", "canceled")
 

@@ -12,7 +12,7 @@ from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 NO_PROJECT = {"message": "404 Project Not Found"}
 NO_COMMIT = {"message": "404 Commit Not Found"}

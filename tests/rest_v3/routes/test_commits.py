@@ -12,8 +12,8 @@ from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import Api
-from tests.support.git_history import commit_files, git, write_commit
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_files, git, write_commit
 
 COMMITTER = b"committer C <c@example.org> 1450972274 +0100"
 NO_PROJECT = {"message": "404 Project Not Found"}

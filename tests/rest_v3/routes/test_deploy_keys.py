@@ -6,7 +6,7 @@ from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory, ssh_key
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 NOT_FOUND = {"message": "404 Not found"}
 TAKEN = {"message": {"key": ["has already been taken"], "fingerprint": ["has already been taken"]}}

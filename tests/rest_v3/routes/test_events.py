@@ -17,7 +17,7 @@ from tests.rest_v3.support.interface_document import DOCUMENTED_CALLS
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
 from tests.support.scenario import Scenario, valid_v3_request
-from tests.support.webhook_receiver import WebhookReceiver, finish_deliveries
+from tests.support.servers.webhook_receiver import WebhookReceiver, finish_deliveries
 
 SWITCHES = ("push_events", "tag_push_events", "issues_events", "merge_requests_events", "note_events", "enable_ssl_verification")
 

@@ -12,7 +12,7 @@ from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api
-from tests.support.git_history import git
+from tests.support.git.git_history import git
 
 EMPTY_BRANCH = {"message": "The branch does not exist: files are committed to a branch"}
 INVALID_PATH = {"message": "The path is invalid: it has to stay in the repository, without names that are empty or .git"}

@@ -12,7 +12,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2013, 9, 30, 13, 46, 2, 123000, tzinfo=UTC)
 NESTED_PATH = "2013-09-30T13:46:02.123Z"

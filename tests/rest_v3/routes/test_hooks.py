@@ -17,7 +17,7 @@ from storage import tables
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api, route_operations
-from tests.support.webhook_receiver import WebhookReceiver
+from tests.support.servers.webhook_receiver import WebhookReceiver
 
 URL = "https://hooks.example/told?of=it"
 

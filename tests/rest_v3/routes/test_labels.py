@@ -15,7 +15,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api, route_operations
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2016, 1, 4, 15, 31, 46, 176000, tzinfo=UTC)
 BUG = {"name": "bug", "color": "#FF0000"}

@@ -11,8 +11,8 @@ from storage.tables import AccessLevel, IssueState, Visibility
 from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
-from tests.support.git_history import commit_to_branch, git
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_to_branch, git
 
 NOT_FOUND = {"message": "404 Not found"}
 NO_PROJECT = {"message": "404 Project Not Found"}

@@ -12,7 +12,7 @@ from storage.tables import AccessLevel, IssueState, MilestoneState, Visibility
 from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2016, 1, 4, 15, 31, 46, 176000, tzinfo=UTC)
 NOT_FOUND = {"message": "404 Not found"}

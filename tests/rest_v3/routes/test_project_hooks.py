@@ -5,7 +5,7 @@ from typing import Any
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 NOT_FOUND = {"message": "404 Not found"}
 URL = "http://hooks.example/"

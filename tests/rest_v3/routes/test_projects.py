@@ -6,7 +6,7 @@ from storage import tables
 from storage.tables import AccessLevel, IssueState, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 NOT_FOUND = {"message": "404 Project Not Found"}
 FORBIDDEN = {"message": "403 Forbidden"}

@@ -9,7 +9,7 @@ from graph.context import Services
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Api
-from tests.support.git_history import commit_files, git
+from tests.support.git.git_history import commit_files, git
 
 LARGE = bytes(range(256)) * 8192
 

@@ -10,7 +10,7 @@ from storage.database.engine import now
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 ACCESS = {"message": "403 Forbidden - No access granted"}
 SHARED = {"message": "403 Forbidden - Runner is shared"}

@@ -9,7 +9,7 @@ from storage import tables
 from tests.make import DataFactory
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 PATH = "/application/settings"
 DEFAULTS = {

@@ -9,7 +9,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.rest_v3.support import response_shapes
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2013, 10, 2, 9, 22, 45, 0, tzinfo=UTC)
 TIME = "2013-10-02T09:22:45.000Z"

@@ -6,7 +6,7 @@ from storage import tables
 from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2013, 10, 2, 9, 22, 45, 0, tzinfo=UTC)
 NOT_FOUND = {"message": "404 Not found"}

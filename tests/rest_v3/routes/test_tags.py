@@ -6,7 +6,7 @@ from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Api
-from tests.support.git_history import git
+from tests.support.git.git_history import git
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from storage.tables import Visibility
 from tests.graph.builds.test_build_claims import RunnerCalls
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Api, Ask, _mount_app
+from tests.support.database.statements import StatementRecorder
 from tests.support.merge_requests import commit_text_files
-from tests.support.statements import StatementRecorder
 
 CI_FILE = """
 unit: {script: make test}

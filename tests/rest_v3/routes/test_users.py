@@ -18,7 +18,7 @@ from storage.tables import AccessLevel, UserState
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api, route_operations
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2012, 5, 23, 8, 0, 58, 123456, tzinfo=UTC)
 NEW_USER = {"email": "ada@example.org", "password": "correct horse", "username": "ada", "name": "Ada"}

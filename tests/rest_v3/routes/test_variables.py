@@ -5,7 +5,7 @@ import pytest
 from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Api
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 NOT_FOUND = {"message": "404 Variable Not Found"}
 

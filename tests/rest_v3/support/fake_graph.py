@@ -18,7 +18,7 @@ from graphql import (
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types import Info
 
-from graph.operations.output_format import OutputFormat
+from graph.documents.output_format import OutputFormat
 
 DateTime = NewType("DateTime", str)
 """A timestamp, serialized like the graph's."""

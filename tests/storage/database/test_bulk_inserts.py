@@ -15,7 +15,7 @@ from storage.tables.events.activities import insert_activities
 from storage.tables.git.branch_moves import BranchMove, insert_moves
 from storage.tables.git.refs import GitRef, insert_refs, put
 from tests.make import DataFactory
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 123456, UTC)
 OID = "1" * 40

@@ -22,7 +22,7 @@ from storage.tables import MilestoneState
 from storage.tables.accounts import users
 from storage.tables.base import rows_of_ids
 from tests.make import DataFactory
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

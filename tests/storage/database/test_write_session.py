@@ -15,7 +15,7 @@ from storage.tables.git.refs import MOVE, GitRef, insert_refs, move_values
 from storage.tables.issues import issues
 from storage.tables.projects import projects
 from tests.make import DataFactory
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 from tests.test_databases import group
 
 OLD, NEW = "1" * 40, "2" * 40

@@ -20,7 +20,7 @@ from storage.database.statement_cache import mark_constant
 from storage.database.writers import DatabaseBusy, PostgresWriter
 from storage.tables import Namespace, NamespaceKind
 from storage.tables.base import any_row
-from tests.support.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder
 from tests.test_databases import group
 
 ANY_TABLE = mark_constant(select(any_row(Namespace)))

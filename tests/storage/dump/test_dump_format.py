@@ -9,7 +9,7 @@ import pytest
 from storage.dump.dump_format import FORMAT_VERSION, DamagedDump, DumpError, DumpHead, Manifest
 from storage.dump.dump_reader import DumpReader, read_manifest
 from storage.dump.dump_writer import DumpWriter
-from tests.support.database_selection import share_of_values
+from tests.support.database.database_selection import share_of_values
 
 HEAD = DumpHead(format=FORMAT_VERSION, id="a" * 16, since=None, taken_at=1_460_000_000, product="1.0", revision="0001")
 LATER_HEAD = replace(HEAD, id="b" * 16, since=HEAD.id)

@@ -10,11 +10,11 @@ from storage.dump import repository_parts
 from storage.dump.dump_format import DamagedDump, Manifest
 from storage.dump.dump_reader import DumpMember, DumpReader
 from storage.dump.dump_writer import DumpWriter
-from storage.git import packs
+from storage.git.packing import packs
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository
 from tests.storage.dump.test_dump_format import HEAD, LATER_HEAD, read_all
-from tests.support.git_history import git, make_history
+from tests.support.git.git_history import git, make_history
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from storage.git import projection
-from storage.git.projection import RefProjection
 from storage.git.protocol.transport import GitService, Transport
+from storage.git.refs import projection
+from storage.git.refs.projection import RefProjection
 from storage.git.repository import Repository
 from storage.git.subprocesses import async_process
-from tests.support.git_history import git, make_history
+from tests.support.git.git_history import git, make_history
 
 ABSENT_ID = "1234567890" * 4
 

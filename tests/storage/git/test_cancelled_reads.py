@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.git.history_walk import walk
+from storage.git.history.history_walk import walk
 from storage.git.repositories import Repositories
 from storage.git.repository import Repository
 from storage.git.trees import TreeListing
-from tests.support.git_history import make_history
+from tests.support.git.git_history import make_history
 
 
 @pytest.fixture

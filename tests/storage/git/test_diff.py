@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import diff as module
-from storage.git.diff import (
+from storage.git.diffs import diff as module
+from storage.git.diffs.diff import (
     CUT_MARK,
     DIFF_TOO_LARGE,
     DIFF_TOO_SLOW,
@@ -22,9 +22,9 @@ from storage.git.diff import (
     diff_of_commit,
     has_line,
 )
-from storage.git.diff_workers import DiffWorkers
+from storage.git.diffs.diff_workers import DiffWorkers
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
-from tests.support.git_history import commit_files, git, make_history, write_commit
+from tests.support.git.git_history import commit_files, git, make_history, write_commit
 
 Files = dict[str | bytes, bytes | tuple[int, bytes]]
 
@@ -283,7 +283,7 @@ class TestLimits:
         # In a process of its own, because this one has held the contents already.
         program = """
 import resource, sys, pathlib
-from storage.git import diff
+from storage.git.diffs import diff
 from storage.git.repository import Repository
 diff.is_small = lambda *_: True
 repository = Repository.open(pathlib.Path(sys.argv[1]))

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import diff, history_cache
-from storage.git.diff import FileDiff, diff_between, diff_of_commit
-from storage.git.history_cache import HistoryCache
+from storage.git.diffs import diff
+from storage.git.diffs.diff import FileDiff, diff_between, diff_of_commit
+from storage.git.history import history_cache
+from storage.git.history.history_cache import HistoryCache
 from storage.git.repository import DamagedRepository, GitCommit, Repository, UnknownCommit
-from tests.support.git_history import commit_files, git, make_history, write_commit
-from tests.support.measured_memory import measure_memory
+from tests.support.git.git_history import commit_files, git, make_history, write_commit
+from tests.support.measuring.measured_memory import measure_memory
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from time import monotonic, thread_time
 
 import pytest
 
-from storage.git.diff import is_small
+from storage.git.diffs.diff import is_small
 from storage.git.protocol import transport as transports
 from storage.git.protocol.transport import Transport
 from storage.git.repository import Repository
@@ -27,9 +27,9 @@ from tests.storage.git.test_transport import (
     refs,
     running,
 )
-from tests.support import hostile_packs
-from tests.support.git_history import git, make_history
-from tests.support.hostile_packs import HostilePack
+from tests.support.git import hostile_packs
+from tests.support.git.git_history import git, make_history
+from tests.support.git.hostile_packs import HostilePack
 from tests.support.waiting import wait_until
 
 REF = "refs/heads/hostile"
@@ -41,7 +41,7 @@ AT_ONCE = """
 import asyncio, json, resource, sys
 from pathlib import Path
 from time import monotonic, thread_time
-from tests.support import hostile_packs
+from tests.support.git import hostile_packs
 from tests.storage.git.test_hostile_packs import limited_transport, push
 
 async def main():

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.git.diff import diff_of_commit
-from storage.git.log import list_history
+from storage.git.diffs.diff import diff_of_commit
+from storage.git.history.log import list_history
+from storage.git.importing.repository_import import import_repository
 from storage.git.repository import DamagedRepository, NotARepository, Repository
-from storage.git.repository_import import import_repository
 from storage.git.subprocesses.git_command import GitCommandError
-from tests.support.git_history import commit_files, git, make_history
+from tests.support.git.git_history import commit_files, git, make_history
 
 PROJECT_ROOT = Path(__file__).resolve().parents[3]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import commit_walk
+from storage.git.history import commit_walk
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
-from tests.support.git_history import commit_to_branch, git, make_history, write_commit
+from tests.support.git.git_history import commit_to_branch, git, make_history, write_commit
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import last_changes
-from storage.git.log import CommitFilter, filter_history
+from storage.git.history import last_changes
+from storage.git.history.log import CommitFilter, filter_history
 from storage.git.repository import Repository
 from storage.git.trees import ListingPage, TreeListing
-from tests.support.git_history import commit_files, git
+from tests.support.git.git_history import commit_files, git
 
 Files = dict[str | bytes, bytes | tuple[int, bytes]]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import log
-from storage.git.history_cache import MIN_CACHED_COMMITS, HistoryCache
-from storage.git.history_walk import HistoryWalk
-from storage.git.log import CommitFilter, HistoryTooDeep, filter_history, list_history
+from storage.git.history import log
+from storage.git.history.history_cache import MIN_CACHED_COMMITS, HistoryCache
+from storage.git.history.history_walk import HistoryWalk
+from storage.git.history.log import CommitFilter, HistoryTooDeep, filter_history, list_history
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
-from tests.support.git_history import git, make_history, write_commit
-from tests.support.measured_memory import measure_memory
+from tests.support.git.git_history import git, make_history, write_commit
+from tests.support.measuring.measured_memory import measure_memory
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 

@@ -9,11 +9,11 @@ import pytest
 
 from storage.git import merge
 from storage.git.commit_writer import CommitSignature
-from storage.git.diff import diff_between
+from storage.git.diffs.diff import diff_between
 from storage.git.merge import DiffTotals, MergeConflict, MergeTrial, UnrelatedHistories
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
-from tests.support.git_history import commit_files, git, make_history
+from tests.support.git.git_history import commit_files, git, make_history
 
 AT = datetime(2026, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=-3, minutes=-30)))
 AUTHOR = CommitSignature("A U Thor", "author@example.org", AT)

@@ -4,10 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from storage.git.history.merge_history import (
+    MergedBranch,
+    MergeMessage,
+    first_parent_merges,
+    highest_number,
+    parse_merge_message,
+    read_merges,
+)
 from storage.git.merge import diff_stat, diff_stats
-from storage.git.merge_history import MergedBranch, MergeMessage, first_parent_merges, highest_number, parse_merge_message, read_merges
 from storage.git.repository import Repository
-from tests.support.git_history import commit_to_branch, git, make_history
+from tests.support.git.git_history import commit_to_branch, git, make_history
 
 
 class TestMessageParsing:
@@ -70,8 +77,8 @@ class TestMerges:
     @pytest.mark.parametrize("size", [1, 3, 1000])
     @pytest.mark.parametrize("walked", [2, 100_000])
     def test_match_git_in_batches_of_any_size(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, walked: int) -> None:
-        monkeypatch.setattr("storage.git.merge_history.MAX_WALKED_COMMITS", walked)
-        monkeypatch.setattr("storage.git.merge_history.parse_merge_message", lambda message: MergeMessage(None, None, None))
+        monkeypatch.setattr("storage.git.history.merge_history.MAX_WALKED_COMMITS", walked)
+        monkeypatch.setattr("storage.git.history.merge_history.parse_merge_message", lambda message: MergeMessage(None, None, None))
         path = make_history(tmp_path / "app.git", commits=120, merges_every=4).path
         repository = Repository.open(path)
         line = first_parent_merges(repository, git(path, "rev-parse", "master"))

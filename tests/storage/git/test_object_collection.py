@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import object_collection, packs, repack
-from storage.git.object_collection import COLLECTION_SECONDS, DROPPED_SECONDS, UNREACHABLE_SECONDS, CollectedObjects, CollectionTips
+from storage.git.packing import object_collection, packs, repack
+from storage.git.packing.object_collection import COLLECTION_SECONDS, DROPPED_SECONDS, UNREACHABLE_SECONDS, CollectedObjects, CollectionTips
 from storage.git.repository import Repository
 from storage.git.subprocesses.git_command import GitCommandError
-from tests.support.git_history import commit_to_branch, git, make_history
+from tests.support.git.git_history import commit_to_branch, git, make_history
 
 NOW = 1_800_000_000.0
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from storage.git import merge_preview
+from storage.git.importing.repository_import import import_repository
 from storage.git.repository import Repository, UnknownCommit
-from storage.git.repository_import import import_repository
 from storage.git.subprocesses import git_command
-from tests.support.git_history import commit_files, commit_to_branch, git, make_history
+from tests.support.git.git_history import commit_files, commit_to_branch, git, make_history
 
 HOSTILE = ["--output=x", "-x", "@{-1}", "HEAD", "a b", "../x", "x" * 255, "é" * 127, "\udce9", "a\0b", "", ":/x", "refs/heads/master"]
 

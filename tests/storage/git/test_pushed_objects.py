@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import pushed_objects
-from storage.git.pushed_objects import ChangedPaths, list_changed_paths
+from storage.git.packing import pushed_objects
+from storage.git.packing.pushed_objects import ChangedPaths, list_changed_paths
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.tag_objects import read_message
-from tests.support.git_history import commit_files, git
+from tests.support.git.git_history import commit_files, git
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import merge_preview, repack
+from storage.git import merge_preview
+from storage.git.packing import repack
 from storage.git.repository import Repository
 from storage.git.subprocesses import background_command, git_command
-from tests.support.git_history import commit_to_branch, git, make_history
+from tests.support.git.git_history import commit_to_branch, git, make_history
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from storage.git import repository as module
+from storage.git.importing.repository_import import import_repository
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
-from storage.git.repository_import import import_repository
-from tests.support.git_history import git, make_history
+from tests.support.git.git_history import git, make_history
 
 
 @pytest.fixture

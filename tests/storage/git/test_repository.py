@@ -13,7 +13,7 @@ from storage.git.repository import (
     Repository,
     UnknownCommit,
 )
-from tests.support.git_history import commit_files, git, make_history, write_commit
+from tests.support.git.git_history import commit_files, git, make_history, write_commit
 
 HOSTILE = [
     "", "-", "--output=x", "-h", "../x", "..", "/", "a/../b", "@", "@{-1}", "@{u}", "master@{0}", "master~1", "master^", "HEAD~1",

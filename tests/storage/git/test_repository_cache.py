@@ -16,17 +16,17 @@ from sqlmodel import col
 from graph.jobs.pack_jobs import GRACE_SECONDS, sweep_packs
 from storage import tables
 from storage.database.engine import Database, now
-from storage.git import pack_transfer, packs, repack
-from storage.git.object_collection import CollectedObjects, CollectionTips
-from storage.git.pack_transfer import PacksUnavailable
+from storage.git.packing import pack_transfer, packs, repack
+from storage.git.packing.object_collection import CollectedObjects, CollectionTips
+from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.git.repository import NotARepository, Repository
 from storage.git.repository_cache import RepositoryCache
 from storage.objects.object_store import open_store
 from storage.tables import Pack
 from storage.tables.git import refs
 from tests.make import DataFactory
-from tests.support.bucket import Bucket
-from tests.support.git_history import commit_files, git, make_history
+from tests.support.git.git_history import commit_files, git, make_history
+from tests.support.servers.bucket import Bucket
 
 MASTER = "refs/heads/master"
 

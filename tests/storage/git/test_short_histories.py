@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import commit_walk, merge_preview, short_histories
-from storage.git.history_cache import HistoryCache
+from storage.git import merge_preview
+from storage.git.history import commit_walk, short_histories
+from storage.git.history.history_cache import HistoryCache
+from storage.git.history.short_histories import CommitRange, find_last_change, find_range
 from storage.git.merge import is_ancestor
 from storage.git.merge_preview import ids_between, introducing_commit
 from storage.git.repository import Repository
-from storage.git.short_histories import CommitRange, find_last_change, find_range
-from tests.support.git_history import git, write_commit
+from tests.support.git.git_history import git, write_commit
 
 
 class RandomHistory:

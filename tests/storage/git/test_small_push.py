@@ -24,8 +24,8 @@ from tests.storage.git.test_transport import (
     push_chunks,
     refs,
 )
-from tests.support.git_history import git, make_history
-from tests.support.hostile_packs import MEGABYTE, PackWriter, copy_delta
+from tests.support.git.git_history import git, make_history
+from tests.support.git.hostile_packs import MEGABYTE, PackWriter, copy_delta
 
 CAPABILITIES = b"report-status-v2 side-band-64k object-format=sha1 agent=git/2.39.5"
 PERSON = b"A <a@example.org> 1700000000 +0000"

@@ -13,7 +13,7 @@ import pytest
 from storage.git.protocol.push import InvalidPush, PushAuthorizer, PushDecision, PushRule, RefCommand
 from storage.git.protocol.transport import HOOKS_FOLDER, FairLimiter, GitService, Transport, TransportBusy, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
-from tests.support.git_history import git, make_history
+from tests.support.git.git_history import git, make_history
 from tests.support.waiting import wait_until
 
 EMPTY_PACK = bytes.fromhex("5041434b0000000200000000029d08823bd8a8eab510ad6ac75c823cfd3ed31e")

@@ -7,7 +7,7 @@ import pytest
 from storage.git import trees
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.trees import ListingPage, ListingTimeout, TreeListing, decode_text, find_blob, read_blob
-from tests.support.git_history import commit_files, git
+from tests.support.git.git_history import commit_files, git
 
 ALL = ListingPage(1000)
 OTHERS_COMMIT = "5" * 40

@@ -7,7 +7,7 @@ import pytest
 
 from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repository import Repository, UnknownCommit
-from tests.support.git_history import git, make_history
+from tests.support.git.git_history import git, make_history
 
 ADA = CommitSignature("Ada", "ada@example.org", datetime(2016, 1, 4, tzinfo=UTC))
 

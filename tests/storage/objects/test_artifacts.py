@@ -11,7 +11,7 @@ import pytest
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge, new_key, open_store
 from storage.objects.uploads import INCOMING_PREFIX
-from tests.support.s3_server import SETTINGS
+from tests.support.servers.s3_server import SETTINGS
 
 MEGABYTE = 2**20
 

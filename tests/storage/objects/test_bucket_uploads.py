@@ -13,7 +13,7 @@ from storage.objects.bucket_uploads import BucketUploadStore
 from storage.objects.object_store import open_store
 from storage.objects.uploads import new_secret
 from tests.make import DataFactory
-from tests.support.bucket import Bucket
+from tests.support.servers.bucket import Bucket
 
 CONTENT = bytes(range(256)) * 4096
 

@@ -12,7 +12,7 @@ import pytest
 from storage.objects import zip_archives
 from storage.objects.object_store import ObjectStore, new_key, open_store
 from storage.objects.zip_archives import EntryKind, UnreadableZip, ZipDirectory
-from tests.support.s3_server import SETTINGS
+from tests.support.servers.s3_server import SETTINGS
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -1,0 +1,1 @@
+"""The data folder: who may use it, what is in it, and whether it is sound."""

@@ -1,0 +1,1 @@
+"""GraphQL documents: parsed, validated, kept and trusted."""

@@ -1,0 +1,119 @@
+"""Imports the whole history of a repository on another host, over HTTP, into a new bare repository.
+
+The caller has checked the addresses of the host. Git connects to these alone (`http.curloptResolve`), follows no redirects and uses no
+other protocol, so a name that changes its addresses in between has no effect.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+
+from storage.git.importing.repository_import import REFSPECS, ProgressCallback, report_progress
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
+from storage.git.repository import Repository, create_atomically
+from storage.git.subprocesses import git_command
+
+IMPORT_SECONDS = 3_600.0
+LIST_SECONDS = 60.0
+MIN_BYTES_PER_SECOND = 1_000
+"""A transfer that is slower than this for a minute ends."""
+SETTINGS = (
+    "credential.helper=",
+    "http.followRedirects=false",
+    "http.proxy=",
+    f"http.lowSpeedLimit={MIN_BYTES_PER_SECOND}",
+    "http.lowSpeedTime=60",
+    "fetch.unpackLimit=1",
+    "fetch.fsckObjects=true",
+    *(f"fetch.fsck.{level}" for level in git_command.FSCK_LEVELS),
+)
+"""Objects are checked as those of a push are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRepository:
+    """A repository at `url`, without credentials. `addresses` are those of the host to which git may connect.
+
+    `credentials` are "user:password"; None for a repository that needs none.
+    """
+
+    url: str
+    host: str
+    port: int
+    addresses: Sequence[str]
+    credentials: str | None = None
+
+
+def import_remote(remote: RemoteRepository, target: Path, progress: ProgressCallback) -> None:
+    """Creates `target`, a bare repository with all branches, all tags and the HEAD of the remote one, synced to disk.
+
+    Raises GitCommandError with git's message, FileExistsError for `target`, OSError (ENOSPC) if the disk is full. An exception of
+    `progress` ends the import and is passed on.
+    """
+    with create_atomically(target) as folder:
+        Repository.initialize(folder, DEFAULT_HEAD)
+        branch = _find_head(folder, remote)
+        with _start(folder, remote, IMPORT_SECONDS, "fetch", "--progress", *git_command.FETCH_OPTIONS, remote.url, *REFSPECS) as process:
+            last_lines = report_progress(process, progress)
+        if process.returncode:
+            raise git_command.failure_of(b"\n".join(last_lines), process.returncode)
+        repository = Repository.open(folder)
+        if branch is not None and branch in (each.name for each in repository.branches()):
+            repository.set_default_branch(branch)
+        git_command.run(folder, "pack-refs", "--all")
+
+
+def _find_head(folder: Path, remote: RemoteRepository) -> str | None:
+    """The branch that the remote HEAD names; None if it names none."""
+    with _start(folder, remote, LIST_SECONDS, "ls-remote", "--symref", "--end-of-options", remote.url, "HEAD") as process:
+        stdout, stderr = process.communicate()
+    if process.returncode:
+        raise git_command.failure_of(stderr, process.returncode)
+    for line in stdout.decode("utf-8", "replace").splitlines():
+        if line.startswith(f"ref: {BRANCHES}") and line.endswith("\tHEAD"):
+            return line.removeprefix(f"ref: {BRANCHES}").removesuffix("\tHEAD")
+    return None
+
+
+@contextmanager
+def _start(folder: Path, remote: RemoteRepository, seconds: float, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Runs a git command that connects to the remote host; it is killed after `seconds` and at the end of the block."""
+    addresses = ",".join(f"[{address}]" if ":" in address else address for address in remote.addresses)
+    settings = (*SETTINGS, f"http.curloptResolve={remote.host}:{remote.port}:{addresses}")
+    process = git_command.start_process(
+        git_command.command(folder, *arguments, settings=settings),
+        {**git_command.environment(), **git_command.authorities(), "GIT_ALLOW_PROTOCOL": "http:https", **_credential_environment(remote)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if arguments[0] == "ls-remote" else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        may_fork=True,
+        new_session=True,
+    )
+    timer = Timer(seconds, _kill, (process,))
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        if process.poll() is None:
+            _kill(process)
+            process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    # The group, because git has child processes.
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _credential_environment(remote: RemoteRepository) -> dict[str, str]:
+    if remote.credentials is None:
+        return {}
+    return git_command.config_environment({"http.extraHeader": git_command.basic_authorization(remote.credentials)})

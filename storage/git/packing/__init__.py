@@ -1,0 +1,1 @@
+"""Packs and the objects in them."""

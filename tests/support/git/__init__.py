@@ -1,0 +1,1 @@
+"""Repositories and packs that tests need."""

@@ -1,0 +1,1 @@
+"""Queries that tests make, and what they must answer."""
