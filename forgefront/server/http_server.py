@@ -38,8 +38,9 @@ an iteration of a busy one takes as long as all requests that arrived meanwhile:
 iterations."""
 COLLECTION_SECONDS = 3600.0
 """Seconds between full garbage collections. Streams leave objects that are too old for the partial ones."""
-HUGE_PAGES_SECONDS = 20.0
-"""Seconds between two looks for memory that is worth huge pages, which take some milliseconds of a thread."""
+HUGE_PAGES_AFTER = (20.0, 60.0, 180.0)
+"""Seconds after the start when the heap is moved to huge pages, and again after each full collection. Not more often: memory that a large
+question takes for a moment would be moved too, and other threads that allocate wait meanwhile."""
 CLOSING_SECONDS = 4.0
 """Seconds that closing the app may take beyond `stop_timeout` before the process is killed."""
 
@@ -223,15 +224,17 @@ class ForgefrontServer(uvicorn.Server):
     async def _maintain(self) -> None:
         """Closes slow connections every second, collects garbage every COLLECTION_SECONDS, and moves the heap to huge pages."""
         loop = asyncio.get_running_loop()
-        collected_at = moved_at = loop.time()
+        collected_at = loop.time()
+        moves = [collected_at + seconds for seconds in HUGE_PAGES_AFTER]
         while True:
             await asyncio.sleep(1.0)
             if loop.time() - collected_at >= COLLECTION_SECONDS:
                 gc.collect()
                 collected_at = loop.time()
-            if loop.time() - moved_at >= HUGE_PAGES_SECONDS:
+                moves = [collected_at]
+            if moves and loop.time() >= moves[0]:
+                del moves[0]
                 await asyncio.to_thread(use_huge_pages)
-                moved_at = loop.time()
             for connection in list(self.server_state.connections):
                 # WebSockets are in this set too; they send pings.
                 if isinstance(connection, HttpConnection):

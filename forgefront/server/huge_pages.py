@@ -16,8 +16,8 @@ from pathlib import Path
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 MIN_RESIDENT = 0.75
 """The share of a range that must be in memory already: the rest is allocated."""
-PAUSE_SECONDS = 0.002
-"""After each range, which keeps other threads from allocating memory for up to some milliseconds."""
+PAUSE_SECONDS = 0.02
+"""After each range that is moved, which keeps other threads from allocating memory for up to some milliseconds."""
 _MADV_COLLAPSE = 25
 _ANONYMOUS_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p 00000000 00:00 0 *(?:\[heap\])?")
 
@@ -42,7 +42,7 @@ def use_huge_pages() -> int:
         if library.madvise(address, HUGE_PAGE_BYTES, _MADV_COLLAPSE) == 0:
             moved += HUGE_PAGE_BYTES
         # What has been moved before takes no time.
-        if time.monotonic() - before > PAUSE_SECONDS / 10:
+        if time.monotonic() - before > PAUSE_SECONDS / 100:
             time.sleep(PAUSE_SECONDS)
     return moved
 
