@@ -41,6 +41,8 @@ COLLECTION_SECONDS = 3600.0
 HUGE_PAGES_AFTER = (20.0, 60.0, 180.0)
 """Seconds after the start when the heap is moved to huge pages, and again after each full collection. Not more often: memory that a large
 question takes for a moment would be moved too, and other threads that allocate wait meanwhile."""
+HUGE_PAGES_PAUSE = 0.02
+"""Seconds between two pages, in which the event loop can allocate memory."""
 CLOSING_SECONDS = 4.0
 """Seconds that closing the app may take beyond `stop_timeout` before the process is killed."""
 
@@ -234,7 +236,7 @@ class ForgefrontServer(uvicorn.Server):
                 moves = [collected_at]
             if moves and loop.time() >= moves[0]:
                 del moves[0]
-                await asyncio.to_thread(use_huge_pages)
+                await asyncio.to_thread(use_huge_pages, HUGE_PAGES_PAUSE)
             for connection in list(self.server_state.connections):
                 # WebSockets are in this set too; they send pings.
                 if isinstance(connection, HttpConnection):

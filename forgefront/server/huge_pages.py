@@ -16,16 +16,17 @@ from pathlib import Path
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 MIN_RESIDENT = 0.75
 """The share of a range that must be in memory already: the rest is allocated."""
-PAUSE_SECONDS = 0.02
-"""After each range that is moved, which keeps other threads from allocating memory for up to some milliseconds."""
+MIN_MOVE_SECONDS = 0.0002
+"""What has been moved before takes less."""
 _MADV_COLLAPSE = 25
 _ANONYMOUS_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p 00000000 00:00 0 *(?:\[heap\])?")
 
 
-def use_huge_pages() -> int:
+def use_huge_pages(pause: float = 0.0) -> int:
     """Moves the memory of this process to huge pages where most of it is in use; returns the number of bytes in the ranges that were moved.
 
-    It blocks for some milliseconds for each 2 MiB that are moved for the first time. Returns 0 where the system cannot (before Linux 6.1).
+    Each 2 MiB that are moved for the first time take some milliseconds, in which other threads cannot allocate memory; `pause` is how many
+    seconds they are then left alone. Returns 0 where the system cannot (before Linux 6.1).
     """
     if sys.platform != "linux":
         return 0
@@ -41,9 +42,8 @@ def use_huge_pages() -> int:
         before = time.monotonic()
         if library.madvise(address, HUGE_PAGE_BYTES, _MADV_COLLAPSE) == 0:
             moved += HUGE_PAGE_BYTES
-        # What has been moved before takes no time.
-        if time.monotonic() - before > PAUSE_SECONDS / 100:
-            time.sleep(PAUSE_SECONDS)
+        if pause and time.monotonic() - before > MIN_MOVE_SECONDS:
+            time.sleep(pause)
     return moved
 
 
