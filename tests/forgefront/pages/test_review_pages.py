@@ -1,11 +1,13 @@
 """The review of a merge request in a real browser: tabs, changed lines, comments on lines, suggestions, what was viewed."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from sqlalchemy import select
+from sqlmodel import col
 
 from graph.fields.entities import global_id
 from storage import tables
@@ -248,6 +250,19 @@ class TestViewedFiles:
         await page.wait_for_text("0 of 4 viewed")
 
 
+async def wait_until_head_is_recorded(site: FilesSite, username: str) -> None:
+    """Waits until the visit of a user has a head commit; the page records it after it shows the files."""
+    recorded = (
+        select(tables.MergeRequestVisit.head_oid)
+        .join(tables.User, col(tables.User.id) == tables.MergeRequestVisit.user_id)
+        .where(col(tables.User.username) == username)
+    )
+    async with asyncio.timeout(10), site.forge.app.database.write_session() as session:
+        while not await session.scalar(recorded):
+            await session.rollback()
+            await asyncio.sleep(0.02)
+
+
 class TestVisits:
     async def test_what_is_new_since_the_last_visit(self, site: FilesSite) -> None:
         """Commits and comments that came after a visit are marked, and are shown by a button or a key."""
@@ -261,6 +276,7 @@ class TestVisits:
         await page.evaluate("[...document.querySelectorAll('.tabs a')].at(-1).click()")
         await page.wait_for_text("0 of 4 viewed")
         assert await page.evaluate("document.querySelectorAll('.new-tag, .new-line, [data-changes]').length") == 0
+        await wait_until_head_is_recorded(site, "tomas")
 
         text = "".join(CHANGED).replace("return 60 * vat", "return 61 * vat")
         await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": text})

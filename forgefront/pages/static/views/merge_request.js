@@ -222,8 +222,9 @@ function showChanges({ page, about, read, act, body, request }) {
     const mark = (file, viewed) => page.change("MarkViewed", { ...about, file, head, viewed });
     onLines = lineThreads(page, { start: request.viewerCan.comment ? start : null, addedOnly: since });
     replace(files, changes(page, entries, { readFile: fileReader(page, about.path, head), mark, viewed: viewedPaths ?? [], threads: onLines }), onLines.others);
-    await showThreads();
+    // Before the threads are read: until then another head may be shown.
     if (head) record.saw({ head });
+    await showThreads();
   };
   replace(files, h("p.quiet", null, "Loading the files…"));
   replace(body, h("h2.unseen", null, "Changes"), fresh, choice.element, files, h("div.review-end", null, box));
