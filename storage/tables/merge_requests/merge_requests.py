@@ -79,6 +79,7 @@ class MergeRequest(TimestampedRow, table=True):
         ),
         Index("ix_merge_requests_project_id_created_at", "project_id", "created_at", "id"),
         Index("ix_merge_requests_project_id_updated_at", "project_id", "updated_at", "id"),
+        Index("ix_merge_requests_author_id_created_at", "author_id", "created_at", "id"),
         Index("ix_merge_requests_source", "source_project_id", "source_branch"),
         Index("ix_merge_requests_merge_commit_oid", "merge_commit_oid"),
         Index(
@@ -99,7 +100,7 @@ class MergeRequest(TimestampedRow, table=True):
     project_id: int = foreign_key("projects.id")
     source_project_id: int
     iid: int
-    author_id: int = foreign_key("users.id", index=True)
+    author_id: int = foreign_key("users.id")
     assignee_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
     milestone_id: int | None = foreign_key("milestones.id", on_delete="SET NULL", optional=True, index=True)
     title: str = Field(max_length=255)
