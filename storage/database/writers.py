@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Literal, Protocol
@@ -148,13 +149,13 @@ class SqliteWriter:
 
     def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, lock: WriteLock) -> None:
         self._write_lock = lock
-        self._connection, checkpoint_connection = _connect(path, pragmas), _connect(path, pragmas)
+        self._connection = _connect(path, pragmas)
         self._requests: list[_WriteRequest] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._commits_since_checkpoint = 0
         self._has_checkpointed = False
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        arguments = (self._connection, checkpoint_connection, int(wait_seconds * 1000), self._jobs, self._on_checkpoint)
+        arguments = (self._connection, partial(_connect, path, pragmas), int(wait_seconds * 1000), self._jobs, self._on_checkpoint)
         Thread(target=_run_thread, args=arguments, name="sqlite-writer", daemon=True).start()
 
     async def write(self, statements: Sequence[Statement], required: int = 0) -> list[int]:
@@ -252,14 +253,18 @@ def _count_characters(parameters: Sequence[Any]) -> int:
 
 def _run_thread(
     connection: sqlite3.Connection,
-    checkpoint_connection: sqlite3.Connection,
+    connect: Callable[[], sqlite3.Connection],
     wait_milliseconds: int,
     jobs: "SimpleQueue[_Job | None]",
     on_checkpoint: Callable[[], None],
 ) -> None:
+    checkpoint_connection: sqlite3.Connection | None = None
     while (job := jobs.get()) is not None:
         if job == CHECKPOINT:
-            _checkpoint(checkpoint_connection)
+            with suppress(sqlite3.OperationalError):
+                # Not before it is needed: a connection reads the whole schema.
+                checkpoint_connection = checkpoint_connection or connect()
+                _checkpoint(checkpoint_connection)
             on_checkpoint()
             continue
         loop, requests, done, needs_checkpoint = job
@@ -276,7 +281,8 @@ def _run_thread(
             # The loop is closed, so nobody waits for the result.
             continue
     connection.close()
-    checkpoint_connection.close()
+    if checkpoint_connection is not None:
+        checkpoint_connection.close()
 
 
 def _set_result(done: "asyncio.Future[Exception | None]", error: Exception | None) -> None:
