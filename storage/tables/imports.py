@@ -35,12 +35,16 @@ def for_update(table: type[R], project_id: int) -> Select[R]:
     return of_projects(table, [project_id]).with_for_update().execution_options(populate_existing=True)
 
 
-def next_unleased_for_update(table: type[R], moment: datetime) -> Select[R]:
-    """The oldest unfinished import without a valid lease, locked; imports that another transaction has locked are skipped."""
+def next_unleased(table: type[R], moment: datetime) -> Select[R]:
+    """The oldest unfinished import without a valid lease."""
     row: Any = table
     is_free = or_(col(row.lease_until).is_(None), col(row.lease_until) < moment)
-    statement = select(table).where(col(row.state).in_(UNFINISHED), is_free).order_by(col(row.updated_at), col(row.id)).limit(1)
-    return statement.with_for_update(skip_locked=True).execution_options(populate_existing=True)
+    return select(table).where(col(row.state).in_(UNFINISHED), is_free).order_by(col(row.updated_at), col(row.id)).limit(1)
+
+
+def next_unleased_for_update(table: type[R], moment: datetime) -> Select[R]:
+    """As `next_unleased`, locked; imports that another transaction has locked are skipped."""
+    return next_unleased(table, moment).with_for_update(skip_locked=True).execution_options(populate_existing=True)
 
 
 def leased_for_update(table: type[R], import_id: int, lease_until: datetime) -> Select[R]:

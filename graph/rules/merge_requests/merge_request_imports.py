@@ -15,6 +15,7 @@ from functools import partial
 import structlog
 
 from graph.context import Context, Services
+from graph.jobs.import_polls import has_unleased_import
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import refs
 from graph.rules.merge_requests import merged_history
@@ -91,6 +92,8 @@ class _LeasedImport:
 
 
 async def _lease_next(services: Services) -> _LeasedImport | None:
+    if not await has_unleased_import(services, tables.MergeRequestImport):
+        return None
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
         row = await context.first(imports.next_unleased_for_update(tables.MergeRequestImport, context.now()))

@@ -19,6 +19,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import Invalid
 from graph.events.address_guard import ForbiddenAddress, HookUrl, UnresolvableHost, port_of
+from graph.jobs.import_polls import has_unleased_import
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import hooks
 from graph.rules.git import ref_updates
@@ -113,6 +114,8 @@ class _ImportJob:
 
 
 async def _lease_next(services: Services) -> _ImportJob | None:
+    if not await has_unleased_import(services, tables.ProjectImport):
+        return None
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
         row = await context.first(imports.next_unleased_for_update(tables.ProjectImport, context.now()))

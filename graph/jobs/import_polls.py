@@ -1,0 +1,17 @@
+"""The question of a process that runs imports: whether one waits."""
+
+from typing import Any
+
+from graph.context import Context, Services
+from graph.operations.transaction import session_for
+from storage.tables import imports
+
+
+async def has_unleased_import(services: Services, table: type[Any]) -> bool:
+    """Whether an import of this table waits for a process.
+
+    It is asked before the transaction that leases one: most polls find none, and all writers of SQLite wait for a transaction that locks.
+    """
+    async with session_for(services.database, writing=False) as session:
+        context = Context(services, session, None, "import")
+        return await context.first(imports.next_unleased(table, context.now())) is not None
