@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graph.rules.builds.runner_tokens import is_token
+from graph.rules.runners.runner_tokens import is_token
 from rest_v3.endpoints.endpoint import Endpoint, GraphExecutor
 from rest_v3.endpoints.file_downloads import FileDownloadEndpoint
 from rest_v3.endpoints.messages import RestRequest

@@ -7,7 +7,7 @@ from ci_v1.artifacts import ArtifactStoreProtocol
 from ci_v1.endpoint import RunnerEndpoint
 from ci_v1.trace_body import TRACE_FIELD, TraceSpool, read_trace_body
 from graph.operations.results import is_disk_full
-from graph.rules.builds.runner_tokens import is_runner_token
+from graph.rules.runners.runner_tokens import is_runner_token
 from rest_v3.endpoints.endpoint import GraphExecutor
 from rest_v3.endpoints.file_uploads import ClientDisconnected
 from rest_v3.endpoints.messages import RestRequest, RestResponse

@@ -13,9 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from graph.context import Context, Services
 from graph.errors import NotFound, TooLarge, Unauthenticated, Unavailable
 from graph.operations.transaction import commit_and_notify, session_for
-from graph.rules.builds import artifacts, runner_tokens
+from graph.rules.builds import artifacts
 from graph.rules.builds.artifacts import UploadGrant
 from graph.rules.builds.stored_objects import erase_unreferenced
+from graph.rules.runners import runner_tokens
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
 from storage.objects.object_store import ObjectTooLarge, new_key

@@ -1,6 +1,6 @@
 """Access of an importing program to the traces and artifacts of the builds that it has imported.
 
-This is not an operation of the schema, because files are streamed. The rules are in `graph/rules/imports/build_files.py`.
+This is not an operation of the schema, because files are streamed. The rules are in `graph/rules/imports/contents/build_files.py`.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from graph.errors import LimitExceeded, TooLarge
 from graph.operations.transaction import commit_and_notify, session_for, undo_effects
 from graph.rules.builds import stored_objects
 from graph.rules.builds.artifacts import sanitize_filename
-from graph.rules.imports import build_files
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.build_files import BuildFile
+from graph.rules.imports.contents import build_files
+from graph.rules.imports.contents.build_files import BuildFile
 from graph.rules.imports.item_kinds import MAX_ITEMS, ImportOutcome
 from storage.objects.object_store import ObjectTooLarge, new_key
 from storage.tables import ImportKind

@@ -33,9 +33,9 @@ from graph.operations.token_scopes import TokenIdentity
 from graph.rules.accounts.failure_limiter import FailureLimiter
 from graph.served_files import ServedFile
 from storage import tables
-from storage.database.bulk_inserts import BulkRows
 from storage.database.engine import Database, DatabaseSession, now
-from storage.database.insert_cache import Numbering
+from storage.database.statements.bulk_inserts import BulkRows
+from storage.database.statements.insert_cache import Numbering
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.git.content_cache import ContentCache

@@ -20,9 +20,9 @@ from graph.operations.callers import authenticate
 from graph.operations.token_scopes import FETCH_SCOPES, PUSH_SCOPES, Scopes, limit_user, require_scope
 from graph.operations.transaction import commit, run_after_commit, session_for
 from graph.rules import lookup
-from graph.rules.builds import runner_tokens
 from graph.rules.git import ref_reservations, ref_updates, refs
-from graph.rules.policy import Action, can, can_anybody
+from graph.rules.permissions.policy import Action, can, can_anybody
+from graph.rules.runners import runner_tokens
 from storage import tables
 from storage.database.engine import DatabaseSession, is_unavailable
 from storage.git import merge

@@ -1,6 +1,6 @@
 """Access of an importing program to the uploads of the projects that it has imported.
 
-This is not an operation of the schema, because files are streamed. The rules are in `graph/rules/imports/uploads.py`.
+This is not an operation of the schema, because files are streamed. The rules are in `graph/rules/imports/contents/uploads.py`.
 """
 
 import hashlib
@@ -10,9 +10,9 @@ from datetime import datetime
 from graph.context import Context, Services
 from graph.errors import TooLarge
 from graph.operations.transaction import commit_and_notify, session_for, undo_effects
-from graph.rules.imports import uploads
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.build_files import skipped_result
+from graph.rules.imports.contents import uploads
+from graph.rules.imports.contents.build_files import skipped_result
 from graph.rules.projects.uploads import load_max_bytes
 
 

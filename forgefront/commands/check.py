@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from forgefront import logs
+from forgefront.checks.data_folder_check import check_data_folder
+from forgefront.checks.data_folder_check import repair as repair_findings
 from forgefront.commands.command_context import EXIT_FAILED, DataOption, JsonOption, load_config, run_with_backend
 from forgefront.commands.output import print_result
-from forgefront.data_folder.data_folder_check import check_data_folder
-from forgefront.data_folder.data_folder_check import repair as repair_findings
 
 
 def check(

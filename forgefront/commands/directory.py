@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from forgefront import logs
+from forgefront.checks.directory_check import check_sign_in
 from forgefront.commands.command_context import EXIT_FAILED, EXIT_USAGE, DataOption, JsonOption, fail, load_config
 from forgefront.commands.output import print_result
-from forgefront.directory_check import check_sign_in
 
 MAX_LISTED = 100
 """Accounts that are printed; --json has all."""

@@ -9,12 +9,12 @@ import typer
 
 from forgefront import logs
 from forgefront.backend import Backend
-from forgefront.check_report import CheckReport
+from forgefront.checks.check_report import CheckReport
+from forgefront.checks.data_folder_check import check_data_folder
 from forgefront.commands.command_context import EXIT_FAILED, DataOption, JsonOption, load_config, run_with_backend, run_work
 from forgefront.commands.dump import DUMP_METAVAR
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
-from forgefront.data_folder.data_folder_check import check_data_folder
 from forgefront.data_folder.data_folder_claim import UNFINISHED_RESTORE, FolderNotEmpty, claim_folder, is_fillable
 from forgefront.data_folder.file_permissions import restrict_permissions
 from forgefront.data_folder.stored_data import open_stored_data

@@ -30,11 +30,11 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from forgefront.basic_credentials import read_basic_password
 from forgefront.endpoints.csv_tables import CsvTables
 from forgefront.endpoints.named_query_index import PAGE_CSP, describe_query, render_index
 from forgefront.endpoints.query_variables import parse_variables
 from forgefront.pages import prefers_html
+from forgefront.server.basic_credentials import read_basic_password
 from graph.documents.trusted_documents import TrustedDocument
 from graph.errors import Code
 from graph.http.endpoint import RESPONSE_JSON, make_response

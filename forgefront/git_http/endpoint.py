@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from forgefront.basic_credentials import read_basic_password
+from forgefront.server.basic_credentials import read_basic_password
 from graph.errors import Code, Forbidden, OperationError
 from graph.git_access import GitAccess, RepositoryGrant
 from graph.operations.disconnects import wait_disconnected

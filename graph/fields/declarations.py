@@ -18,8 +18,8 @@ from graph.fields.connections import MAX_FIRST, KeysetListing, Order, OrderDirec
 from graph.fields.metadata import facts
 from graph.fields.row_sources import FromJoins, FromRelated, FromSql
 from graph.rules import lookup
-from graph.rules.policy import Action, require, require_all
-from graph.rules.sql_policy import SQL_VIEWER, SqlViewer
+from graph.rules.permissions.policy import Action, require, require_all
+from graph.rules.permissions.sql_policy import SQL_VIEWER, SqlViewer
 from storage.tables.row_counts import CountedKind, conditions_of
 
 C = TypeVar("C", bound=type)

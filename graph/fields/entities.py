@@ -9,7 +9,7 @@ from typing import Any, TypeVar, dataclass_transform
 import strawberry
 
 from graph.context import Context
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 
 C = TypeVar("C", bound=type)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graph.context import StaticSettings
-from graph.rules.sql_policy import SqlViewer
+from graph.rules.permissions.sql_policy import SqlViewer
 
 
 @dataclass(frozen=True, eq=False)

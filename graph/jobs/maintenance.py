@@ -12,9 +12,10 @@ import structlog
 
 from graph.context import Services
 from graph.jobs.maintenance_wakeup import MaintenanceWork
-from graph.rules.builds import artifact_expiry, runners, traces
-from graph.rules.git import branch_health_job
+from graph.rules.branches import branch_health_job
+from graph.rules.builds import artifact_expiry, traces
 from graph.rules.merge_requests import automatic_merging, merge_request_refresh
+from graph.rules.runners import runners
 from storage.database.engine import is_unavailable
 from storage.disk_full import is_disk_full
 

@@ -8,7 +8,7 @@ the same: each step that led to it, and so each further decision, would have bee
 from typing import Any
 
 from graph.context import Context
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from storage import tables
 
 

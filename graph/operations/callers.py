@@ -9,7 +9,7 @@ from graph.errors import NotFound, Unauthenticated
 from graph.operations.rate_limits import CostQuote
 from graph.operations.token_scopes import SCOPE_BY_KIND, TokenIdentity, require_scope
 from graph.operations.transaction import session_for
-from graph.rules.builds import runner_tokens
+from graph.rules.runners import runner_tokens
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.secrets import digest_token

@@ -30,7 +30,7 @@ from graph.planner.run.relations import relations_statement
 from graph.planner.run.row_by_number import row_statement
 from graph.planner.run.state import PlanRun
 from storage import tables
-from storage.database.compiled_statements import CompiledStatement
+from storage.database.statements.compiled_statements import CompiledStatement
 
 
 class ExplainError(Exception):

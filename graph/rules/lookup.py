@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import NotFound
-from graph.rules.policy import (
+from graph.rules.permissions.policy import (
     Action,
     can,
     can_see_group,
@@ -19,7 +19,7 @@ from graph.rules.policy import (
     load_project_of,
     require,
 )
-from graph.rules.project_access import PROJECTS_LOADER, load_group, load_project_with, load_projects
+from graph.rules.permissions.project_access import PROJECTS_LOADER, load_group, load_project_with, load_projects
 from storage import tables
 from storage.tables.accounts.namespaces import NamespaceKind
 from storage.tables.base import Row, row_in_project

@@ -14,7 +14,7 @@ from graph.fields.declarations import column, connection_field, filter_listing, 
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.events import hooks
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.inputs import ProjectResourceInput, database_id_of, find_in_project, find_project, is_set, optional, sent_values
 from storage import tables
 from storage.tables.events.hooks import is_system

@@ -12,8 +12,9 @@ from sqlmodel import col
 from graph.context import Context
 from graph.errors import NotFound
 from graph.fields.entities import ENTITIES, parse_global_id
-from graph.rules import lookup, policy
-from graph.rules.builds import runner_tokens
+from graph.rules import lookup
+from graph.rules.permissions import policy
+from graph.rules.runners import runner_tokens
 from storage import tables
 from storage.tables.base import Row
 

@@ -8,7 +8,7 @@ from graph.context import Info
 from graph.fields.scalars import BigInt
 from graph.jobs.job_monitor import JobRecord, JobState
 from graph.rules import instance_status
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from storage.tables.hosts import Host
 
 BackgroundJobState = strawberry.enum(JobState, name="BackgroundJobState", description="What a background job does now.")

@@ -9,8 +9,8 @@ from graph.context import Context, Info
 from graph.errors import LimitExceeded
 from graph.fields.connections import MAX_FIRST
 from graph.fields.entities import ENTITIES, Node, parse_global_id
-from graph.rules import policy
 from graph.rules.lookup import parse_id
+from graph.rules.permissions import policy
 
 
 @strawberry.type

@@ -14,7 +14,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.notes import notes, system_notes
-from graph.rules.policy import Action, can, load_project_of, require
+from graph.rules.permissions.policy import Action, can, load_project_of, require
 from graph.types.accounts.users import User
 from graph.types.inputs import NumberedResourceInput, ProjectResourceInput, find_in_project, optional, sent_values
 from graph.types.markdown import markdown_html

@@ -11,7 +11,7 @@ from graph.fields.metadata import facts
 from graph.fields.mutations import mutation
 from graph.rules import settings
 from graph.rules.external_accounts import openid_sign_in
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.builds.runner_registration import SettingsRunnerRegistrationFields
 from graph.types.inputs import optional, sent_values
 from graph.types.visibility import Visibility

@@ -9,8 +9,8 @@ from sqlmodel import col
 from graph.context import Info
 from graph.fields.connections import KeysetListing, Order
 from graph.fields.declarations import ToMany, bind_filter_to_viewer, connection_field, make_window
-from graph.rules.policy import Action
-from graph.rules.sql_policy import SqlViewer, in_allowed_projects
+from graph.rules.permissions.policy import Action
+from graph.rules.permissions.sql_policy import SqlViewer, in_allowed_projects
 
 
 @strawberry.enum(description="How issues and merge requests of a list are related to the viewer.")

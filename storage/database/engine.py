@@ -24,20 +24,20 @@ from sqlmodel import SQLModel
 
 from storage.caches import CacheBounds, CacheUsage, register_usage
 from storage.database import sqlite_cursor
-from storage.database.bulk_inserts import BulkInsertCache
 from storage.database.connection_pool import ConnectionPool
 from storage.database.data_version import DataVersion
-from storage.database.insert_cache import InsertCache
 from storage.database.invalidation import TableVersion
-from storage.database.list_parameters import use_list_parameters
 from storage.database.postgres_pool import FairPool
 from storage.database.prepared_statements import Statement
 from storage.database.readers import PostgresReader, Reader, SlowStatementCache, SqliteReader, TextMeter
 from storage.database.sessions import DatabaseSession as DatabaseSession
 from storage.database.sessions import ReadSession
-from storage.database.statement_cache import StatementCache
+from storage.database.statements.bulk_inserts import BulkInsertCache
+from storage.database.statements.insert_cache import InsertCache
+from storage.database.statements.list_parameters import use_list_parameters
+from storage.database.statements.statement_cache import StatementCache
+from storage.database.statements.update_cache import UpdateCache
 from storage.database.text_budget import TextBudget
-from storage.database.update_cache import UpdateCache
 from storage.database.write_session import WriteSession
 from storage.database.writers import DatabaseBusy, PostgresWriter, SqliteWriter, WriteLock, Writer
 

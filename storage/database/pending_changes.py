@@ -8,9 +8,9 @@ from sqlalchemy import Select
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
-from storage.database.bulk_inserts import BulkRows
-from storage.database.insert_cache import Numbering
 from storage.database.prepared_statements import Statement
+from storage.database.statements.bulk_inserts import BulkRows
+from storage.database.statements.insert_cache import Numbering
 
 if TYPE_CHECKING:
     from storage.database.engine import Database

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper, make_transient_to_detached
 
-from storage.database.compiled_statements import COMPILATIONS
 from storage.database.readers import CLOSED_MESSAGE, Reader
+from storage.database.statements.compiled_statements import COMPILATIONS
 from storage.database.text_budget import TextBudget, TextColumns
 
 if TYPE_CHECKING:

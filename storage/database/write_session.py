@@ -17,13 +17,13 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.attributes import instance_state
 
-from storage.database.bulk_inserts import BulkRows
-from storage.database.insert_cache import Numbering
 from storage.database.pending_changes import PendingChanges
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.sessions import DatabaseSession
+from storage.database.statements.bulk_inserts import BulkRows
+from storage.database.statements.insert_cache import Numbering
+from storage.database.statements.update_cache import WAS_CHANGED, WAS_SKIPPED
 from storage.database.text_budget import TextBudget, TextColumns
-from storage.database.update_cache import WAS_CHANGED, WAS_SKIPPED
 from storage.database.writers import ConcurrentChange
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing import Any, Literal, Protocol
 from sqlalchemy import Dialect
 from sqlalchemy.exc import IntegrityError
 
-from storage.database.bulk_inserts import BulkParameters
 from storage.database.connection_pool import ConnectionPool
 from storage.database.postgres_pool import IdleConnection
 from storage.database.prepared_statements import Statement
+from storage.database.statements.bulk_inserts import BulkParameters
 
 MAX_INLINE_STATEMENTS, MAX_INLINE_CHARACTERS = 16, 32_000
 """Larger transactions on SQLite run in the thread: the maximum of statements, and of characters in their parameters."""

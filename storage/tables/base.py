@@ -9,7 +9,7 @@ from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
 from storage.database.engine import Timestamp, now
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 
 R = TypeVar("R", bound="Row")
 

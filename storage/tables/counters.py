@@ -8,7 +8,7 @@ from sqlmodel import Field, SQLModel, col
 
 from storage.database.dialects import insert_into
 from storage.database.engine import enum_type
-from storage.database.insert_cache import Numbering
+from storage.database.statements.insert_cache import Numbering
 
 
 class CounterKind(StrEnum):

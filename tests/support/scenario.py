@@ -12,7 +12,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.fields.entities import global_id
-from graph.rules.builds import runner_registration
+from graph.rules.runners import runner_registration
 from storage import tables
 from storage.database.engine import now
 from storage.git.trees import ListingPage, ObjectKind, TreeListing

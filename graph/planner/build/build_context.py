@@ -14,7 +14,7 @@ from graph.planner.coerce.arguments import FieldArguments
 from graph.planner.errors import ResponsePath, WrongArguments
 from graph.planner.ir.steps import AttributeStep, LoaderStep, ResolverStep
 from graph.planner.resolve.fields import ResolvedField
-from storage.database.compiled_statements import SqlDialect
+from storage.database.statements.compiled_statements import SqlDialect
 
 ObjectFieldStep = AttributeStep | LoaderStep | ResolverStep
 """A field that is evaluated for each object of a level."""

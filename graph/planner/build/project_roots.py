@@ -18,10 +18,10 @@ from graph.planner.ir.selection import ConstantField, DeferredField, ObjectPart,
 from graph.planner.ir.steps import AttributeStep, BatchNode, Completer, FieldStep, ResolverStep
 from graph.planner.resolve.fields import ResolvedField
 from graph.planner.sql.parent_join import project_subquery
-from graph.rules.policy import POLICY_COLUMNS
+from graph.rules.permissions.policy import POLICY_COLUMNS
 from storage import tables
-from storage.database.compiled_statements import SqlDialect
-from storage.database.statement_cache import result_processor
+from storage.database.statements.compiled_statements import SqlDialect
+from storage.database.statements.statement_cache import result_processor
 
 REVISION_COLUMNS = POLICY_COLUMNS | {"default_branch", "refs_version"}
 """Project columns that, with the viewer's access level, decide which files of which commit a name shows."""

@@ -6,7 +6,7 @@ from typing import Any
 from graph.planner.codegen.leaf_serializers import leaf_serializer, require_non_null
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.selection import ConstantField, DerivedField, LeafField, ObjectPart, ObjectSerializer
-from storage.database.code_scope import Scope
+from storage.database.statements.code_scope import Scope
 
 
 def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:

@@ -20,8 +20,8 @@ from graph.planner.ir.row_view import (
     ValueOrigin,
     ViewPart,
 )
-from storage.database.code_scope import Scope
-from storage.database.statement_cache import detached_row
+from storage.database.statements.code_scope import Scope
+from storage.database.statements.statement_cache import detached_row
 
 
 def compile_object_maker(objects: RowObjects) -> Callable[[DriverRow], Any]:

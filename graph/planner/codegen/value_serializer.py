@@ -17,7 +17,7 @@ from graph.planner.errors import PlanBailout
 from graph.planner.ir.completers import LeafCompleter, ObjectCompleter
 from graph.planner.ir.selection import ConstantField, ObjectSerializer, Selection
 from graph.planner.ir.steps import AttributeStep
-from storage.database.code_scope import Scope
+from storage.database.statements.code_scope import Scope
 
 ColumnSerializer = Callable[[list[Any]], list[Any]]
 

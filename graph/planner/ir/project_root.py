@@ -12,7 +12,7 @@ from graph.planner.ir.selection import Selection
 from graph.planner.ir.steps import BatchNode
 from graph.planner.sql.parent_join import ProjectSubquery
 from graph.planner.sql.statements import NodeId, next_node_id
-from storage.database.compiled_statements import SqlDialect
+from storage.database.statements.compiled_statements import SqlDialect
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,8 @@ from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.page_select import PageStatement, compile_page
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
-from graph.rules.sql_policy import SQL_VIEWER
-from storage.database.compiled_statements import CompiledStatement
+from graph.rules.permissions.sql_policy import SQL_VIEWER
+from storage.database.statements.compiled_statements import CompiledStatement
 
 
 async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:

@@ -20,8 +20,8 @@ from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import LEVEL_COLUMNS, ProjectStatement, ProjectSubquery
 from graph.planner.sql.row_select import compile_project
 from graph.rules.lookup import parse_project_key
-from graph.rules.policy import can_see_project
-from graph.rules.project_access import key_parameters, prime_missing_project, prime_project
+from graph.rules.permissions.policy import can_see_project
+from graph.rules.permissions.project_access import key_parameters, prime_missing_project, prime_project
 from storage import tables
 
 

@@ -11,7 +11,7 @@ from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.planner.sql.row_select import compile_relations_with_project, compile_rows_by_id
-from storage.database.compiled_statements import CompiledStatement
+from storage.database.statements.compiled_statements import CompiledStatement
 
 
 async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:

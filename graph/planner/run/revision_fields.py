@@ -7,7 +7,7 @@ from typing import Any
 from graph.operations.git_answer_cache import GitAnswer
 from graph.planner.ir.project_root import RevisionField
 from graph.planner.run.state import PlanRun
-from graph.rules.sql_policy import viewer_values
+from graph.rules.permissions.sql_policy import viewer_values
 from storage.database.sessions import ReadSession
 
 _ABBREVIATED_ID = re.compile("[0-9a-fA-F]{7,39}")

@@ -10,8 +10,8 @@ from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.planner.sql.row_select import compile_row_by_number, compile_row_with_project
-from graph.rules.policy import require, require_all
-from storage.database.compiled_statements import CompiledStatement
+from graph.rules.permissions.policy import require, require_all
+from storage.database.statements.compiled_statements import CompiledStatement
 
 
 async def _execute_row_by_number(node: RowByNumber, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:

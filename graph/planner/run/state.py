@@ -10,7 +10,7 @@ from graph.planner.errors import ErrorPosition, FieldError, PlanBailout
 from graph.planner.ir.steps import FieldValues
 from graph.planner.sql.select_builder import SelectBuilder
 from graph.planner.sql.statements import PlanStatements
-from graph.rules.sql_policy import viewer_values
+from graph.rules.permissions.sql_policy import viewer_values
 
 
 @dataclass(slots=True)

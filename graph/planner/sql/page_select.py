@@ -14,7 +14,7 @@ from sqlalchemy import Integer
 from graph.fields.connections import KeysetListing, Window
 from graph.planner.sql.parent_join import ListCount, ParentJoin, ProjectSubquery
 from graph.planner.sql.select_builder import VIEWER_PARAMETERS, SelectBuilder
-from storage.database.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table
+from storage.database.statements.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table
 
 
 @dataclass(frozen=True, slots=True)

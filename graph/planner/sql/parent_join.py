@@ -10,7 +10,7 @@ from sqlalchemy.inspection import inspect
 from sqlmodel import col
 
 from storage import tables
-from storage.database.compiled_statements import CompiledStatement, SqlDialect, literal_number, named_parameter
+from storage.database.statements.compiled_statements import CompiledStatement, SqlDialect, literal_number, named_parameter
 from storage.tables.accounts.members import project_lookup
 
 LEVEL_COLUMNS = 3

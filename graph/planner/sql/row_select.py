@@ -4,7 +4,7 @@ from sqlalchemy import Integer, and_, select
 
 from graph.planner.sql.parent_join import ProjectSubquery
 from graph.planner.sql.select_builder import VIEWER_PARAMETERS, SelectBuilder
-from storage.database.compiled_statements import CompiledStatement, SqlDialect, named_parameter
+from storage.database.statements.compiled_statements import CompiledStatement, SqlDialect, named_parameter
 
 
 def compile_rows_by_id(select_builder: SelectBuilder) -> CompiledStatement:

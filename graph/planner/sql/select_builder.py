@@ -13,10 +13,10 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
 from graph.fields.declarations import IndexedBy
-from graph.rules.sql_policy import SQL_VIEWER, VIEWER_ID, VIEWER_IS_ADMIN, SqlViewer
-from storage.database.compiled_statements import SqlDialect, column_names_in
+from graph.rules.permissions.sql_policy import SQL_VIEWER, VIEWER_ID, VIEWER_IS_ADMIN, SqlViewer
 from storage.database.engine import Timestamp
-from storage.database.statement_cache import result_processor
+from storage.database.statements.compiled_statements import SqlDialect, column_names_in
+from storage.database.statements.statement_cache import result_processor
 
 Expression = ColumnElement[Any]
 

@@ -13,9 +13,9 @@ from graph.events import payloads
 from graph.events.publisher import publish, publish_each
 from graph.rules import validation
 from graph.rules.builds import stored_objects
-from graph.rules.policy import Action, can
-from graph.rules.policy_conditions import conditions_of_viewer
-from graph.rules.project_access import load_projects_in_group
+from graph.rules.permissions.policy import Action, can
+from graph.rules.permissions.policy_conditions import conditions_of_viewer
+from graph.rules.permissions.project_access import load_projects_in_group
 from graph.rules.projects import projects
 from storage import tables
 from storage.tables.accounts import namespaces

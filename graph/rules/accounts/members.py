@@ -10,7 +10,7 @@ from graph.events.publisher import publish
 from graph.rules import lookup
 from graph.rules.accounts import groups
 from graph.rules.events import activities
-from graph.rules.policy import Action, can, filter_visible_groups, require
+from graph.rules.permissions.policy import Action, can, filter_visible_groups, require
 from storage import tables
 from storage.tables import AccessLevel, ActivityAction, ActivitySubject
 from storage.tables.accounts import members, users

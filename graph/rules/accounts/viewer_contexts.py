@@ -7,7 +7,7 @@ from typing import Any
 from graph.context import Context
 from graph.operations.loaders import Loader
 from graph.operations.token_scopes import Scopes, has_scope
-from graph.rules.policy import PROJECT_LEVELS_LOADER, project_level_loader
+from graph.rules.permissions.policy import PROJECT_LEVELS_LOADER, project_level_loader
 from storage import tables
 from storage.tables import TokenScope
 from storage.tables.accounts import members

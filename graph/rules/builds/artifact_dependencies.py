@@ -7,7 +7,8 @@ from sqlmodel import col
 
 from graph.context import Context, RunnerIdentity
 from graph.errors import Conflict, Forbidden, NotAllowed, NotFound
-from graph.rules.builds import artifacts, builds, runner_tokens
+from graph.rules.builds import artifacts, builds
+from graph.rules.runners import runner_tokens
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import CheckStatus

@@ -17,7 +17,7 @@ from graph.context import Context, Services
 from graph.errors import Conflict, Forbidden, Invalid, NotAllowed, NotFound, TooLarge
 from graph.rules.builds import artifact_expiry, builds, trace_masking
 from graph.rules.builds.stored_objects import erase_after_commit
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.served_files import StoredFile
 from storage import tables
 from storage.secrets import UndecryptableToken

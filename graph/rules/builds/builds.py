@@ -18,10 +18,10 @@ from graph.fields.connections import ConnectionPage, KeysetListing, Order, Windo
 from graph.rules import lookup
 from graph.rules.builds import commit_checks, deployments, stored_objects, trace_masking
 from graph.rules.builds.automatic_retries import FailureReason, is_retry_due
-from graph.rules.builds.build_queues import queue_name
 from graph.rules.ci import pipelines
 from graph.rules.events import change_records
-from graph.rules.policy_conditions import visible_project_conditions
+from graph.rules.permissions.policy_conditions import visible_project_conditions
+from graph.rules.runners.build_queues import queue_name
 from graph.rules.snapshots import BuildSnapshot
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS, BuildTransition
 from storage import tables

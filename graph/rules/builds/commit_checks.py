@@ -7,7 +7,7 @@ from heapq import merge
 from graph.context import Context
 from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.loaders import Loader
-from graph.rules.git import health_checks_due
+from graph.rules.branches import health_checks_due
 from storage import tables
 from storage.tables import CheckStatus
 from storage.tables.builds import checks

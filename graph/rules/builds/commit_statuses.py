@@ -9,7 +9,7 @@ from graph.errors import Invalid
 from graph.rules import lookup, settings, validation
 from graph.rules.builds import commit_checks
 from graph.rules.git import commits
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import projects
 from storage import tables
 from storage.tables import CheckStatus

@@ -12,7 +12,7 @@ from graph.rules.builds import builds, commit_checks
 from graph.rules.builds.commit_statuses import validate_status
 from graph.rules.git import refs
 from graph.rules.git.commits import run_in_repository
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.states import BUILD_TRANSITIONS, TRANSITION_TO_STATUS
 from storage import tables
 from storage.git.refs.ref_names import BRANCHES, TAGS

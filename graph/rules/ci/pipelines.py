@@ -13,12 +13,12 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.rules.builds import commit_checks
-from graph.rules.builds.build_queues import queue_name
 from graph.rules.builds.commit_checks import ChecksState
 from graph.rules.ci.config_parser import CONFIG_FILENAME
 from graph.rules.ci.job_selection import group_by_stage
 from graph.rules.ci.pipeline_planner import PipelinePlan
 from graph.rules.events import change_records
+from graph.rules.runners.build_queues import queue_name
 from graph.rules.snapshots import BuildSnapshot
 from storage import tables
 from storage.tables import CheckStatus, RunWhen

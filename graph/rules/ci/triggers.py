@@ -14,7 +14,7 @@ from graph.rules import lookup
 from graph.rules.builds import variables
 from graph.rules.ci import pipeline_planner, pipelines
 from graph.rules.ci.pipeline_planner import PipelinePlan
-from graph.rules.project_access import PROJECTS_LOADER, load_projects
+from graph.rules.permissions.project_access import PROJECTS_LOADER, load_projects
 from storage import tables
 from storage.git.refs.ref_names import BRANCHES, TAGS
 from storage.secrets import digest_token

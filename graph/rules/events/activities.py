@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, and_, false, or_
 from sqlmodel import col
 
 from graph.context import Context
-from graph.rules.policy import Action, can_see_project, filter_allowed_projects
-from graph.rules.policy_conditions import any_allowed
-from graph.rules.sql_policy import SqlViewer
+from graph.rules.permissions.policy import Action, can_see_project, filter_allowed_projects
+from graph.rules.permissions.policy_conditions import any_allowed
+from graph.rules.permissions.sql_policy import SqlViewer
 from storage import tables
-from storage.database.insert_cache import Numbering
+from storage.database.statements.insert_cache import Numbering
 from storage.tables import ActivityAction, ActivitySubject
 from storage.tables.accounts import members
 from storage.tables.events import activities

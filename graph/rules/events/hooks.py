@@ -16,7 +16,7 @@ from graph.events.push_payloads import BranchPushed
 from graph.events.webhook_sender import DeliveryResult, parse_secret
 from graph.rules import validation
 from graph.rules.git.commit_index import RefUpdate
-from graph.rules.policy import Action, can, can_see_project, filter_visible_projects, load_project_of, require
+from graph.rules.permissions.policy import Action, can, can_see_project, filter_visible_projects, load_project_of, require
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.git.commits import GitCommit

@@ -9,11 +9,11 @@ from graph.live.change_log import LoggedChange
 from graph.live.trace_feeds import TraceFilter, TracePiece
 from graph.operations.loaders import Loader
 from graph.rules import lookup
+from graph.rules.branches.branches import BranchRef
 from graph.rules.builds import builds, commit_checks
 from graph.rules.git import commits
-from graph.rules.git.branches import BranchRef
 from graph.rules.git.refs import current_of_projects
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from storage import tables
 from storage.git.refs.ref_names import BRANCHES
 from storage.tables import ChangeKind

@@ -12,7 +12,7 @@ from graph.rules import lookup, validation
 from graph.rules.events import activities
 from graph.rules.git import refs
 from graph.rules.git.commits import run_in_repository
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.git.diffs import diff
 from storage.git.repository import Repository

@@ -22,9 +22,10 @@ from graph.errors import NotFound
 from graph.events.payloads import full_path
 from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.operations.transaction import write_transaction
+from graph.rules.branches import health_checks_due
 from graph.rules.ci import pipeline_planner
 from graph.rules.ci.pipeline_planner import PipelinePlan
-from graph.rules.git import health_checks_due, indexed_commits, refs
+from graph.rules.git import indexed_commits, refs
 from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.history import commit_walk

@@ -21,12 +21,12 @@ from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Un
 from graph.fields.connections import MAX_OFFSET, ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
-from graph.rules import policy
 from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.git import indexed_commits
 from graph.rules.git import refs as project_refs
 from graph.rules.git.indexed_commits import IndexedCommit
 from graph.rules.lookup import parse_id
+from graph.rules.permissions import policy
 from storage import tables
 from storage.git.diffs import diff
 from storage.git.diffs.diff import FileDiff

@@ -27,7 +27,7 @@ from graph.rules.git import ref_updates, refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.git.ref_updates import PreparedUpdates
 from graph.rules.git.refs import RefConflict
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.git import trees
 from storage.git.commit_writer import CommitSignature, write_commit_of_tree

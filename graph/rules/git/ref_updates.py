@@ -22,7 +22,7 @@ from graph.rules.git.commit_index import RefUpdate
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests import moved_branches
 from graph.rules.merge_requests.moved_branches import PreparedMergeRequests
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from graph.rules.validation import MAX_NAME_LENGTH, is_storable
 from storage import tables
 from storage.git.commits import GitCommit

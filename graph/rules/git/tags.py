@@ -10,8 +10,9 @@ from graph.errors import Invalid, NotFound
 from graph.fields.connections import ConnectionPage, Window
 from graph.operations.loaders import Loader
 from graph.rules import validation
-from graph.rules.git import branches, ref_updates, refs, releases
-from graph.rules.git.branches import ProjectRef
+from graph.rules.branches import branches
+from graph.rules.branches.branches import ProjectRef
+from graph.rules.git import ref_updates, refs, releases
 from graph.rules.git.commits import run_in_repository
 from storage import tables
 from storage.git.commit_writer import CommitSignature

@@ -25,7 +25,7 @@ from graph.rules.accounts.accounts import get_or_create_ghost
 from graph.rules.imports.item_kinds import MERGED, TARGETS, ImportOutcome, Item, ItemKind, UniqueKey, validate_key
 from graph.rules.validation import to_camel_case
 from storage import tables
-from storage.database import bulk_rows
+from storage.database.statements import bulk_rows
 from storage.tables import ImportKind, import_identities
 
 

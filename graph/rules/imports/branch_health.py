@@ -1,9 +1,9 @@
-"""The health of branches after an import of checks, recorded without telling subscribers (graph/rules/git/branch_health_job.py)."""
+"""The health of branches after an import of checks, recorded without telling subscribers (graph/rules/branches/branch_health_job.py)."""
 
-from graph.rules.git.branch_health import load_states
+from graph.rules.branches.branch_health import load_states
 from graph.rules.imports.batches import Batch
 from storage import tables
-from storage.database import bulk_rows
+from storage.database.statements import bulk_rows
 from storage.git.refs.ref_names import BRANCHES
 from storage.tables.git import refs
 from storage.tables.projects import projects

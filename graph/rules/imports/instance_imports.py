@@ -15,7 +15,7 @@ from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules import settings, validation
 from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports.item_kinds import MAX_ITEMS
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.tables import ImportKind, InstanceImportState, NamespaceKind, import_identities, import_marks, instance_imports
 from storage.tables.import_marks import MAX_MARK_LENGTH, MAX_MARK_NAME_LENGTH

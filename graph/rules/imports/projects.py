@@ -21,7 +21,7 @@ from graph.rules.imports.item_kinds import CREATED_AT, TIMES, ImportField, Impor
 from graph.rules.projects import projects
 from graph.rules.settings import validate_url
 from storage import tables
-from storage.database import bulk_rows
+from storage.database.statements import bulk_rows
 from storage.git.refs import projection
 from storage.git.refs.projection import RefProjection
 from storage.git.refs.ref_names import DEFAULT_HEAD

@@ -4,10 +4,10 @@ from sqlalchemy import delete, insert
 from sqlmodel import col
 
 from graph.rules import validation
-from graph.rules.builds.runner_administration import validate_description, validate_tags
 from graph.rules.imports.batches import Batch, UnknownReference, find_targets
-from graph.rules.imports.commit_statuses import validate_short
+from graph.rules.imports.contents.commit_statuses import validate_short
 from graph.rules.imports.item_kinds import TIMES, ImportField, ItemKind, UniqueKey
+from graph.rules.runners.runner_administration import validate_description, validate_tags
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import ImportKind

@@ -7,7 +7,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from storage import tables
-from storage.database import bulk_rows
+from storage.database.statements import bulk_rows
 from storage.tables import ImportKind, import_identities, metadata
 from storage.tables.accounts import users
 

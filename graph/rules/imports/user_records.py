@@ -10,7 +10,7 @@ from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports.batches import Batch
 from graph.rules.imports.item_kinds import MERGED, ImportOutcome, Item
 from storage import tables
-from storage.database import bulk_rows
+from storage.database.statements import bulk_rows
 from storage.secrets import digest_token, new_token
 from storage.tables import ImportKind, NamespaceKind
 from storage.tables.accounts import identities

@@ -11,7 +11,7 @@ from graph.rules.accounts import accounts, ssh_keys
 from graph.rules.imports.batches import Batch
 from graph.rules.imports.item_kinds import TIMES, ImportField, Item, ItemKind, Step, UniqueKey, reference
 from storage import tables
-from storage.database import bulk_rows
+from storage.database.statements import bulk_rows
 from storage.tables import ImportKind
 
 

@@ -22,7 +22,7 @@ from graph.rules.imports.batches import Batch, UnknownReference, find_taken_ids
 from graph.rules.imports.item_kinds import CREATED_AT, MAX_ID, MERGED, ImportField, Item, ItemKind, parse_row_id
 from graph.rules.imports.user_records import identity_of, is_ghost, write_user_records
 from storage import tables
-from storage.database import bulk_rows
+from storage.database.statements import bulk_rows
 from storage.secrets import digest_token
 from storage.tables import ImportKind, NamespaceKind, UserState
 from storage.tables.accounts import identities

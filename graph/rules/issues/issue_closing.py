@@ -26,8 +26,8 @@ from graph.rules.issues import issues
 from graph.rules.notes import mentions, system_notes
 from graph.rules.notes.mentions import ISSUE, MAX_MENTIONS, MAX_SCANNED_CHARACTERS, PATH_SEGMENT, Mention, MentionTarget, parse_mentions
 from graph.rules.notes.system_notes import NoteSource
-from graph.rules.policy import Action, can
-from graph.rules.policy_conditions import allowed_project_conditions
+from graph.rules.permissions.policy import Action, can
+from graph.rules.permissions.policy_conditions import allowed_project_conditions
 from graph.rules.states import IssueTransition
 from storage import tables
 from storage.git.commits import GitCommit

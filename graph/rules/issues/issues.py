@@ -10,7 +10,7 @@ from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.events import activities, change_records
 from graph.rules.notes import system_notes
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from graph.rules.snapshots import IssueSnapshot
 from graph.rules.states import ISSUE_TRANSITIONS, IssueTransition
 from storage import tables

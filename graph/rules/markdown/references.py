@@ -12,7 +12,7 @@ from graph.rules.builds.commit_checks import load_newest_checks
 from graph.rules.builds.rollups import RollupState, roll_up
 from graph.rules.markdown.rendering import Reference, ReferenceLink
 from graph.rules.notes.mentions import MENTIONABLE_KINDS, load_project_ids
-from graph.rules.policy import Action, can, filter_visible_projects
+from graph.rules.permissions.policy import Action, can, filter_visible_projects
 from storage import tables
 from storage.tables.accounts import users
 from storage.tables.git import commits

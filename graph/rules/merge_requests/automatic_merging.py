@@ -19,7 +19,7 @@ from graph.rules.merge_requests.mergeability import can_accept, read_head, requi
 from graph.rules.merge_requests.merging import MergeOptions
 from graph.rules.notes import system_notes
 from graph.rules.notes.system_notes import build_target
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.tables import UserState

@@ -16,7 +16,7 @@ from graph.rules.issues import issues
 from graph.rules.merge_requests import branch_comparison, merge_request_refresh, merge_requests, mergeability, merging
 from graph.rules.merge_requests.branch_comparison import BranchComparison
 from graph.rules.notes import system_notes
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MergeRequestTransition
 from storage import tables

@@ -9,10 +9,10 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import LimitExceeded
-from graph.rules import quantiles
-from graph.rules.policy import Action
-from graph.rules.policy_conditions import allowed_project_conditions
-from graph.rules.quantiles import QuantileSummary
+from graph.rules.permissions.policy import Action
+from graph.rules.permissions.policy_conditions import allowed_project_conditions
+from graph.rules.statistics import quantiles
+from graph.rules.statistics.quantiles import QuantileSummary
 from storage import tables
 from storage.tables import quantiles as columns_of
 from storage.tables.buckets import Buckets

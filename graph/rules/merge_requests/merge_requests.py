@@ -23,8 +23,8 @@ from graph.rules.merge_requests import automatic_merging, branch_comparison, mer
 from graph.rules.merge_requests.branch_comparison import BranchComparison
 from graph.rules.merge_requests.mergeability import can_accept
 from graph.rules.notes import system_notes
-from graph.rules.policy import Action, can, require
-from graph.rules.policy_conditions import allowed_project_conditions
+from graph.rules.permissions.policy import Action, can, require
+from graph.rules.permissions.policy_conditions import allowed_project_conditions
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
 from storage import tables

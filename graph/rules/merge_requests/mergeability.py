@@ -10,7 +10,7 @@ from graph.errors import Forbidden, NotAllowed, NotMergeable, Unavailable
 from graph.rules.git import ref_updates, refs
 from graph.rules.git.commits import run_in_repository, use_repository
 from graph.rules.git.ref_updates import BranchOperation
-from graph.rules.policy import Action, can, load_project_of
+from graph.rules.permissions.policy import Action, can, load_project_of
 from graph.rules.states import is_work_in_progress
 from storage import tables
 from storage.git import merge, merge_preview

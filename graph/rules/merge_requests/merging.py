@@ -33,7 +33,7 @@ from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
 from graph.rules.merge_requests.mergeability import CANNOT_MERGE_MESSAGE, create_merge_commit, require_acceptable
 from graph.rules.notes import system_notes
-from graph.rules.project_access import load_project_with
+from graph.rules.permissions.project_access import load_project_with
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.protocol.push import RefCommand

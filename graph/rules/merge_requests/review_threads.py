@@ -9,7 +9,7 @@ from graph.rules.events import change_records
 from graph.rules.merge_requests import merge_requests, thread_lines
 from graph.rules.merge_requests.thread_lines import FindMergeRequest
 from graph.rules.notes import notes, system_notes
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from storage import tables
 from storage.tables.merge_requests import review_threads
 

@@ -7,7 +7,7 @@ from graph.context import Context
 from graph.errors import Conflict, Invalid, Required
 from graph.rules.git.commits import run_in_repository
 from graph.rules.merge_requests import branch_comparison
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.git.diffs.diff_lines import LineFollower, find_line
 from storage.git.repository import Repository

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from graph.context import Context
 from graph.rules import lookup
-from graph.rules.policy import Action, can, filter_visible_projects
+from graph.rules.permissions.policy import Action, can, filter_visible_projects
 from storage import tables
 from storage.tables.base import Row
 from storage.tables.projects import projects

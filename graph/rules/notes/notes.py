@@ -14,7 +14,7 @@ from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.events import activities, change_records
 from graph.rules.notes import system_notes
-from graph.rules.policy import Action, can, filter_visible_projects
+from graph.rules.permissions.policy import Action, can, filter_visible_projects
 from graph.rules.projects import uploads
 from storage import tables
 from storage.tables import ActivitySubject

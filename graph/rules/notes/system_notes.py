@@ -14,7 +14,7 @@ from graph.context import Context
 from graph.events.payloads import full_path, get_existing
 from graph.rules.notes import mentions
 from graph.rules.notes.mentions import Mention, MentionTarget, kind_of, parse_mentions
-from graph.rules.policy import Action, can, filter_visible_projects, load_project_of
+from graph.rules.permissions.policy import Action, can, filter_visible_projects, load_project_of
 from graph.rules.snapshots import IssueSnapshot, MergeRequestSnapshot
 from storage import tables
 from storage.tables import IssueState, MergeRequestState

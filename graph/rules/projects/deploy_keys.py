@@ -8,7 +8,7 @@ from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.accounts import ssh_keys
-from graph.rules.policy import Action, can, filter_visible_projects, require
+from graph.rules.permissions.policy import Action, can, filter_visible_projects, require
 from storage import tables
 from storage.tables.projects import deploy_keys
 

@@ -13,8 +13,8 @@ import structlog
 from graph.context import Context
 from graph.errors import Conflict, Invalid, UnreadableRepository
 from graph.operations.loaders import Loader
-from graph.rules import policy
 from graph.rules.git import refs
+from graph.rules.permissions import policy
 from graph.rules.projects import projects
 from storage import tables
 from storage.git.repositories import StagedRepository

@@ -11,11 +11,12 @@ from graph.errors import Invalid, NotFound
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
-from graph.rules.builds import build_queues, runners, stored_objects
+from graph.rules.builds import stored_objects
 from graph.rules.events import activities
 from graph.rules.git import ref_updates
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import forks, project_imports, projects
+from graph.rules.runners import build_queues, runners
 from graph.rules.snapshots import ProjectSnapshot
 from storage import tables
 from storage.git.repositories import StagedRepository

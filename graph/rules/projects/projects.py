@@ -26,7 +26,7 @@ from graph.context import Context, Services
 from graph.errors import Invalid, NotAllowed, NotFound, Taken, Unavailable
 from graph.rules import lookup, validation
 from graph.rules.git import commit_index, refs
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.disk_full import is_disk_full
 from storage.git.refs import projection

@@ -8,7 +8,7 @@ from typing import Any
 from graph.context import Context
 from graph.errors import Invalid, Required
 from graph.rules import lookup, validation
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import projects
 from storage import tables
 

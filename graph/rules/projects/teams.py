@@ -10,7 +10,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
 from graph.operations.loaders import Loader
-from graph.rules.policy import project_level_loader
+from graph.rules.permissions.policy import project_level_loader
 from storage import tables
 from storage.tables.accounts import members, users
 

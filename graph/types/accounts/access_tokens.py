@@ -13,7 +13,7 @@ from graph.fields.declarations import column, computed, to_many
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.accounts import access_tokens
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.inputs import UserResourceInput, filter_owned, find_owned, get_or, optional
 from storage import tables
 

@@ -9,7 +9,7 @@ from graph.context import Context
 from graph.fields.connections import ConnectionPage, KeysetListing, Order
 from graph.fields.declarations import filter_listing, make_window
 from graph.rules.accounts import groups
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from storage import tables
 
 

@@ -16,8 +16,8 @@ from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import groups
 from graph.rules.accounts import members as member_rules
-from graph.rules.policy import Action, can, filter_visible_groups, load_group_level, require
-from graph.rules.policy_conditions import visible_group_conditions
+from graph.rules.permissions.policy import Action, can, filter_visible_groups, load_group_level, require
+from graph.rules.permissions.policy_conditions import visible_group_conditions
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, GroupMember
 from graph.types.builds.build_stats import GroupBuildStatsFields

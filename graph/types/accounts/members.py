@@ -12,7 +12,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import members
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.users import User
 from graph.types.inputs import find_project, optional, sent_values

@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.accounts import accounts, sign_in_links
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.inputs import UserInput, get_or, optional, sent_values, user_id_of
 from storage import tables

@@ -14,7 +14,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import ssh_keys
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.inputs import UserResourceInput, filter_owned, find_owned, optional, resolve_owner_id
 from storage import tables
 

@@ -8,7 +8,7 @@ import strawberry
 from graph.context import Context, Info
 from graph.fields.mutations import mutation
 from graph.rules.accounts import accounts, password_sign_in, user_changes, user_deletion
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.states import UserTransition
 from graph.types.accounts.users import User
 from graph.types.inputs import UserInput, get_or, optional, sent_values, user_id_of

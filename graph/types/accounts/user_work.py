@@ -11,8 +11,8 @@ from sqlmodel import col
 from graph.fields.connections import Connection, Order
 from graph.fields.declarations import to_many
 from graph.rules.events import activities
-from graph.rules.policy import Action
-from graph.rules.sql_policy import allowed_conditions, in_allowed_projects, visible_group_conditions
+from graph.rules.permissions.policy import Action
+from graph.rules.permissions.sql_policy import allowed_conditions, in_allowed_projects, visible_group_conditions
 from graph.types.builds.build_filters import BuildFilter
 from storage import tables
 from storage.tables.accounts import namespaces, user_memberships

@@ -14,7 +14,7 @@ from graph.fields.declarations import ConstantValue, column, computed, connectio
 from graph.fields.entities import Node, entity
 from graph.rules import lookup
 from graph.rules.accounts import accounts
-from graph.rules.policy import can_read_account
+from graph.rules.permissions.policy import can_read_account
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.access_tokens import UserAccessTokenFields
 from graph.types.accounts.emails import UserEmailFields

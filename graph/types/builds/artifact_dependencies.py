@@ -9,7 +9,8 @@ from graph.errors import Forbidden
 from graph.fields.entities import global_id
 from graph.fields.metadata import facts
 from graph.fields.mutations import DELETED_ID, mutation
-from graph.rules.builds import artifact_dependencies, runner_jobs
+from graph.rules.builds import artifact_dependencies
+from graph.rules.runners import runner_jobs
 from graph.types.builds.artifacts import Artifact
 from graph.types.builds.builds import Build
 from graph.types.builds.runner_jobs import Job

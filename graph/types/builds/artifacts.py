@@ -11,7 +11,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
 from graph.rules.builds import artifacts
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.builds.artifact_files import ArtifactFileFields
 from graph.types.builds.traces import find_writable_build
 from graph.types.inputs import ProjectResourceInput, get_or, optional

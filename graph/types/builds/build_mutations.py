@@ -7,8 +7,9 @@ import strawberry
 from graph.context import Info
 from graph.errors import NotFound
 from graph.fields.mutations import mutation
-from graph.rules.builds import artifact_expiry, builds, external_builds, runners
-from graph.rules.policy import Action
+from graph.rules.builds import artifact_expiry, builds, external_builds
+from graph.rules.permissions.policy import Action
+from graph.rules.runners import runners
 from graph.types.builds.build_filters import BuildStatus
 from graph.types.builds.builds import Build
 from graph.types.inputs import ProjectInput, ProjectResourceInput, database_id_of, find_in_project, get_or, is_set, optional, sent_values

@@ -8,10 +8,9 @@ from sqlmodel import col
 
 from graph.context import Info
 from graph.fields.selections import selected_names
-from graph.rules import time_buckets
-from graph.rules.builds import build_stats
-from graph.rules.builds.build_stats import BuildStatsQuery
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
+from graph.rules.statistics import build_stats, time_buckets
+from graph.rules.statistics.build_stats import BuildStatsQuery
 from graph.types.builds.build_filters import BuildFilter, BuildStatus
 from graph.types.builds.rollups import StatusCounts
 from graph.types.quantiles import Quantiles

@@ -11,7 +11,7 @@ from graph.fields.declarations import column, computed, connection_field, make_w
 from graph.fields.entities import Node, entity
 from graph.fields.scalars import GitOid
 from graph.rules.builds import artifacts, builds
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from graph.types.accounts.group_lists import list_in_group
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import BuildArtifactFields

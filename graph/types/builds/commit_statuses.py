@@ -13,7 +13,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.builds import commit_statuses
 from graph.rules.git.commits import ProjectCommit
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.builds.build_filters import BuildStatus
 from graph.types.git.commit_loader import load_commit

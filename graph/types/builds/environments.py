@@ -13,7 +13,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.fields.scalars import GitOid
 from graph.rules.builds import environments
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from graph.types.accounts.users import User
 from graph.types.git.commit_loader import load_commit
 from graph.types.inputs import ProjectResourceInput, find_in_project

@@ -9,8 +9,8 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import connection_field, make_window
-from graph.rules.builds import flaky_builds
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
+from graph.rules.statistics import flaky_builds
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
 

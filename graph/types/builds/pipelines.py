@@ -14,7 +14,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.scalars import GitOid
 from graph.rules.ci import pipeline_views
 from graph.rules.ci.pipeline_views import StageBuilds as StageRow
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.builds.builds import Build
 from graph.types.builds.rollups import RollupState

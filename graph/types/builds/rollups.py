@@ -8,7 +8,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Window
 from graph.rules.builds import commit_checks, rollups
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from graph.types.builds.builds import Build
 from graph.types.builds.commit_statuses import CommitStatus
 from storage import tables

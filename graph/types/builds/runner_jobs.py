@@ -8,7 +8,7 @@ from graph.context import Context, Info, RunnerIdentity
 from graph.errors import Forbidden
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
-from graph.rules.builds import runner_jobs, runners
+from graph.rules.runners import runner_jobs, runners
 from graph.types.builds.builds import Build
 from graph.types.builds.job_environment import JobEnvironmentFields
 from graph.types.inputs import get_or, optional, sent_values

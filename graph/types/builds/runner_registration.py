@@ -7,8 +7,8 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.fields.mutations import mutation
-from graph.rules.builds import runner_registration, runners
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
+from graph.rules.runners import runner_registration, runners
 from graph.types.builds.runners import Runner
 from graph.types.inputs import find_project, get_or, optional, sent_values
 from storage import tables

@@ -12,8 +12,8 @@ from graph.fields.connections import Connection, ConnectionPage, KeysetListing, 
 from graph.fields.declarations import column, computed, connection_field, make_window
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
-from graph.rules.builds import runner_administration
-from graph.rules.policy import Action, filter_visible_projects, require
+from graph.rules.permissions.policy import Action, filter_visible_projects, require
+from graph.rules.runners import runner_administration
 from graph.types.inputs import ProjectInput, find_project, get_or, optional, sent_values
 from storage import tables
 from storage.tables.builds import runners as statements

@@ -8,7 +8,7 @@ from graph.context import Context, Info
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
 from graph.rules.builds import artifacts, trace_files, traces
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.inputs import ProjectResourceInput, find_in_project
 from storage import tables
 

@@ -12,7 +12,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.builds import variables
 from graph.rules.ci import triggers
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.inputs import ProjectInput, find_by_global_id, find_project, get_or, optional
 from storage import tables
 

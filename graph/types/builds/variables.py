@@ -12,7 +12,7 @@ from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.builds import variables
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.inputs import ProjectInput, find_project, optional, sent_values
 from storage import tables
 

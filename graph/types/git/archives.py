@@ -8,7 +8,7 @@ from graph.context import Info
 from graph.fields.declarations import column
 from graph.fields.scalars import GitOid
 from graph.rules.git import archives
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.git.trees import REF_ARGUMENT
 from storage.git.output_streams import ArchiveFormat as Format
 

@@ -9,10 +9,10 @@ from graph.context import Info
 from graph.fields.connections import Connection, UncountedConnection, Window
 from graph.fields.declarations import connection_field, make_window
 from graph.fields.selections import SelectionShape, selects_only
-from graph.rules.git import branch_health
-from graph.rules.git.branch_health import BranchHealthReport
-from graph.rules.git.branches import ProjectRef
-from graph.rules.policy import Action, can, require
+from graph.rules.branches import branch_health
+from graph.rules.branches.branch_health import BranchHealthReport
+from graph.rules.branches.branches import ProjectRef
+from graph.rules.permissions.policy import Action, can, require
 from graph.types.builds.builds import Build
 from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import is_page_indexed, load_commit

@@ -6,8 +6,8 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.connections import UncountedConnection, Window
-from graph.rules.git import branch_history
-from graph.rules.git.branch_history import HistoryQuery
+from graph.rules.branches import branch_history
+from graph.rules.branches.branch_history import HistoryQuery
 from graph.types.git.commit_loader import is_page_indexed
 from graph.types.git.commits import Commit
 from graph.types.inputs import DateTimeRange

@@ -7,9 +7,9 @@ import strawberry
 
 from graph.context import Info
 from graph.errors import NotFound
+from graph.rules.branches.branches import BranchRef
 from graph.rules.builds import rollups
 from graph.rules.events import subscription_filters
-from graph.rules.git.branches import BranchRef
 from graph.types.builds.rollups import RollupState
 from graph.types.git.branch_health import BranchHealth, load_branch_health
 from graph.types.git.branches import Branch

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.rules.git import branch_timeline
-from graph.rules.policy import Action, require
+from graph.rules.branches import branch_timeline
+from graph.rules.permissions.policy import Action, require
 from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit

@@ -11,10 +11,11 @@ from graph.fields.declarations import column, connection_field, make_window
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.git import branch_distances, branches, ref_updates
-from graph.rules.git.branches import BranchRef, ProjectRef
+from graph.rules.branches import branch_distances, branches
+from graph.rules.branches.branches import BranchRef, ProjectRef
+from graph.rules.git import ref_updates
 from graph.rules.git.ref_updates import BranchOperation
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from graph.types.git.branch_health import BranchHealthFields
 from graph.types.git.branch_history import BranchHistoryFields
 from graph.types.git.branch_timeline import BranchTimelineFields

@@ -12,7 +12,7 @@ from graph.fields.entities import Node, entity, parse_global_id
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.git import commit_comments
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.accounts.users import User
 from graph.types.git.commit_loader import load_commit
 from graph.types.inputs import get_or, optional, sent_values

@@ -14,7 +14,7 @@ from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState as State
 from graph.rules.git import commits
 from graph.rules.git.commits import ProjectCommit
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from graph.types.accounts.users import User
 from graph.types.builds.builds import CommitBuildFields
 from graph.types.builds.commit_statuses import CommitStatusFields

@@ -8,7 +8,7 @@ from graph.context import Info
 from graph.fields.connections import UncountedConnection, Window
 from graph.fields.metadata import facts
 from graph.rules.git import commit_comparison
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit, DiffEntry
 from graph.types.git.diff_stats import DiffStat

@@ -10,7 +10,7 @@ from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
 from graph.rules.git import file_commits
 from graph.rules.git.file_commits import ContentEncoding, FileActionKind
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
 from graph.types.inputs import ProjectInput, find_project, get_or, optional

@@ -9,7 +9,7 @@ from graph.fields.declarations import column
 from graph.fields.metadata import facts
 from graph.fields.scalars import GitOid
 from graph.rules.git import file_search
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.git.trees import REF_ARGUMENT
 
 

@@ -10,7 +10,7 @@ from graph.fields.declarations import column, computed
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.git import releases
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.inputs import ProjectInput, find_project
 from graph.types.markdown import markdown_html
 from storage import tables

@@ -11,7 +11,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.git import releases, tags
 from graph.rules.git.tags import TagRef
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.git.branches import MAX_REFS
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit

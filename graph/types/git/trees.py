@@ -10,7 +10,7 @@ from graph.fields.declarations import column, connection_field, make_window
 from graph.fields.metadata import facts
 from graph.fields.scalars import BigInt, GitOid
 from graph.rules.git import file_rendering, file_search, git_files, last_changes, trees
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.git.blame import BlameRange
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit

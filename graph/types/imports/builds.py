@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.builds import BUILDS
+from graph.rules.imports.contents.builds import BUILDS
 from graph.types.builds.build_filters import BuildStatus
 from graph.types.builds.pipelines import JobWhen
 from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs

@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.commit_comments import COMMIT_COMMENTS
+from graph.rules.imports.contents.commit_comments import COMMIT_COMMENTS
 from graph.types.git.commit_comments import LineType
 from graph.types.imports.items import RESULTS, ImportInput, write_inputs
 from graph.types.inputs import optional

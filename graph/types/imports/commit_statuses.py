@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.commit_statuses import COMMIT_STATUSES
+from graph.rules.imports.contents.commit_statuses import COMMIT_STATUSES
 from graph.types.builds.build_filters import BuildStatus
 from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
 from graph.types.inputs import optional

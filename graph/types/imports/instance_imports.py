@@ -9,7 +9,7 @@ from graph.context import Info
 from graph.fields.declarations import column, to_one
 from graph.fields.mutations import mutation
 from graph.rules.imports import instance_imports
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.imports.items import ImportInput, ImportKind
 from graph.types.inputs import sent_values

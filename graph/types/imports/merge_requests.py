@@ -6,9 +6,9 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.mutations import mutation
-from graph.rules.imports import merge_requests
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.merge_requests import MAX_READ_SECONDS
+from graph.rules.imports.contents import merge_requests
+from graph.rules.imports.contents.merge_requests import MAX_READ_SECONDS
 from graph.types.imports.items import RESULTS, ImportInput, source_id
 from graph.types.inputs import optional, sent_values
 from graph.types.merge_requests.merge_requests import MergeRequestState, MergeStatus

@@ -7,8 +7,8 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.imports.batches import ItemResult
+from graph.rules.imports.contents.labels import LABELS, MILESTONES
 from graph.rules.imports.hooks import HOOKS
-from graph.rules.imports.labels import LABELS, MILESTONES
 from graph.rules.imports.project_settings import DEPLOY_KEYS, PROTECTED_BRANCHES, TRIGGERS, VARIABLES
 from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
 from graph.types.inputs import optional

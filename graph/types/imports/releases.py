@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.releases import RELEASES
+from graph.rules.imports.contents.releases import RELEASES
 from graph.types.imports.items import RESULTS, ImportInput, write_inputs
 from graph.types.inputs import optional
 

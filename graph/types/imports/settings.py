@@ -7,7 +7,7 @@ from graph.fields.mutations import mutation
 from graph.rules.imports import instance_imports
 from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.instance_settings import import_settings as write_settings
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.imports.items import ImportInput, ImportItemResult
 from graph.types.inputs import sent_values
 from graph.types.settings import UpdateSettingsInput

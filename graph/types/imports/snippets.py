@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.imports.batches import ItemResult
-from graph.rules.imports.snippets import SNIPPETS
+from graph.rules.imports.contents.snippets import SNIPPETS
 from graph.types.imports.items import RESULTS, ImportInput, source_id, write_inputs
 from graph.types.inputs import optional
 from graph.types.visibility import Visibility

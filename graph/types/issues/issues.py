@@ -13,7 +13,7 @@ from graph.fields.declarations import by_number, column, computed, connection_fi
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules.issues import issues
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
 from graph.types.accounts.group_lists import list_in_group

@@ -15,7 +15,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.issues import issues, labels
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.search_terms import validate_search
 from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project, get_or, optional, sent_values
 from storage import tables

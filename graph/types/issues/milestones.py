@@ -15,7 +15,7 @@ from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.issues import issues, milestones
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
 from graph.rules.search_terms import validate_search
 from graph.rules.states import MilestoneTransition
 from graph.types.inputs import NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values

@@ -8,7 +8,7 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.rules.builds import rollup_history
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from storage import tables
 from storage.tables.merge_requests.lead_times import FIRST_TIMES
 

@@ -8,7 +8,7 @@ from graph.context import Context, Info
 from graph.fields.mutations import mutation
 from graph.rules.merge_requests import automatic_merging, merging
 from graph.rules.merge_requests.merging import MergeOptions
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.inputs import NumberedResourceInput, find_in_project, get_or, optional
 from graph.types.merge_requests.merge_requests import MergeRequest
 from storage import tables

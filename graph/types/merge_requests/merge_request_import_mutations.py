@@ -5,7 +5,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.merge_requests import merge_request_imports
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.inputs import ProjectInput, find_project
 from graph.types.projects.projects import Project
 from storage import tables

@@ -7,7 +7,7 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.declarations import column
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from storage import tables
 from storage.tables import imports
 

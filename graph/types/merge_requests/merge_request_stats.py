@@ -7,10 +7,10 @@ import strawberry
 
 from graph.context import Info
 from graph.fields.selections import selected_names
-from graph.rules import time_buckets
 from graph.rules.merge_requests import merge_request_stats
 from graph.rules.merge_requests.merge_request_stats import MergeRequestStatsQuery
-from graph.rules.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, require
+from graph.rules.statistics import time_buckets
 from graph.types.merge_requests.merge_requests import MergeRequestFilter
 from graph.types.quantiles import Quantiles
 from graph.types.time_buckets import TimeBucket, TimezoneArgument

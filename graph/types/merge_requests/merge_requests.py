@@ -26,8 +26,8 @@ from graph.fields.declarations import (
 from graph.fields.entities import Node, entity
 from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
-from graph.rules.policy import Action, can, filter_visible_projects
-from graph.rules.policy_conditions import allowed_project_conditions
+from graph.rules.permissions.policy import Action, can, filter_visible_projects
+from graph.rules.permissions.policy_conditions import allowed_project_conditions
 from graph.rules.search_terms import validate_search
 from graph.rules.states import is_work_in_progress
 from graph.types.accounts.group_lists import list_in_group

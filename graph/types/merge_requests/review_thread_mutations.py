@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.merge_requests import review_threads
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.inputs import NumberedResourceInput, find_by_global_id, find_in_project, get_or, optional, sent_values
 from graph.types.merge_requests.review_threads import ReviewThread
 from graph.types.notes import Note

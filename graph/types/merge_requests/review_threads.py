@@ -12,7 +12,7 @@ from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
 from graph.rules.merge_requests import review_threads, thread_lines
 from graph.rules.notes import system_notes
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from graph.types.accounts.users import User
 from graph.types.notes import Note
 from storage import tables

@@ -10,7 +10,7 @@ from graph.errors import Conflict
 from graph.fields.declarations import column
 from graph.fields.mutations import mutation
 from graph.rules.merge_requests import suggestions
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.inputs import find_by_global_id, get_or, optional
 from storage import tables
 

@@ -7,7 +7,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules.merge_requests import viewed_files
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.inputs import NumberedResourceInput, find_in_project
 from graph.types.merge_requests.merge_requests import MergeRequest
 from storage import tables

@@ -8,7 +8,7 @@ from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.fields.scalars import GitOid
 from graph.rules.merge_requests import visits
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.types.inputs import NumberedResourceInput, find_in_project, optional, sent_values
 from graph.types.merge_requests.merge_requests import MergeRequest
 from storage import tables

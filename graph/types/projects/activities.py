@@ -12,7 +12,7 @@ from graph.fields.declarations import column, computed, connection_field, make_w
 from graph.fields.entities import Node, entity
 from graph.rules import web_urls
 from graph.rules.events import activities
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.notes import Note
 from storage import tables

@@ -10,7 +10,7 @@ from graph.fields.connections import Connection, Order
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.rules.projects import deploy_keys
 from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project
 from storage import tables

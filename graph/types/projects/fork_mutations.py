@@ -8,7 +8,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import forks
 from graph.rules.projects.forks import ForkRelation
 from graph.types.inputs import find_project

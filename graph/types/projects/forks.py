@@ -8,8 +8,8 @@ from graph.context import Info
 from graph.fields.connections import Connection, KeysetListing, Order
 from graph.fields.declarations import ToMany, computed, connection_field, make_window
 from graph.fields.row_sources import FromJoins, FromSql
+from graph.rules.permissions.sql_policy import SqlViewer, can_see_in_sql, visible_conditions
 from graph.rules.projects import forks
-from graph.rules.sql_policy import SqlViewer, can_see_in_sql, visible_conditions
 from storage import tables
 from storage.tables.accounts import members
 

@@ -6,7 +6,7 @@ from graph.context import Info
 from graph.errors import Taken
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import project_changes, projects
 from graph.types.inputs import ProjectInput, find_project, get_or, optional, sent_values
 from graph.types.projects.projects import Project

@@ -16,7 +16,7 @@ from graph.fields.declarations import ToMany, column, computed, connection_field
 from graph.fields.entities import Node, entity
 from graph.fields.row_sources import FromSql
 from graph.rules import lookup
-from graph.rules.policy import (
+from graph.rules.permissions.policy import (
     POLICY_COLUMNS,
     Action,
     can,
@@ -24,9 +24,9 @@ from graph.rules.policy import (
     level_of_memberships,
     load_project_level,
 )
+from graph.rules.permissions.sql_policy import SqlViewer, can_in_sql, visible_conditions
 from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
-from graph.rules.sql_policy import SqlViewer, can_in_sql, visible_conditions
 from graph.types.accounts.members import AccessLevel, ProjectMemberFields
 from graph.types.accounts.users import User
 from graph.types.builds.artifacts import ProjectArtifactFields

@@ -11,8 +11,8 @@ from graph.fields.declarations import column, connection_field, make_window, to_
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.rules import lookup
-from graph.rules.policy import Action, can, require
-from graph.rules.policy_conditions import visible_snippet_conditions
+from graph.rules.permissions.policy import Action, can, require
+from graph.rules.permissions.policy_conditions import visible_snippet_conditions
 from graph.rules.projects import snippets
 from graph.types.accounts.users import User
 from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project, optional, sent_values

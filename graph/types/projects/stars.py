@@ -10,7 +10,7 @@ from graph.fields.connections import Connection, Order
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
 from graph.fields.row_sources import FromSql
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from graph.rules.projects import stars
 from graph.types.accounts.users import User
 from storage import tables

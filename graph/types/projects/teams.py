@@ -8,7 +8,7 @@ from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import computed, connection_field, make_window
 from graph.fields.row_sources import FromSql
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel

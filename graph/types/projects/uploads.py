@@ -10,7 +10,7 @@ from graph.fields.declarations import column, to_one
 from graph.fields.entities import Node, entity
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
-from graph.rules.policy import Action, require
+from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import uploads
 from graph.types.accounts.users import User
 from graph.types.inputs import ProjectInput, find_project

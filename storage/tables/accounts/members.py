@@ -27,8 +27,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
-from storage.database.compiled_statements import named_parameter
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.compiled_statements import named_parameter
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
 from storage.tables.accounts.users import User
 from storage.tables.base import TimestampedRow, foreign_key, rows_of

@@ -10,7 +10,7 @@ from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, enum_type, metadata
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.emails import Email
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
 from storage.tables.base import Row, TimestampedRow, foreign_key, long_text

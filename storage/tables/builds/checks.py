@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Integer, Select, and_, bindparam, func, literal, select, union_all
 from sqlmodel import col
 
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.builds.builds import Build, is_check
 from storage.tables.builds.commit_statuses import CommitStatus
 from storage.tables.git.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys

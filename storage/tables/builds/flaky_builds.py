@@ -9,7 +9,7 @@ from sqlalchemy import CTE, BigInteger, Integer, Select, String, Subquery, and_,
 from sqlmodel import col
 
 from storage.database import dialects
-from storage.database.compiled_statements import SqlDialect
+from storage.database.statements.compiled_statements import SqlDialect
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestCommit

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, Update, delete, select, update
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, any_row, foreign_key, long_text
 
 

@@ -28,7 +28,7 @@ from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, metadata
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, long_text
 
 CommitsByProject = Mapping[int, Collection[str]]

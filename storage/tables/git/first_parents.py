@@ -10,7 +10,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from storage.database.engine import Timestamp
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.builds import rollups as states
 from storage.tables.git.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys
 

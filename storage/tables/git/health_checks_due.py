@@ -7,7 +7,7 @@ from sqlalchemy import Delete, Insert, Integer, Select, and_, bindparam, delete,
 from sqlmodel import Field, col
 
 from storage.database.engine import metadata
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.git.refs.ref_names import BRANCHES
 from storage.tables.base import Row, foreign_key
 from storage.tables.git.refs import GitRef

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Delete, Select, UniqueConstraint, bindparam, delete, literal_column, select
 from sqlmodel import Field, col
 
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import TimestampedRow, foreign_key
 
 

@@ -28,7 +28,7 @@ from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
 from storage.database.engine import metadata
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.git.refs.ref_names import BRANCHES, MAX_REF_NAME_LENGTH
 from storage.tables.base import Row, foreign_key
 from storage.tables.projects.projects import Project

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, bindparam
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, enum_type
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables import row_counts
 from storage.tables.accounts.users import User
 from storage.tables.base import TimestampedRow, foreign_key, long_text

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, literal, select, union_all
 
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.issues.notes import Note, first_by_others
 from storage.tables.merge_requests.merge_requests import MergeRequest, first_authored
 

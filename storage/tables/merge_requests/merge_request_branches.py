@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlmodel import col
 
 from storage.database.engine import metadata
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.merge_requests.merge_requests import OPEN, UNCHECKED, MergeRequest, MergeRequestCommit, MergeRequestState, MergeStatus
 
 MAX_NAMES = 1000

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace
 from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text
 

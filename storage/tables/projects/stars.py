@@ -8,7 +8,7 @@ from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
 from storage.database.engine import Timestamp, now
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, rows_of
 from storage.tables.projects.projects import Project
 

@@ -9,7 +9,7 @@ import pytest
 
 from graph.context import Services
 from graph.jobs.build_analytics import BuildAnalytics
-from graph.rules.builds import copied_build_stats, copied_flaky_builds
+from graph.rules.statistics import copied_build_stats, copied_flaky_builds
 from tests.support.build_copies import Both
 
 

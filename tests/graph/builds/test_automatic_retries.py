@@ -7,10 +7,10 @@ import pytest
 from sqlmodel import col
 
 from graph.operations.execution import Graph
-from graph.rules.builds import runners
 from graph.rules.builds.automatic_retries import FailureReason, is_retry_due
 from graph.rules.ci.config_errors import PipelineConfigError
 from graph.rules.ci.config_parser import parse_config
+from graph.rules.runners import runners
 from storage import tables
 from storage.tables import CheckStatus, Visibility
 from storage.tables.builds import builds as statements

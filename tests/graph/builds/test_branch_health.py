@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from graph.context import Context, Services
+from graph.rules.branches import branch_health
+from graph.rules.branches.branch_health import MAX_COMMITS, BranchHealthReport
 from graph.rules.builds.rollups import RollupState
-from graph.rules.git import branch_health
-from graph.rules.git.branch_health import MAX_COMMITS, BranchHealthReport
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory

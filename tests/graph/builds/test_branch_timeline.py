@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from graph.context import Context
+from graph.rules.branches import branch_timeline
+from graph.rules.branches.branch_timeline import TimelineSegment, build_segments
 from graph.rules.builds.rollup_history import CheckRun, build_rollup_history, state_at
 from graph.rules.builds.rollups import RollupState
-from graph.rules.git import branch_timeline
-from graph.rules.git.branch_timeline import TimelineSegment, build_segments
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus
 from tests.graph.builds.test_pipelines import PushScenario

@@ -20,8 +20,8 @@ from graph.jobs import maintenance
 from graph.jobs.runner_queue import OldestBuildsQuery, RunnerQueue
 from graph.operations.execution import Graph
 from graph.operations.transaction import session_for
-from graph.rules.builds import runners as rules
 from graph.rules.builds import traces
+from graph.rules.runners import runners as rules
 from storage import tables
 from storage.database.engine import Database, now
 from storage.database.pg_notify import Notifications

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from graph.errors import BadRequest
-from graph.rules.time_buckets import build_buckets
+from graph.rules.statistics.time_buckets import build_buckets
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from storage.tables.buckets import TimeBucket

@@ -10,7 +10,7 @@ from sqlmodel import col
 
 from graph.context import Services
 from graph.jobs.build_analytics import BuildAnalytics
-from graph.rules.builds import copied_flaky_builds
+from graph.rules.statistics import copied_flaky_builds
 from storage import tables
 from storage.git.history.log import list_history
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibility

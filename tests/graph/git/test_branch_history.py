@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graph.rules.git import branch_history
+from graph.rules.branches import branch_history
 from storage import tables
 from storage.git.history import log
 from tests.make import DataFactory

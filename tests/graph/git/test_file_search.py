@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from graph.rules.git import branch_distances, file_search
+from graph.rules.branches import branch_distances
+from graph.rules.git import file_search
 from storage import tables
 from storage.git.history import blame
 from tests.make import DataFactory

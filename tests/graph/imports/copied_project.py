@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graph.rules.git import branch_health_job, refs
+from graph.rules.branches import branch_health_job
+from graph.rules.git import refs
 from graph.rules.merge_requests import merge_request_refresh
 from storage import tables
 from storage.tables import AccessLevel, ImportKind

@@ -15,7 +15,7 @@ from graph.jobs.maintenance_wakeup import MaintenanceWakeup
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.live.subscriptions import SubscriptionStream
 from graph.operations.execution import Graph
-from graph.rules.git import branch_health_job
+from graph.rules.branches import branch_health_job
 from storage import tables
 from storage.git.protocol.push import RefCommand
 from storage.tables import AccessLevel

@@ -17,7 +17,7 @@ from graph.live.subscriptions import SubscriptionStream
 from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory

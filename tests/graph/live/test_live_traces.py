@@ -15,7 +15,8 @@ from graph.live.subscriptions import SubscriptionStream
 from graph.live.trace_feeds import TraceFeeds
 from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for
-from graph.rules.builds import builds, runners, traces
+from graph.rules.builds import builds, traces
+from graph.rules.runners import runners
 from storage import tables
 from storage.database.pg_notify import Notifications
 from storage.tables import AccessLevel, CheckStatus, Visibility

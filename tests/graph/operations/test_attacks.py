@@ -16,7 +16,7 @@ from graph.http.endpoint import RESPONSE_JSON, make_graphql_app
 from graph.live.subscriptions import subscribe
 from graph.operations import limits
 from graph.operations.execution import Graph
-from graph.rules.builds import runner_tokens
+from graph.rules.runners import runner_tokens
 from storage.database.engine import now
 from tests.make import DataFactory, token_of
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm.exc import StaleDataError
 
 from graph.context import Context
 from graph.operations.execution import Graph, InvalidOperation, prepare
-from graph.rules.policy import Action, can
+from graph.rules.permissions.policy import Action, can
 from storage import tables
 from storage.tables import UserState
 from tests.make import DataFactory

@@ -15,7 +15,7 @@ from graph.fields.declarations import column
 from graph.fields.entities import ENTITIES, Node, entity, global_id
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.issues import issue_closing
-from graph.rules.policy import Action
+from graph.rules.permissions.policy import Action
 from storage import migrations, tables
 from storage.database.engine import Database
 from storage.secrets import digest_token

@@ -21,7 +21,7 @@ from graph.types.issues.issues import IssueFilter
 from storage import tables
 from storage.caches import LruCache
 from storage.database.engine import now
-from storage.database.statement_cache import StatementCache
+from storage.database.statements.statement_cache import StatementCache
 from storage.secrets import digest_token
 from storage.tables import IssueState
 from tests.make import DataFactory, token_of

@@ -21,7 +21,7 @@ from graph.planner.ir.selection import ConstantField, DeferredField, DerivedFiel
 from graph.planner.ir.steps import AttributeStep, Completer, FieldStep
 from graph.schema import graphql_schema
 from storage import tables
-from storage.database import code_scope
+from storage.database.statements import code_scope
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from graph.fields import entities
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
-from storage.database.compiled_statements import SqlDialect
+from storage.database.statements.compiled_statements import SqlDialect
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.support.api_clients import route_operations
 from tests.support.database.database_selection import half_for_dialect

@@ -9,8 +9,8 @@ from sqlalchemy import Integer, Select, delete, literal_column, not_, select, te
 from sqlmodel import col
 
 from storage import tables
-from storage.database.compiled_statements import CompiledStatement, SqlDialect
 from storage.database.engine import Database
+from storage.database.statements.compiled_statements import CompiledStatement, SqlDialect
 from storage.tables import IssueState
 from storage.tables.base import rows_of_ids
 from tests.make import DataFactory

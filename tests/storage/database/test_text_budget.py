@@ -5,8 +5,8 @@ import time
 import pytest
 from sqlalchemy import Integer, Text, func, literal_column, select
 
-from storage.database.compiled_statements import CompiledStatement
 from storage.database.engine import Database
+from storage.database.statements.compiled_statements import CompiledStatement
 from storage.database.text_budget import MAX_PIECE_ROWS, TextBudget, TextLimitExceeded, find_text_columns
 
 

@@ -16,7 +16,7 @@ from sqlmodel import col
 from storage.database import engine as module
 from storage.database import writers
 from storage.database.engine import Database, DatabaseSession, is_unavailable, is_unique_violation, violated_unique_column
-from storage.database.statement_cache import mark_constant
+from storage.database.statements.statement_cache import mark_constant
 from storage.database.writers import DatabaseBusy, PostgresWriter
 from storage.tables import Namespace, NamespaceKind
 from storage.tables.base import any_row

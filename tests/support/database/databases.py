@@ -27,7 +27,8 @@ import pytest
 from sqlalchemy import URL, make_url
 
 from forgefront import backend
-from forgefront.data_folder import data_folder_check, stored_data
+from forgefront.checks import data_folder_check
+from forgefront.data_folder import stored_data
 from storage.database.engine import Database
 from storage.migrations import upgrade
 from tests.support.database import migrated_databases

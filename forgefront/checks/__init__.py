@@ -1,0 +1,1 @@
+"""What `forgefront check` and `forgefront directory check` look at, and how they report it."""

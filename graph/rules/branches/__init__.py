@@ -1,0 +1,1 @@
+"""Branches: their heads, health and history."""

@@ -1,0 +1,1 @@
+"""What an import writes into a project."""

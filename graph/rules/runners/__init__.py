@@ -1,0 +1,1 @@
+"""Runners, and the builds that they take."""

@@ -1,0 +1,328 @@
+"""Runners: assignment of builds, status reports, and recovery of builds whose runner is lost.
+
+A runner claims the oldest build that it may run. A shared runner serves every project, any other runner the projects assigned to it;
+all tags of the build must be among the runner's tags. While a project is archived or its builds are disabled, its builds are removed
+from their queues, so that claims do not have to skip them; they are queued again when builds are enabled. Builds of a project that
+refuses shared runners wait in queues that shared runners skip.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from graph.context import Context, RunnerIdentity, Services
+from graph.errors import Forbidden, NotAllowed, NotFound, Unavailable
+from graph.operations.disconnects import watch_disconnect
+from graph.operations.transaction import commit_and_notify, session_for
+from graph.rules import validation
+from graph.rules.builds import builds, traces, variables
+from graph.rules.builds.automatic_retries import FailureReason
+from graph.rules.builds.stored_objects import erase_objects_of_builds
+from graph.rules.ci.coverage import parse_coverage
+from graph.rules.runners import runner_tokens
+from graph.rules.runners.build_queues import accepts_queue, queue_name, queue_prefix
+from graph.rules.snapshots import BuildSnapshot
+from storage import tables
+from storage.secrets import digest_token
+from storage.tables import CheckStatus
+from storage.tables.builds import runners
+from storage.tables.builds.commit_statuses import FINISHED
+from storage.tables.events import changes
+
+MAX_WAIT_SECONDS = 20
+"""Maximum seconds that a claim waits for a build."""
+MAX_CLAIM_ATTEMPTS = 20
+"""Builds that one claim tries before it gives up.
+
+An attempt fails if another claim takes the build first, or if its project no longer has builds.
+"""
+CONTACT_INTERVAL = timedelta(minutes=1)
+MAX_STARTS = 3
+"""How often a build is returned to the queue; the next time it fails."""
+TIMEOUT_GRACE = timedelta(minutes=1)
+"""How long after its timeout a running build is failed without its runner.
+
+The runner should have stopped it at the timeout.
+"""
+BATCH_SIZE = 100
+LOST_MESSAGE = "The runner was lost. The build was queued again.\n"
+RETURNED_MESSAGE = "The runner returned the build. It was queued again.\n"
+ABANDONED_MESSAGE = f"\nThe build failed: it started {MAX_STARTS + 1} times, and no runner finished it.\n"
+
+log = structlog.get_logger("graph")
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerDetails:
+    """What a runner reports about itself; None for what it does not report."""
+
+    name: str | None = None
+    version: str | None = None
+    revision: str | None = None
+    platform: str | None = None
+    architecture: str | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "RunnerDetails":
+        """The details among the values of an input."""
+        return cls(**{field: values.get(field) for field in cls.__slots__})
+
+    def to_columns(self) -> dict[str, str | None]:
+        values = {field: getattr(self, field) for field in self.__slots__}
+        return {
+            field: validation.validate_string(field, value.strip())[: validation.MAX_NAME_LENGTH]
+            for field, value in values.items()
+            if value is not None
+        }
+
+
+# Claims
+
+
+async def claim_build(
+    context: Context, runner_identity: RunnerIdentity, details: RunnerDetails, seconds: float
+) -> tuple[tables.Build, str] | None:
+    """Assign the oldest build that the runner may run, with a new token for it.
+
+    Wait up to `seconds` for one. Raises Forbidden for the token of a build.
+    """
+    if runner_identity.build is not None:
+        raise Forbidden("The token of a build cannot claim builds. Use the runner's token.")
+    runner_queue, loop = context.services.runner_queue, asyncio.get_running_loop()
+    columns = details.to_columns()
+    deadline = loop.time() + max(0.0, min(seconds, MAX_WAIT_SECONDS))
+    found: tuple[tables.Build, str] | None = None
+    has_waited = False
+    async with watch_disconnect() as is_disconnected:
+        # A build assigned to a disconnected runner would not start again before its lease expires.
+        while runner_identity.runner.active and not is_disconnected():
+            notification_count = runner_queue.notification_count
+            async with runner_queue.lock:
+                found = await _claim_next(context, runner_identity.runner, has_waited=has_waited)
+            remaining = deadline - loop.time()
+            if found is not None or remaining <= 0 or not runner_queue.can_wait():
+                break
+            await runner_queue.wait(notification_count, remaining)
+            has_waited = True
+        if found is not None and is_disconnected():
+            # Nobody would receive the build; the transaction, which is not committed, leaves it in its queue.
+            raise Unavailable("The runner has disconnected.")
+    await _record_contact(context, runner_identity.runner, columns)
+    return found
+
+
+async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bool) -> tuple[tables.Build, str] | None:
+    """Assign the next build to the runner; locks of unsuccessful attempts are released."""
+    runner_queue = context.services.runner_queue
+    for _ in range(MAX_CLAIM_ATTEMPTS):
+        candidate = await _find_queue(context, runner)
+        if candidate is None:
+            return None
+        if has_waited:
+            # It may have been paused, or have lost tags, since it authenticated.
+            async with context.read_only() as reader:
+                current = await reader.first(runners.by_id(runner.id))
+            if current is None or not current.active:
+                return None
+            runner, has_waited = current, False
+            continue
+        queue, project_id = candidate
+        build: tables.Build | None = await context.session.scalar(runners.next_for_update(queue, project_id))
+        if build is None:
+            runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+            await context.session.close()
+            continue
+        project = await context.session.get(tables.Project, build.project_id)
+        queue_now = queue_name(project, build.tags)
+        if queue_now is None or not accepts_queue(queue_now, runner):
+            # The build was queued while the project's builds or shared runners were being disabled.
+            build.queue = queue_now
+            await context.session.flush()
+            runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+            continue
+        claimed = await builds.change_status(context, build, CheckStatus.RUNNING)
+        if claimed is None:
+            continue
+        token = runner_tokens.generate_build_token(claimed.id)
+        claimed.runner_id, claimed.token_digest = runner.id, digest_token(token)
+        claimed.sealed_token = context.services.cipher.encrypt(token)
+        claimed.lease_until = context.now() + timedelta(seconds=context.services.build_lease)
+        await variables.give_variables(context, claimed)
+        await context.session.flush()
+        runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+        return claimed, token
+    return None
+
+
+async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int | None] | None:
+    """The queue that has the oldest build the runner may run.
+
+    With the project, if the runner is not shared.
+    """
+
+    async def load_queues() -> Mapping[str, int]:
+        async with context.read_only() as reader:
+            return dict(map(tuple, await reader.tuples(runners.oldest_of_queues())))
+
+    queues = await context.services.runner_queue.oldest_builds(load_queues)
+    acceptable = {queue: oldest for queue, oldest in queues.items() if accepts_queue(queue, runner)}
+    if not acceptable:
+        return None
+    if runner.shared:
+        return min(acceptable, key=lambda queue: acceptable[queue]), None
+    async with context.read_only() as reader:
+        own_queues = [tuple(row) for row in await reader.tuples(runners.oldest_of_own_queues(runner.id))]
+    found = min(((oldest, queue, project_id) for queue, project_id, oldest in own_queues if accepts_queue(queue, runner)), default=None)
+    return (found[1], found[2]) if found is not None else None
+
+
+async def _record_contact(context: Context, runner: tables.Runner, columns: dict[str, str | None]) -> None:
+    """Record when the runner last called, to the minute, and what it reports about itself."""
+    changed = {field: value for field, value in columns.items() if value != getattr(runner, field)}
+    if changed or runner.contacted_at is None or context.now() - runner.contacted_at >= CONTACT_INTERVAL:
+        await context.session.execute(runners.record_contact(runner.id, context.now(), changed))
+
+
+async def handle_builds_switch(context: Context, project: tables.Project, old_prefix: str | None) -> None:
+    """Update the queues after a project's builds or shared runners were switched on or off, or its archived state changed.
+
+    `old_prefix` is the result of `queue_prefix` before the change.
+    """
+    prefix = queue_prefix(project)
+    if prefix == old_prefix:
+        return
+    if prefix is None:
+        await context.session.execute(runners.clear_queues(project.id))
+        return
+    queues: dict[str, list[int]] = {}
+    for build_id, tags in await context.tuples(runners.unfinished_of(project.id)):
+        queues.setdefault(queue_name(project, tags) or "", []).append(build_id)
+    for queue, ids in queues.items():
+        for start in range(0, len(ids), BATCH_SIZE):
+            await context.session.execute(runners.set_queue(queue, ids[start : start + BATCH_SIZE]))
+    context.on_commit.append(context.services.runner_queue.notify)
+
+
+# Status reports
+
+
+async def report_status(
+    context: Context, runner_identity: RunnerIdentity, build_id: int | None, status: CheckStatus | None
+) -> tables.Build:
+    """Process a runner's report: running (None or RUNNING), finished, or returned (PENDING).
+
+    Repeating a final status changes nothing. Raises NotFound, Conflict for a build that is no longer assigned to it, NotAllowed.
+    """
+    async with context.read_only() as reader:
+        row = await reader.first(runners.build_by_id(build_id)) if build_id is not None and 0 < build_id <= runner_tokens.MAX_ID else None
+        if row is not None and status in FINISHED and row.status is status and runner_identity.was_assigned(row):
+            return row
+        row = await runner_tokens.get_build(reader, runner_identity, build_id)
+        coverage = None
+        if status in FINISHED and row.options.get("coverage"):
+            printed = "\n".join(await traces.read_tail(reader, row, traces.MAX_TAIL_LINES))
+            # In a thread, because the user's regular expression may run on a trace until its time limit.
+            coverage = await asyncio.to_thread(parse_coverage, dict(row.options), printed)
+    if status is None or status is CheckStatus.RUNNING:
+        return row
+    if status in (CheckStatus.CANCELED, CheckStatus.MANUAL):
+        raise NotAllowed("status", "A runner cannot cancel builds. Report FAILED instead.")
+    locked = await builds.lock_build(context, row.id)
+    if not runner_identity.is_assigned(locked):
+        raise runner_tokens.lost_build_error(locked)
+    if status is CheckStatus.PENDING:
+        await return_to_queue(context, locked, RETURNED_MESSAGE)
+        return locked
+    if coverage is not None:
+        # Before the change, which may begin the next attempt.
+        locked.coverage = coverage
+        await context.session.flush()
+    finished = await builds.change_status(context, locked, status, reason=FailureReason.SCRIPT_FAILURE)
+    if finished is None:
+        raise runner_tokens.lost_build_error(locked)
+    return finished
+
+
+async def return_to_queue(context: Context, build: tables.Build, message: str) -> None:
+    """Return a running build, which the caller has locked, to its queue as the same attempt.
+
+    After MAX_STARTS returns the build fails, with ABANDONED_MESSAGE at the end of its trace. Returns are counted whatever their cause,
+    because the service cannot tell a build that kills its runners from one whose runners were killed.
+    """
+    starts = 0
+    for old_state, new_state in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):
+        if new_state == CheckStatus.PENDING:
+            if old_state != CheckStatus.RUNNING:
+                break
+            starts += 1
+    if starts >= MAX_STARTS:
+        # The output so far stays, because it may show why no runner survives the build.
+        await traces.append_trace(context, build, ABANDONED_MESSAGE, build.trace_size)
+        await builds.change_status(context, build, CheckStatus.FAILED, reason=FailureReason.RUNNER_SYSTEM_FAILURE)
+        return
+    await erase_objects_of_builds(context, [build.id])
+    for table in (tables.Artifact, tables.TracePart):
+        await context.session.execute(runners.delete_outputs(table, build.id))
+    build.trace_size = 0
+    build.sealed_trace_end = None
+    await context.session.flush()
+    await traces.append_trace(context, build, message, 0)
+    build.trace_start = build.trace_size
+    before = BuildSnapshot.of(build)
+    build.status = CheckStatus.PENDING
+    build.started_at = build.runner_id = build.token_digest = build.lease_until = None
+    build.sealed_token = build.sealed_variables = None
+    project = await context.rows_by_id(tables.Project).get(build.project_id)
+    build.queue = queue_name(project, build.tags)
+    await builds.handle_status_change(context, build, before)
+
+
+async def recover_lost_builds(services: Services) -> None:
+    """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout.
+
+    After an outage runners first have the time of a lease to report; timeouts are not extended.
+    """
+    moment = services.clock()
+    grace_is_over = services.lease_grace.is_over(moment, services.build_lease)
+    async with session_for(services.database, writing=False) as session:
+        lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))] if grace_is_over else []
+        running = [build for (build,) in await session.read(runners.running_since_before(moment - TIMEOUT_GRACE))]
+    late = [build.id for build in running if _is_late(services, build)]
+    for build_id in dict.fromkeys([*late, *lost]):
+        async with session_for(services.database, writing=True) as session:
+            context = Context(services, session, None, "maintenance")
+            await _recover_build(context, build_id)
+            await commit_and_notify(context)
+
+
+async def _recover_build(context: Context, build_id: int) -> None:
+    try:
+        build = await builds.lock_build(context, build_id)
+    except NotFound:
+        return
+    if build.status is not CheckStatus.RUNNING or build.lease_until is None:
+        return
+    if _is_late(context.services, build):
+        log.warning("build failed after its timeout", build_id=build.id, runner_id=build.runner_id)
+        await traces.append_trace(context, build, "\nThe build exceeded its timeout, and the runner did not stop it.\n", build.trace_size)
+        await builds.change_status(context, build, CheckStatus.FAILED, reason=FailureReason.STUCK_OR_TIMEOUT_FAILURE)
+    elif build.lease_until < context.now():
+        log.warning("runner lost", build_id=build.id, runner_id=build.runner_id)
+        await return_to_queue(context, build, LOST_MESSAGE)
+
+
+def _is_late(services: Services, build: tables.Build) -> bool:
+    return (
+        build.started_at is not None
+        and services.clock() - build.started_at > timedelta(seconds=timeout_seconds(services, build)) + TIMEOUT_GRACE
+    )
+
+
+def timeout_seconds(services: Services, build: tables.Build) -> int:
+    """The timeout of a build in seconds."""
+    timeout: Any = build.options.get("timeout")
+    return timeout if isinstance(timeout, int) and timeout > 0 else services.build_timeout

@@ -1,0 +1,1 @@
+"""Statistics of builds, from the tables and from the columnar copy, and what all statistics share."""

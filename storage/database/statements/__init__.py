@@ -1,0 +1,1 @@
+"""Compiled statements, and the caches that retain them."""

@@ -1,0 +1,190 @@
+"""Statements that are compiled once and run many times; only the values of their named parameters differ between runs."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+from sqlalchemy import ARRAY, Dialect, Join, String, Text, bindparam, cast, func, literal_column, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.sql.visitors import iterate, replacement_traverse
+
+from storage.database.statements.list_parameters import dialect_for_values
+from storage.database.statements.row_codegen import BoundParameter, ParameterBinder, compile_binder
+from storage.database.text_budget import find_text_columns
+
+
+class Compilations:
+    """Whether a statement has been compiled since the last read of this process. Compiling takes up to 30 ms.
+
+    The next read lets other work of the event loop run first: on SQLite neither compiling nor reading waits for anything, so an operation
+    that compiles several statements would block it for the sum.
+    """
+
+    __slots__ = ("are_new",)
+
+    def __init__(self) -> None:
+        self.are_new = False
+
+
+COMPILATIONS = Compilations()
+
+
+class CompiledStatement:
+    """The SQL string of a statement for one dialect, and the binder of its parameters.
+
+    The parameters in `variable_names` get their values at each run; all others have the values of the statement.
+    """
+
+    __slots__ = ("bind", "size", "sql", "text_columns")
+
+    bind: ParameterBinder
+
+    def __init__(self, statement: Any, dialect: Dialect, variable_names: frozenset[str]) -> None:
+        compiled: Any = statement.compile(dialect=dialect_for_values(dialect), compile_kwargs={"render_postcompile": True})
+        COMPILATIONS.are_new = True
+        state = compiled._post_compile_expanded_state
+        # The state has the processors of expanded lists: a list that is one parameter is processed differently than its values.
+        processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}
+        values = compiled.construct_params(escape_names=False)
+        self.sql: str = compiled.string
+        self.text_columns = find_text_columns(entry.type for entry in compiled._result_columns)
+        constant_values = {name: value for name, value in values.items() if name not in variable_names}
+        self.size = 2_000 + len(self.sql) + 250 * len(values)
+        """Estimated memory in bytes."""
+        self.bind = compile_binder([BoundParameter(name, processors.get(name)) for name in compiled.positiontup or ()], constant_values)
+
+
+def named_parameter(name: str, kind: Any) -> Any:
+    """A parameter that gets its value when the statement is run."""
+    return bindparam(name, None, type_=kind, required=False)
+
+
+def literal_number(number: int) -> Any:
+    """A number that is rendered into the SQL string. With a LIMIT parameter, PostgreSQL would plan the statement again at every call."""
+    return literal_column(str(int(number)))
+
+
+class SqlDialect:
+    """SQL of compiled statements that differs between the databases. A list is one parameter, so one SQL string serves all lengths."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.is_sqlite = dialect.name == "sqlite"
+
+    def in_list(self, column: Any, name: str) -> Any:
+        """The condition that the column has one of the values of the list `name`."""
+        if self.is_sqlite:
+            each = func.json_each(named_parameter(name, String)).table_valued("value")
+            return column.in_(select(each.c.value))
+        kind = ARRAY(column.type)
+        return column == func.any(cast(self.hide_from_planner(named_parameter(name, kind)), kind))
+
+    def has_python_order(self, columns: Iterable[Any]) -> bool:
+        """Whether Python sorts the driver's values of these columns in the same order as the database."""
+        return self.is_sqlite and not any(column.nullable or getattr(column.type, "collation", None) for column in columns)
+
+    def hide_from_planner(self, value: Any) -> Any:
+        """Wraps a parameter that bounds a range, or is a list, in a subquery.
+
+        Otherwise PostgreSQL plans at every call, because the values, or the length of a short list, make a plan look cheaper.
+        """
+        return value if self.is_sqlite else select(value).scalar_subquery()
+
+    def key_table(self, names: list[str], kinds: list[Any]) -> Any:
+        """A table of keys of one or more parts, given as the lists `names` (see `bind_keys`), with the `position` of each, from 0 on."""
+        if self.is_sqlite:
+            each = func.json_each(named_parameter(names[0], String)).table_valued("key", "value")
+            parts = [func.json_extract(each.c.value, literal_column(f"'$[{number}]'")).label(name) for number, name in enumerate(names)]
+            return select(*parts, each.c.key.label("position")).subquery("keys")
+        lists = [self.hide_from_planner(named_parameter(name, ARRAY(kind))) for name, kind in zip(names, kinds, strict=True)]
+        each = func.unnest(*lists).table_valued(*names, with_ordinality="ordinality").render_derived("each")
+        return select(*each.c[*names], (each.c.ordinality - literal_column("1")).label("position")).subquery("keys")
+
+    def bind_keys(self, names: list[str], keys: list[Any]) -> dict[str, Any]:
+        """Returns the parameters of `key_table` for these keys, by name."""
+        if self.is_sqlite:
+            return {name: self.bind_list(keys) for name in names}
+        return {name: [key[number] for key in keys] for number, name in enumerate(names)}
+
+    def bind_list(self, values: list[Any]) -> Any:
+        """Returns the parameter of `in_list` for these values."""
+        if not self.is_sqlite:
+            return values
+        return orjson.dumps(values).decode()
+
+    def list_decoder(self, statement: Any) -> Callable[[list[Any]], list[Any]]:
+        """Returns the function that converts the values of `aggregate_list` to lists."""
+        if not self.is_sqlite:
+            return _replace_nulls
+        return _decode_sorted_json if _sorts_by_value(statement) else _decode_json
+
+    def utc_timestamp_string(self, column: Any) -> Any:
+        """A timestamp in UTC as a string, which costs both drivers a fraction of a datetime: `2016-01-19 08:40:25.934`."""
+        return column if self.is_sqlite else cast(func.timezone(literal_column("'UTC'"), column), String)
+
+    def aggregate_list(self, statement: Any, outer: Any) -> Any:
+        """Aggregates the values of a statement that selects (key, value) with a condition on `outer` to one value per row of `outer`.
+
+        The value is a list in the statement's order, or null if it is empty; on SQLite it is the list as JSON.
+        """
+        _, value = statement.selected_columns
+        values_only = statement.with_only_columns(value.label("value"), maintain_column_froms=True).correlate(outer)
+        if self.is_sqlite:
+            if _sorts_by_value(statement):
+                # Sorting a short list is cheaper in Python (`list_decoder`).
+                return (
+                    values_only.with_only_columns(func.json_group_array(value, type_=Text), maintain_column_froms=True)
+                    .order_by(None)
+                    .scalar_subquery()
+                )
+            inner = values_only.subquery()
+            return select(func.json_group_array(inner.c.value, type_=Text)).scalar_subquery()
+        # As TEXT, so that its length is counted (`TextMeter`).
+        ordered = aggregate_order_by(cast(value, Text), *statement._order_by_clauses)
+        return values_only.with_only_columns(func.array_agg(ordered), maintain_column_froms=True).order_by(None).scalar_subquery()
+
+
+def _sorts_by_value(statement: Any) -> bool:
+    """Whether a statement that selects (key, value) sorts by a string value with the default collation: on SQLite, by code points."""
+    _, value = statement.selected_columns
+    kind = getattr(value.type, "impl", value.type)
+    return isinstance(kind, String) and kind.collation is None and bool(statement._order_by_clauses[0].compare(value))
+
+
+def _replace_nulls(values: list[list[Any] | None]) -> list[list[Any]]:
+    return [value or [] for value in values]
+
+
+def _decode_json(values: list[str]) -> list[list[Any]]:
+    lists: list[list[Any]] = orjson.loads(f"[{','.join(values)}]")
+    return lists
+
+
+def _decode_sorted_json(values: list[str]) -> list[list[Any]]:
+    lists = _decode_json(values)
+    for each in lists:
+        if len(each) > 1:
+            each.sort()
+    return lists
+
+
+def substitute_table(page: Any, table: Any, statement: Any) -> Any:
+    """Returns the statement with the columns of `table` replaced by those of `page`."""
+    preserved = {id(part) for each in statement.get_final_froms() for part in _joined_tables(each)}
+
+    def replace(element: Any, **_: Any) -> Any:
+        if element is table or id(element) in preserved:
+            return page if element is table else element
+        return page.c[element.key] if getattr(element, "table", None) is table else None
+
+    return replacement_traverse(statement, {}, replace)
+
+
+def _joined_tables(rows: Any) -> list[Any]:
+    return [*_joined_tables(rows.left), *_joined_tables(rows.right)] if isinstance(rows, Join) else [rows]
+
+
+def column_names_in(expressions: Iterable[Any], table: Any) -> list[str]:
+    """Returns the sorted names of the table's columns that occur in the expressions."""
+    parts: Iterable[Any] = (part for each in expressions for part in iterate(each))
+    return sorted({part.key for part in parts if getattr(part, "table", None) is table})
