@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from heapq import heappop, heappush
-from time import thread_time
+from time import monotonic, thread_time
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class _SliceClock:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._slice_ends_at = 0.0
+        self._slice_ends_at = self._earliest_end = 0.0
         self._is_slice_running = False
         self._is_resuming = False
         self._waiting: deque[SliceScheduler] = deque()
@@ -37,9 +37,10 @@ class _SliceClock:
             self._loop, self._is_slice_running, self._is_resuming = loop, False, False
             self._waiting.clear()
         if self._is_slice_running:
-            return thread_time() > self._slice_ends_at
+            # A thread uses no more CPU time than passes. That clock takes a system call, a tenth of what a field takes; this one does not.
+            return monotonic() > self._earliest_end and thread_time() > self._slice_ends_at
         self._is_slice_running = True
-        self._slice_ends_at = thread_time() + SLICE_SECONDS
+        self._slice_ends_at, self._earliest_end = thread_time() + SLICE_SECONDS, monotonic() + SLICE_SECONDS
         loop.call_soon(self._end_slice)
         return False
 
