@@ -139,8 +139,8 @@ class SqliteWriter:
 
     A short transaction takes less time than switching to a thread and back, and does not wait for the disk, because only a checkpoint of
     the write-ahead log does (https://sqlite.org/wal.html). It therefore runs in the event loop. Requests of the same loop iteration share
-    one commit: each is written completely or not at all, independently of the others, and is answered after the commit. The callers wait for
-    two more iterations, but each commit empties the page caches of all readers, which takes longer than a small transaction.
+    one commit: each is written completely or not at all, independently of the others, and is answered after the commit. The callers wait
+    for two more iterations, but each commit empties the page caches of all readers, which takes longer than a small transaction.
 
     The thread runs transactions that are long or have to wait for another process. It also runs the checkpoints: first the larger part
     beside other writers, then the rest before its next transaction, which restarts the log from its beginning.
