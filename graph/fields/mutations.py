@@ -86,6 +86,9 @@ def mutation(
                 return _make_error_payload(payload, (entity, extra_name), conflict or Conflict(None, "An equal object already exists."))
             await run_after_commit(context)
             await switch_to_reader(context)
+            if deletes:
+                # The payload shows it, and fields look up the object that they belong to.
+                context.rows_by_id(type(row[0])).prime(row[0].id, row[0])
             values = {entity: row} if extra_name is None else dict(zip((entity, extra_name), row, strict=True))
             return payload(**values, user_errors=[])
 

@@ -348,6 +348,15 @@ class TestUpdateProject:
 
 
 class TestDeleteProject:
+    async def test_the_payload_renders_texts_in_it(self, ask: Ask, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        fields = 'webUrl markdownHtml(text: "*x*")'
+        statement = f"mutation ($path: String!) {{ deleteProject(input: {{projectPath: $path}}) {{ project {{ {fields} }} }} }}"
+
+        deleted = (await ask.data(statement, owner, path=str(project.id)))["deleteProject"]["project"]
+
+        assert deleted == {"webUrl": f"{EXTERNAL_URL}/{owner.username}/{project.path}", "markdownHtml": "<p><em>x</em></p>\n"}
+
     async def test_deletes_its_rows_and_its_repository(self, ask: Ask, make: DataFactory, services: Services) -> None:
         project = await make.project(owner=(owner := await make.user()), members=[(await make.user(), AccessLevel.GUEST)])
         other = await make.project(owner=owner)
