@@ -5,6 +5,7 @@ from pathlib import Path
 
 from graphql import parse
 
+from graph.errors import Code
 from graph.fields.entities import ENTITIES
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
@@ -68,6 +69,8 @@ async def fuzz_mutations(part: FuzzPart, url: str, other_url: str, histories: Pa
                     answers.append(
                         await graph.run(prepare_document(require_valid(parse(text))), variables, token_of(viewer), request_id="fuzz")
                     )
+                if any(error.code == Code.INTERNAL for answer in answers for error in answer.errors):
+                    part.report(f"{name} ends with an internal error", f"{text}\n{variables}\n{answers}", seed)
                 one, other = map(normalized_result, answers)
                 if not answers_equal(one, other):
                     part.report(f"{name} gives something else with a plan", f"{text}\n{variables}\n{one}\n{other}", seed)
