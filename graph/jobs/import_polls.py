@@ -1,4 +1,4 @@
-"""The question of a process that runs imports: whether one waits."""
+"""Whether an import waits for a process to run it."""
 
 from typing import Any
 
