@@ -56,9 +56,12 @@ class PagesApp:
 
     def __init__(self, base_url: str) -> None:
         self._files = StaticFolder(
-            STATIC_FOLDER, base_path=FILES_PATH, policy=CONTENT_SECURITY_POLICY, values={"base": urlsplit(base_url).path.rstrip("/")}
+            STATIC_FOLDER,
+            base_path=FILES_PATH,
+            policy=CONTENT_SECURITY_POLICY,
+            values={"base": urlsplit(base_url).path.rstrip("/")},
+            subfolders={"operations": OPERATIONS_FOLDER},
         )
-        self._operations = StaticFolder(OPERATIONS_FOLDER, base_path=f"{FILES_PATH}operations/", policy=CONTENT_SECURITY_POLICY)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -70,7 +73,7 @@ class PagesApp:
         if path == FAVICON_PATH:
             await self._files.send("icon.svg", scope, receive, send)
         elif is_file:
-            await (self._operations if self._operations.matches(path) else self._files)(scope, receive, send)
+            await self._files(scope, receive, send)
         else:
             await self._files.send(INDEX, scope, receive, send, vary="accept", status=200 if is_page(path) else 404)
 

@@ -6,13 +6,18 @@
  await files.send("index.html", …)      the same file at any other address
 
 The folder is listed once, at start, so that a path from outside never reaches the file system. Small files are cached in memory; large ones
-are read in a thread while they are sent. Every response has an ETag and is revalidated each time (RFC 9110, section 13.1.2), so that a new
-version is seen immediately and an unchanged one is not sent again. Cached text is sent compressed to clients that accept gzip.
+are read in a thread while they are sent. Cached text is sent compressed to clients that accept gzip.
+
+Each file has two addresses. `/-/pages/main.js` is revalidated each time by its ETag (RFC 9110, section 13.1.2). Below the version of the
+folder, `/-/pages/0123456789abcdef/main.js`, the same file never changes, so browsers do not ask for it again (RFC 8246). HTML files, which
+are always revalidated, name the second ones with `$version`, and what is imported relative to these is below the version too. The version
+is a hash of all files. Below the version of another release, which a host may be asked for during an upgrade, a file is revalidated.
 """
 
 import asyncio
 import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -44,8 +49,12 @@ INDEX = "index.html"
 MAX_CACHED_BYTES = 256 * 1024
 """Larger files are read from the disk."""
 BLOCK_BYTES = 256 * 1024
+VERSION_LENGTH = 16
+VERSION_PATTERN = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
+REVALIDATED = "no-cache"
+IMMUTABLE = "public, max-age=31536000, immutable"
 SECURITY_HEADERS = {
-    "cache-control": "no-cache",
+    "cache-control": REVALIDATED,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -66,33 +75,65 @@ class _StaticFile:
 
 
 class StaticFolder:
-    """The app of one folder. `policy` is the Content-Security-Policy of every response; `values` replace `$name` in HTML files, escaped."""
+    """The app of one folder. `policy` is the Content-Security-Policy of every response; `values` replace `$name` in HTML files, escaped.
 
-    def __init__(self, folder: Path, *, base_path: str, policy: str, values: Mapping[str, str] | None = None) -> None:
+    `subfolders` are the paths of further folders by the name that they have in this one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        base_path: str,
+        policy: str,
+        values: Mapping[str, str] | None = None,
+        subfolders: Mapping[str, Path] | None = None,
+    ) -> None:
         self._base_path = base_path
         self._headers = {**SECURITY_HEADERS, "content-security-policy": policy}
-        self._files: dict[str, _StaticFile] = {}
         self._compressed: dict[str, bytes] = {}
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.suffix in CONTENT_TYPES:
-                self._files[path.relative_to(folder).as_posix()] = _read_file(path, values or {})
+        paths = _list_files(folder)
+        for name, path in (subfolders or {}).items():
+            paths |= {f"{name}/{below}": file for below, file in _list_files(path).items()}
+        self._files = {name: _make_file(path, path.read_bytes()) for name, path in paths.items() if path.suffix != ".html"}
+        self._unchanging = frozenset(self._files)
+        self._version = _version_of(self._files)
+        values = {**(values or {}), "version": self._version}
+        self._files |= {name: _make_file(path, _fill(path, values)) for name, path in paths.items() if path.suffix == ".html"}
 
     def __contains__(self, name: str) -> bool:
         return name in self._files
 
     def put(self, name: str, body: bytes) -> None:
         """Serves generated content under this name."""
-        self._files[name] = _StaticFile(Path(name), body, len(body), CONTENT_TYPES[Path(name).suffix], _etag_of(body))
+        self._files[name] = _make_file(Path(name), body)
         self._compressed.pop(name, None)
+        self._unchanging -= {name}
 
     def matches(self, path: str) -> bool:
         """Whether the path of a scope is below `base_path`."""
         return path.startswith(self._base_path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.send(scope["path"][len(self._base_path) :] or INDEX, scope, receive, send)
+        name = scope["path"][len(self._base_path) :] or INDEX
+        version, _, versioned = name.partition("/")
+        if not VERSION_PATTERN.fullmatch(version):
+            await self.send(name, scope, receive, send)
+            return
+        unchanging = version == self._version and versioned in self._unchanging
+        await self.send(versioned, scope, receive, send, cache_control=IMMUTABLE if unchanging else REVALIDATED)
 
-    async def send(self, name: str, scope: Scope, receive: Receive, send: Send, *, vary: str | None = None, status: int = 200) -> None:
+    async def send(
+        self,
+        name: str,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        vary: str | None = None,
+        status: int = 200,
+        cache_control: str = REVALIDATED,
+    ) -> None:
         """Sends the file of this name, at any address. `vary` names the request header that selected it."""
         file = self._files.get(name)
         if file is None:
@@ -111,7 +152,7 @@ class StaticFolder:
                     self._compressed[name] = await asyncio.to_thread(gzip.compress, body, mtime=0)
                 body = self._compressed[name]
                 size, etag, coding = len(body), f'{file.etag[:-1]}-gzip"', {"content-encoding": "gzip"}
-        headers = {**self._headers, "etag": etag, **({"vary": vary} if vary else {})}
+        headers = {**self._headers, "cache-control": cache_control, "etag": etag, **({"vary": vary} if vary else {})}
         if status == 200 and _matches_etag(request_headers.get("if-none-match"), etag):
             await _start_response(send, 304, headers)
             await send({"type": "http.response.body", "body": b""})
@@ -127,18 +168,24 @@ class StaticFolder:
                 await send({"type": "http.response.body", "body": block, "more_body": remaining > 0})
 
 
-def _read_file(path: Path, values: Mapping[str, str]) -> _StaticFile:
-    body = path.read_bytes()
-    if path.suffix == ".html" and values:
-        escaped = {name: escape(value) for name, value in values.items()}
-        body = Template(body.decode()).substitute(escaped).encode()
-    return _StaticFile(
-        path,
-        body if len(body) <= MAX_CACHED_BYTES or path.suffix == ".html" else None,
-        len(body),
-        CONTENT_TYPES[path.suffix],
-        _etag_of(body),
-    )
+def _list_files(folder: Path) -> dict[str, Path]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in CONTENT_TYPES)
+    return {path.relative_to(folder).as_posix(): path for path in paths}
+
+
+def _fill(path: Path, values: Mapping[str, str]) -> bytes:
+    """The HTML of a file with these values."""
+    return Template(path.read_text(encoding="utf-8")).substitute({name: escape(value) for name, value in values.items()}).encode()
+
+
+def _make_file(path: Path, body: bytes) -> _StaticFile:
+    cached = body if len(body) <= MAX_CACHED_BYTES or path.suffix == ".html" else None
+    return _StaticFile(path, cached, len(body), CONTENT_TYPES[path.suffix], _etag_of(body))
+
+
+def _version_of(files: Mapping[str, _StaticFile]) -> str:
+    lines = "".join(f"{name} {file.etag}\n" for name, file in sorted(files.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()[:VERSION_LENGTH]
 
 
 def _etag_of(body: bytes) -> str:

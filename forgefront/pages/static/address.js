@@ -1,6 +1,9 @@
 // Addresses of this service. All are below one base, which is a path where a proxy serves the service under a path.
 
-export const base = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
+/** The path of the folder of these files, with a slash: "/-/pages/0123456789abcdef/". The last part is the version of the files. */
+export const files = new URL(".", import.meta.url).pathname;
+
+export const base = files.slice(0, files.lastIndexOf("/-/pages/"));
 
 /** `address("demo/tools", "issues", 3)` is "/demo/tools/issues/3" after the base. Full paths keep their slash. */
 export const address = (...segments) =>

@@ -1,6 +1,6 @@
 // Runs GraphQL operations, which are in files beside these (`operations/VIEW.graphql`).
 
-import { base } from "./address.js";
+import { base, files } from "./address.js";
 import * as session from "./session.js";
 
 const documents = new Map();
@@ -18,7 +18,7 @@ export class GraphError extends Error {
 /** The document of a view. */
 export function documentOf(view) {
   if (!documents.has(view)) {
-    const reading = fetch(`${base}/-/pages/operations/${view}.graphql`).then((response) => {
+    const reading = fetch(`${files}operations/${view}.graphql`).then((response) => {
       if (!response.ok) throw new GraphError("NETWORK", "A part of this page could not be loaded.");
       return response.text();
     });

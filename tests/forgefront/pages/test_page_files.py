@@ -66,7 +66,7 @@ class TestAddresses:
             assert response.status_code == 200, path
             assert response.headers["content-type"] == "text/html; charset=utf-8"
             assert response.headers["vary"] == "accept, accept-encoding"
-            assert 'src="/git/-/pages/main.js"' in response.text
+            assert re.search(r'src="/git/-/pages/[0-9a-f]{16}/main.js"', response.text)
 
     async def test_the_policy(self, http: httpx.AsyncClient) -> None:
         for path in ("/", "/-/pages/main.js", "/-/pages/operations/wall.graphql"):

@@ -151,6 +151,16 @@ class TestSignIn:
         await site.settings(homePageUrl=None)
 
 
+class TestFiles:
+    async def test_those_of_a_page_are_requested_once(self, site: PagesSite) -> None:
+        await site.visit("/web/storefront")
+        await site.visit("/")
+        await site.visit("/web/storefront")
+        files = "performance.getEntriesByType('resource').filter(each => each.name.includes('/-/pages/'))"
+        assert await site.page.evaluate(f"{files}.length") > 10
+        assert await site.page.evaluate(f"{files}.filter(each => each.transferSize > 0).map(each => each.name)") == []
+
+
 class TestWall:
     async def test_shows_author_age_and_failures_worst_first(self, site: PagesSite) -> None:
         await site.visit("/")

@@ -1,6 +1,6 @@
 // Style sheets that only some pages load.
 
-import { base } from "../address.js";
+import { files } from "../address.js";
 import { h } from "../dom.js";
 
 const loading = new Map();
@@ -9,7 +9,7 @@ const loading = new Map();
 export function sheet(name) {
   if (!loading.has(name)) {
     loading.set(name, new Promise((resolve) => {
-      document.head.append(h("link", { rel: "stylesheet", href: `${base}/-/pages/styles/${name}.css`, onload: resolve, onerror: resolve }));
+      document.head.append(h("link", { rel: "stylesheet", href: `${files}styles/${name}.css`, onload: resolve, onerror: resolve }));
     }));
   }
   return loading.get(name);
