@@ -668,14 +668,16 @@ class TestCost:
             async with database.write_session() as session:
                 await session.execute(text("ANALYZE"))
                 await session.commit()
-            best = 1.0
+            numbers, times = [], []
             for _ in range(3):
                 with statements.record() as seen:
                     started = perf_counter()
                     assert await runner.claim_id() is not None
-                    best = min(best, perf_counter() - started)
-            counts.append(len(seen))
-            seconds.append(best)
+                    times.append(perf_counter() - started)
+                numbers.append(len(seen))
+            # One of the three may be the first after a cache expired, or be delayed by another process.
+            counts.append(min(numbers))
+            seconds.append(min(times))
 
         assert counts[0] == counts[1]
         assert counts[0] <= 20
