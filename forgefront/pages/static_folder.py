@@ -6,7 +6,7 @@
  await files.send("index.html", …)      the same file at any other address
 
 The folder is listed once, at start, so that a path from outside never reaches the file system. Small files are cached in memory; large ones
-are read in a thread while they are sent. Cached text is sent compressed to clients that accept gzip.
+are read in a thread while they are sent. Text is sent compressed to clients that accept gzip, and is compressed at its first request.
 
 Each file has two addresses. `/-/pages/main.js` is revalidated each time by its ETag (RFC 9110, section 13.1.2). Below the version of the
 folder, `/-/pages/0123456789abcdef/main.js`, the same file never changes, so browsers do not ask for it again (RFC 8246). HTML files, which
@@ -48,6 +48,8 @@ COMPRESSED_SUFFIXES = frozenset((".html", ".css", ".js", ".json", ".graphql", ".
 INDEX = "index.html"
 MAX_CACHED_BYTES = 256 * 1024
 """Larger files are read from the disk."""
+MAX_COMPRESSED_BYTES = 8 * 1024 * 1024
+"""Larger files are sent as they are: what is compressed stays in memory. The largest is GraphiQL's, 4 MB that become 1.1."""
 BLOCK_BYTES = 256 * 1024
 VERSION_LENGTH = 16
 VERSION_PATTERN = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
@@ -144,12 +146,12 @@ class StaticFolder:
             return
         request_headers = Headers(scope=scope)
         body, size, etag, coding = file.body, file.size, file.etag, {}
-        if body is not None and file.path.suffix in COMPRESSED_SUFFIXES:
+        if file.path.suffix in COMPRESSED_SUFFIXES and size <= MAX_COMPRESSED_BYTES:
             vary = f"{vary}, accept-encoding" if vary else "accept-encoding"
             if accepts_gzip(request_headers.get("accept-encoding", "")):
-                # Compressed at the first request, so that a start does not wait for it.
+                # At the first request, so that a start does not wait for it.
                 if name not in self._compressed:
-                    self._compressed[name] = await asyncio.to_thread(gzip.compress, body, mtime=0)
+                    self._compressed[name] = await asyncio.to_thread(_compress, file)
                 body = self._compressed[name]
                 size, etag, coding = len(body), f'{file.etag[:-1]}-gzip"', {"content-encoding": "gzip"}
         headers = {**self._headers, "cache-control": cache_control, "etag": etag, **({"vary": vary} if vary else {})}
@@ -181,6 +183,10 @@ def _fill(path: Path, values: Mapping[str, str]) -> bytes:
 def _make_file(path: Path, body: bytes) -> _StaticFile:
     cached = body if len(body) <= MAX_CACHED_BYTES or path.suffix == ".html" else None
     return _StaticFile(path, cached, len(body), CONTENT_TYPES[path.suffix], _etag_of(body))
+
+
+def _compress(file: _StaticFile) -> bytes:
+    return gzip.compress(file.path.read_bytes() if file.body is None else file.body, 6, mtime=0)
 
 
 def _version_of(files: Mapping[str, _StaticFile]) -> str:

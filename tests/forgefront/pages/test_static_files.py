@@ -17,12 +17,14 @@ POLICY = "default-src 'none'"
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], httpx.AsyncClient]:
     """Starts a service of the files that are in the folder now."""
     monkeypatch.setattr(static_folder, "MAX_CACHED_BYTES", 1000)
+    monkeypatch.setattr(static_folder, "MAX_COMPRESSED_BYTES", 3000)
     monkeypatch.setattr(static_folder, "BLOCK_BYTES", 700)
     served = tmp_path / "served"
     (served / "deep").mkdir(parents=True)
     (served / "index.html").write_text('<script src="$base/-/x/$version/main.js"></script>')
     (served / "deep" / "main.js").write_text("export const it = `${1}`;")
     (served / "large.txt").write_bytes(b"0123456789" * 200)
+    (served / "huge.txt").write_bytes(b"0123456789" * 400)
     (served / "left.pyc").write_bytes(b"")
     (tmp_path / "secret.txt").write_text("secret")
     (tmp_path / "other").mkdir()
@@ -61,7 +63,8 @@ class TestFiles:
         assert re.fullmatch(r'<script src="/&quot;git/-/x/[0-9a-f]{16}/main.js"></script>', (await http.get("/-/x/")).text)
 
     async def test_a_large_file_is_streamed(self, http: httpx.AsyncClient) -> None:
-        assert (await http.get("/-/x/large.txt")).content == b"0123456789" * 200
+        response = await http.get("/-/x/large.txt", headers={"Accept-Encoding": "identity"})
+        assert (response.headers["content-length"], response.content) == ("2000", b"0123456789" * 200)
 
     async def test_a_matching_etag_is_304(self, http: httpx.AsyncClient) -> None:
         tag = (await http.get("/-/x/large.txt")).headers["etag"]
@@ -70,7 +73,7 @@ class TestFiles:
             assert (again.status_code, again.content) == (304, b"")
         assert (await http.get("/-/x/large.txt", headers={"If-None-Match": '"other"'})).status_code == 200
 
-    async def test_small_text_is_compressed_for_clients_that_accept_it(self, http: httpx.AsyncClient) -> None:
+    async def test_text_is_compressed_for_clients_that_accept_it(self, http: httpx.AsyncClient) -> None:
         plain = await http.get("/-/x/deep/main.js", headers={"Accept-Encoding": "identity"})
         for accepted in ("gzip", "br, GZIP;q=0.5"):
             response = await http.get("/-/x/deep/main.js", headers={"Accept-Encoding": accepted})
@@ -83,11 +86,17 @@ class TestFiles:
             response = await http.get("/-/x/deep/main.js", headers={"Accept-Encoding": refused})
             assert "content-encoding" not in response.headers
             assert response.content == plain.content
+
+    async def test_large_text_is_compressed_too_and_huge_text_is_not(self, http: httpx.AsyncClient) -> None:
         large = await http.get("/-/x/large.txt", headers={"Accept-Encoding": "gzip"})
-        assert "content-encoding" not in large.headers
+        assert (large.headers["content-encoding"], large.content) == ("gzip", b"0123456789" * 200)
+        assert int(large.headers["content-length"]) < 100
+        huge = await http.get("/-/x/huge.txt", headers={"Accept-Encoding": "gzip"})
+        assert "content-encoding" not in huge.headers
+        assert huge.content == b"0123456789" * 400
 
     async def test_head_and_other_methods(self, http: httpx.AsyncClient) -> None:
-        head = await http.head("/-/x/large.txt")
+        head = await http.head("/-/x/large.txt", headers={"Accept-Encoding": "identity"})
         assert (head.status_code, head.headers["content-length"], head.content) == (200, "2000", b"")
         refused = await http.post("/-/x/large.txt")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
