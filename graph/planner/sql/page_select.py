@@ -1,7 +1,8 @@
 """The statements of pages of a list: for one parent, for many, or for the project that the same statement finds.
 
 A statement selects the ids of a page in the order of the list and joins the rest to them, so that only the rows of the page are
-joined. For several parents it selects a page for each by a lateral join, so that an index serves each of them.
+joined. For several parents it selects a page for each by a lateral join, so that an index serves each of them. On PostgreSQL the lists of
+names of all rows are read at once, such as the titles of their labels.
 """
 
 from collections.abc import Sequence
@@ -101,11 +102,13 @@ def compile_page(
     if window.offset:
         page = page.offset(named_parameter("offset", Integer))
     count = ListCount(*listing.count_select())
+    is_read_twice = bool(select_builder.name_lists) and not sql_dialect.is_sqlite
     if subquery is not None:
-        frame = parent_join.for_project_subquery(subquery, page, count, root.table, with_total=needs.total)
+        frame = parent_join.for_project_subquery(subquery, page, count, root.table, with_total=needs.total, is_read_twice=is_read_twice)
     else:
-        frame = (parent_join.for_many_parents if many else parent_join.for_one_parent)(page, count, root.table)
-    statement = select_builder.build_select(frame.from_clause)
+        make_frame = parent_join.for_many_parents if many else parent_join.for_one_parent
+        frame = make_frame(page, count, root.table, is_read_twice=is_read_twice)
+    statement = select_builder.build_select(frame.from_clause, frame.page if is_read_twice else None)
     indexes: dict[str, int] = {}
     appended: list[str] = []
     for name in names if subquery is None else (*names, "id"):

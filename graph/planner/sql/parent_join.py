@@ -102,19 +102,20 @@ class ParentJoin:
         return self._sql_dialect.bind_keys(self._list_names, keys)
 
     # `page` selects the needed columns of a page, or on SQLite its ids, and `count` counts a list, both without a condition on parents;
-    # `table` is the alias that the rest of the statement uses.
+    # `table` is the alias that the rest of the statement uses. `is_read_twice`: by the statement, so that the page is a common table
+    # expression, on PostgreSQL.
 
-    def for_one_parent(self, page: Any, count: ListCount, table: Any) -> PageFrame:
+    def for_one_parent(self, page: Any, count: ListCount, table: Any, *, is_read_twice: bool) -> PageFrame:
         found = page.where(*self._parent_conditions(self._columns))
         counted = count.statement.where(*self._parent_conditions(count.parents))
         total, count_statement = counted.scalar_subquery(), counted.add_columns(literal_number(0))
         if self._sql_dialect.is_sqlite:
             ids = found.subquery("page")
             return PageFrame(ids.join(table, table.c.id == ids.c.id), total, count_statement)
-        rows = found.subquery(table.name)
+        rows = found.cte(table.name) if is_read_twice else found.subquery(table.name)
         return PageFrame(rows, total, count_statement, rows)
 
-    def for_many_parents(self, page: Any, count: ListCount, table: Any) -> PageFrame:
+    def for_many_parents(self, page: Any, count: ListCount, table: Any, *, is_read_twice: bool) -> PageFrame:
         parents = self._sql_dialect.key_table(self._list_names, [column.type for column in self._columns])
         on, counted_on = (
             and_(*(column == parents.c[name] for column, name in zip(columns, self._list_names, strict=True)))
@@ -126,9 +127,14 @@ class ParentJoin:
             rows = parents.join(table, table.c.id.in_(page.where(on).correlate(parents)))
             return PageFrame(rows, position, counted)
         found = page.where(on).lateral(table.name)
+        if is_read_twice:
+            pages = select(position.label("parent_position"), *found.c).select_from(parents.join(found, true())).cte(table.name)
+            return PageFrame(pages, pages.c.parent_position, counted, pages)
         return PageFrame(parents.join(found, true()), position, counted, found)
 
-    def for_project_subquery(self, subquery: ProjectSubquery, page: Any, count: ListCount, table: Any, *, with_total: bool) -> PageFrame:
+    def for_project_subquery(
+        self, subquery: ProjectSubquery, page: Any, count: ListCount, table: Any, *, with_total: bool, is_read_twice: bool
+    ) -> PageFrame:
         """On PostgreSQL."""
         (column,) = self._columns
         rows, total = subquery.rows, None
@@ -137,7 +143,10 @@ class ParentJoin:
             (counted,) = count.parents
             totals = count.statement.join(subquery.rows, counted == subquery.id).cte("counted").prefix_with("MATERIALIZED")
             rows, (total,) = rows.join(totals, true()), totals.c
-        found = page.where(column == subquery.id).lateral(table.name)
+        if is_read_twice:
+            found = page.where(column == select(subquery.id).scalar_subquery()).cte(table.name)
+        else:
+            found = page.where(column == subquery.id).lateral(table.name)
         return PageFrame(
             rows.outerjoin(found, true()),
             total,

@@ -83,6 +83,8 @@ class SelectBuilder:
         self.expressions: list[Expression] = []
         self.needs_viewer = False
         """Whether the statement has the parameters of the viewer."""
+        self.name_lists: dict[int, Callable[[list[Any]], Any]] = {}
+        """The declarations of the root's lists of names, by their indexes."""
         self._joins: list[tuple[SelectSource, Expression]] = []
         self._alias_counts: Counter[type] = Counter()
         self.root = SelectSource(self, row)
@@ -112,14 +114,23 @@ class SelectBuilder:
     def _conditions(self) -> "Iterator[tuple[SelectSource, Expression]]":
         return ((source, and_(condition, *source.conditions)) for source, condition in self._joins)
 
-    def build_select(self, rows: Any) -> Select[Any]:
-        """The statement over the FROM clause `rows`, which contains the root's table."""
+    def build_select(self, rows: Any, page: Any = None) -> Select[Any]:
+        """The statement over the FROM clause `rows`, which contains the root's table.
+
+        With a page that can be read twice, the lists of names are read once for all of its rows.
+        """
         if not self.expressions:
             # Only the number of rows is selected.
             self.root.select_column("id")
         for source, condition in self._conditions():
             rows = rows.outerjoin(source.table, condition)
-        return select(*self.expressions).select_from(rows)
+        expressions = list(self.expressions)
+        if page is not None:
+            for index, declared in self.name_lists.items():
+                lists = self.sql_dialect.aggregate_lists(declared([]), select(page.c.id))
+                rows = rows.outerjoin(lists, lists.c.key == self.root.column("id"))
+                expressions[index] = lists.c.names
+        return select(*expressions).select_from(rows)
 
 
 class SelectSource:
@@ -158,7 +169,10 @@ class SelectSource:
 
     def select_names(self, statement: Any) -> int:
         """The index of the list of names that `statement(ids)` selects for the id of this row."""
-        return self._select(self._alias.name_list(statement))
+        index = self._select(self._alias.name_list(statement))
+        if self is self._select_builder.root:
+            self._select_builder.name_lists[index] = statement
+        return index
 
     def select_for_viewers(self, select: Callable[[Any, SqlViewer], Sequence[Any]]) -> list[int]:
         """The indexes of the expressions that a declaration selects."""

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 from sqlalchemy import ARRAY, Dialect, Join, String, Text, bindparam, cast, func, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.sql.operators import in_op
 from sqlalchemy.sql.visitors import iterate, replacement_traverse
 
 from storage.database.statements.list_parameters import dialect_for_values
@@ -139,9 +140,30 @@ class SqlDialect:
                 )
             inner = values_only.subquery()
             return select(func.json_group_array(inner.c.value, type_=Text)).scalar_subquery()
-        # As TEXT, so that its length is counted (`TextMeter`).
-        ordered = aggregate_order_by(cast(value, Text), *statement._order_by_clauses)
-        return values_only.with_only_columns(func.array_agg(ordered), maintain_column_froms=True).order_by(None).scalar_subquery()
+        return values_only.with_only_columns(_ordered_array(statement), maintain_column_froms=True).order_by(None).scalar_subquery()
+
+    def aggregate_lists(self, statement: Any, ids: Any) -> Any:
+        """The values of `aggregate_list` for all rows at once, on PostgreSQL: a subquery of (key, names) that is read once, where those of
+        each row would be looked for one after another.
+
+        `statement` selects (key, value) under the condition that the key is in a list; `ids` selects the keys to have instead.
+        """
+        key, _ = statement.selected_columns
+        wanted = key == func.any(func.array(ids.scalar_subquery(), type_=ARRAY(key.type)))
+        criteria = [wanted if _is_in_list(each, key) else each for each in statement._where_criteria]
+        columns = (key.label("key"), _ordered_array(statement).label("names"))
+        return select(*columns).select_from(*statement.get_final_froms()).where(*criteria).group_by(key).subquery()
+
+
+def _ordered_array(statement: Any) -> Any:
+    """The aggregate of the values of a statement that selects (key, value), in its order."""
+    _, value = statement.selected_columns
+    # As TEXT, so that its length is counted (`TextMeter`).
+    return func.array_agg(aggregate_order_by(cast(value, Text), *statement._order_by_clauses))
+
+
+def _is_in_list(condition: Any, column: Any) -> bool:
+    return getattr(condition, "operator", None) is in_op and condition.left.compare(column)
 
 
 def _sorts_by_value(statement: Any) -> bool:
