@@ -7,6 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from benchmarks.dataset import build_rows, long_project, open_merge_requests, pr
 from benchmarks.harness import answers, budget, comparison, in_process, load, runs, servers, sides
 from benchmarks.harness.answers import fetch
 from benchmarks.harness.load import LoadRequest
+from benchmarks.harness.mixed_load import run_mixed_load
 from benchmarks.peers import fastapi_app, floor_app, floor_merge, node_packages, pygit2_app, strawberry_app
 from benchmarks.reports import chart, table_report
 from benchmarks.suites import (
@@ -206,6 +208,33 @@ class TestTable:
                 mine = known_questions["forgefront"][key]
                 contents = [each.content(await send_request(ours, each.request)) for each in (mine, question)]
                 questions.compare_contents(key, "v3", *contents)
+
+
+class TestMixedLoad:
+    """Reads and writes on the same connections, of which the reads are timed."""
+
+    async def test_one_request_in_ten_writes(self, seeded: tuple[Path, seed.Dataset], service: servers.MeasuredServer) -> None:
+        folder, data = seeded
+        question = write_questions.graph_questions(data)["mixed"]
+        assert question.reads is not None
+        before = (await count_written(f"sqlite:///{folder / 'forgefront.db'}"))["notes"]
+
+        found = await asyncio.to_thread(run_mixed_load, service, question.requests, question.reads, 0.5, 4)
+
+        written = (await count_written(f"sqlite:///{folder / 'forgefront.db'}"))["notes"] - before
+        assert found.requests // 10 - 4 <= written <= found.requests // 10 + 4
+        assert found.per_second > 1
+        assert 0 < found.p50_ms <= found.p99_ms
+        assert found.cpu_ms > 0
+
+    @pytest.mark.parametrize("token", ["", "wrong"])
+    def test_an_answer_that_is_an_error_ends_it(
+        self, seeded: tuple[Path, seed.Dataset], service: servers.MeasuredServer, token: str
+    ) -> None:
+        _, data = seeded
+        requests = [replace(each, token=token) for each in write_questions.v3_questions(data)["mixed"].requests]
+        with pytest.raises(load.BadAnswersError, match="401 Unauthorized"):
+            run_mixed_load(service, requests, 9, 5.0, 2)
 
 
 class TestReports:

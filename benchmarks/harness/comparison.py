@@ -12,6 +12,7 @@ from benchmarks.dataset.seed import Dataset
 from benchmarks.harness import load
 from benchmarks.harness.answers import UnfairError, fetch
 from benchmarks.harness.budget import RoundPlan, stretch_round
+from benchmarks.harness.mixed_load import run_mixed_load
 from benchmarks.harness.runs import Progress
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.harness.sides import SIDES, UNSUPPORTED_QUESTIONS, BenchmarkSide, SideEnvironment
@@ -126,10 +127,15 @@ def measure_round(
     folder: Path,
     postgres: PostgresServer | None,
     connections: int = load.CONNECTIONS,
+    reads: int | None = None,
 ) -> MeasuredRound:
-    """One round."""
+    """One round. `reads`: so many of the questions, the first ones, are timed, and the others are not; None: all are."""
     began = postgres.cpu_seconds() if postgres is not None else 0.0
-    found = load.run_load(server, request, seconds, folder, connections)
+    if reads is None:
+        found = load.run_load(server, request, seconds, folder, connections)
+    else:
+        assert not isinstance(request, load.LoadRequest)
+        found = run_mixed_load(server, request, reads, seconds, connections)
     used = (postgres.cpu_seconds() - began) * 1000 / found.requests if postgres is not None else None
     return MeasuredRound(found, used)
 

@@ -6,7 +6,6 @@ machine from a slow service. The pending builds have tags that no runner has, so
 """
 
 import asyncio
-import math
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from benchmarks.dataset.build_rows import runner_token
 from benchmarks.dataset.seed import Dataset, path_of
 from benchmarks.harness import servers
 from benchmarks.harness.git_client import PERSON, run_git, run_git_async
+from benchmarks.harness.percentiles import summarize
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.suites.claims import PROJECTS, UNMATCHED_TAGS, PendingBuilds
 from forgefront.runner.forge_client import ClaimedBuild, ForgeClient
@@ -202,18 +202,3 @@ async def _measure_claims(client: PushingClient, waiting: WaitingRunners, builds
     await client.push()
     times = [(await waiting.next_start())[0] for _ in range(builds)]
     return (builds - 1) / (times[-1] - times[0])
-
-
-def summarize(seconds: Sequence[float]) -> dict[str, float]:
-    """The median and the 99th percentile in milliseconds."""
-    ordered = sorted(seconds)
-    return {"p50_ms": round(1000 * percentile(ordered, 0.5), 1), "p99_ms": round(1000 * percentile(ordered, 0.99), 1)}
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share does not exceed (nearest rank).
-
-    >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5)
-    2.0
-    """
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

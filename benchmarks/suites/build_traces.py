@@ -19,8 +19,8 @@ import httpx
 from benchmarks.dataset.build_rows import runner_token
 from benchmarks.dataset.seed import Dataset, path_of
 from benchmarks.harness.load import BadAnswersError
+from benchmarks.harness.percentiles import summarize
 from benchmarks.harness.servers import MeasuredServer
-from benchmarks.suites.build_starts import summarize
 from benchmarks.suites.claims import PendingBuilds
 from forgefront.runner.forge_client import ClaimedBuild, ForgeClient
 from forgefront.runner.trace_buffer import MAX_CHARACTERS_PER_CALL

@@ -24,11 +24,11 @@ from benchmarks.dataset.dataset_cache import DatasetCache
 from benchmarks.dataset.statistics_rows import GROUP, StatisticsProjects
 from benchmarks.harness import runs, servers
 from benchmarks.harness.load import BadAnswersError, LoadRequest
+from benchmarks.harness.percentiles import percentile
 from benchmarks.harness.runs import BOTH, NAMES
 from benchmarks.harness.sequential import run_sequentially
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.harness.steady_load import run_steadily
-from benchmarks.suites.build_starts import percentile
 from benchmarks.suites.trigger_cost import measure_triggers
 
 MAX_RATIO_BUILDS = 1_000_000

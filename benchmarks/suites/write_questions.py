@@ -61,11 +61,15 @@ _COMPARED = ("title", "description", "state", "author")
 
 @dataclass(frozen=True)
 class WriteQuestion:
-    """Requests that are sent in turn, and how the content is read from the answer to the first; `connections` send them."""
+    """Requests that are sent in turn, and how the content is read from the answer to the first; `connections` send them.
+
+    `reads`: so many of them, the first ones, are timed; None: all are.
+    """
 
     requests: tuple[LoadRequest, ...]
     read: Callable[[Any], Any]
     connections: int = 32
+    reads: int | None = None
 
     def content(self, answer: Any) -> Any:
         """Raises UnfairError for an answer of another shape."""
@@ -166,4 +170,4 @@ def _post(question: questions.Question) -> WriteQuestion:
 
 
 def _mix(reads: questions.Question, write: questions.Question) -> WriteQuestion:
-    return WriteQuestion((*(reads.request for _ in range(READS_PER_WRITE)), write.request), reads.content, 64)
+    return WriteQuestion((*(reads.request for _ in range(READS_PER_WRITE)), write.request), reads.content, 64, READS_PER_WRITE)

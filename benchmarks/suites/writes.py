@@ -27,7 +27,7 @@ WARMUP_SECONDS = 2.0
 MAX_CPU_RATIO = 2.0
 """The service's CPU for a request, as a multiple of the floor's."""
 MAX_P99_TO_MEDIAN, MIN_SPEED_RATIO = 3.0, 0.9
-"""Of the mixed load: the 99th percentile of waiting, and the requests per second as a multiple of the floor's."""
+"""Of the mixed load: the 99th percentile of waiting for a read, and the requests per second as a multiple of the floor's."""
 MAX_NOTE_CPU_RATIO = 1.8
 MIXED, ACCEPT = "mixed", "accept"
 QUICK_SECONDS, QUICK_ROUNDS = 2.0, 1
@@ -77,7 +77,9 @@ def main(arguments: Sequence[str]) -> None:
                     for side in (*competitors[first:], *competitors[:first]):
                         question = side.questions[key]
                         seconds = options.seconds if number >= 0 else WARMUP_SECONDS
-                        one = measure_round(side.server, question.requests, seconds, dataset.folder, postgres, question.connections)
+                        one = measure_round(
+                            side.server, question.requests, seconds, dataset.folder, postgres, question.connections, question.reads
+                        )
                         if number >= 0:
                             side.rounds.setdefault(key, []).append(one)
                             progress.step(f"{database}, {TITLES[key]}, round {number + 1}: {SIDES[side.name]}", format_figures(one))
@@ -198,7 +200,8 @@ def render_report(found: dict[str, Any]) -> str:
                 ]
             )
     run = found["run"]
-    rounds = f"medians of {run['rounds']} rounds of {run['seconds']:g} s, {load.CONNECTIONS} connections, 64 for the mixed load"
+    connections = f"{load.CONNECTIONS} connections, 64 for the mixed load, whose reads are timed"
+    rounds = f"medians of {run['rounds']} rounds of {run['seconds']:g} s, {connections}"
     return f"{runs.render_table(lines)}\n\nA data set of scale {run['scale']:g}; {rounds}; {runs.describe_machine(found)}"
 
 
