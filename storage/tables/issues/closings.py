@@ -10,7 +10,7 @@ from sqlmodel import Field, SQLModel, col
 from storage.database.dialects import insert_into
 from storage.database.engine import metadata
 from storage.tables.issues.issues import Issue, IssueState
-from storage.tables.merge_requests.merge_requests import OPEN, MergeRequest, MergeRequestState
+from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestState, is_open
 from storage.tables.projects.projects import Project
 
 
@@ -83,7 +83,7 @@ def merge_requests_of(issue_ids: Collection[int], limit: int, *visibility: Any) 
             col(Issue.id).in_(issue_ids),
             col(Project.default_branch) == col(MergeRequest.target_branch),
             or_(
-                and_(col(Issue.state) == IssueState.OPENED, col(MergeRequest.state).in_(OPEN)),
+                and_(col(Issue.state) == IssueState.OPENED, is_open()),
                 col(MergeRequest.state) == MergeRequestState.MERGED,
             ),
             *visibility,

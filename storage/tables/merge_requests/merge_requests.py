@@ -15,6 +15,7 @@ from sqlalchemy import (
     and_,
     exists,
     func,
+    literal_column,
     or_,
     select,
     text,
@@ -139,6 +140,14 @@ def for_update(merge_request_id: int) -> Select[MergeRequest]:
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
+def is_open() -> ColumnElement[bool]:
+    """The condition that a merge request is open.
+
+    The states are no parameters: the plans that PostgreSQL keeps, and those of SQLite, would not use the partial index of open ones.
+    """
+    return col(MergeRequest.state).in_(literal_column(f"'{state.value}'") for state in OPEN)
+
+
 def by_id(merge_request_id: int) -> Select[MergeRequest]:
     """The merge request with this id."""
     return select(MergeRequest).where(col(MergeRequest.id) == merge_request_id)
@@ -146,7 +155,7 @@ def by_id(merge_request_id: int) -> Select[MergeRequest]:
 
 def waiting_for_builds(after_id: int, limit: int) -> Select[MergeRequest]:
     """Open ones that will be merged when their builds succeed, ordered by id."""
-    open_ones = col(MergeRequest.state).in_(OPEN) & col(MergeRequest.merge_when_build_succeeds)
+    open_ones = is_open() & col(MergeRequest.merge_when_build_succeeds)
     statement: Select[MergeRequest] = select(MergeRequest).where(open_ones, col(MergeRequest.id) > after_id)
     return statement.order_by(col(MergeRequest.id)).limit(limit)
 
@@ -208,7 +217,7 @@ def open_between(source_project_id: int, source_branch: str, project_id: int, ta
     row = MergeRequest
     source = and_(col(row.source_project_id) == source_project_id, col(row.source_branch) == source_branch)
     statement: Select[MergeRequest] = select(row).where(col(row.project_id) == project_id, col(row.target_branch) == target_branch)
-    return statement.where(source, col(row.state).in_(OPEN))
+    return statement.where(source, is_open())
 
 
 def commits_of(merge_request_ids: list[int], skip: int, limit: int) -> Select[int, int, str]:
@@ -252,7 +261,7 @@ def open_with_heads(heads: Collection[tuple[int, str, str]], *visibility: Column
             for project_id, oid, branch in heads
         )
     )
-    statement = select(row).join(Project, col(Project.id) == col(row.project_id)).where(col(row.state).in_(OPEN), named, *visibility)
+    statement = select(row).join(Project, col(Project.id) == col(row.project_id)).where(is_open(), named, *visibility)
     return statement.order_by(col(row.id))
 
 

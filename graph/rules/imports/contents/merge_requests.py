@@ -34,7 +34,7 @@ from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository
 from storage.tables import CounterKind, ImportKind, MergeRequestState, MergeStatus, import_identities
 from storage.tables.merge_requests import merge_request_branches
-from storage.tables.merge_requests.merge_requests import OPEN
+from storage.tables.merge_requests.merge_requests import OPEN, is_open
 from storage.tables.projects import projects
 
 UNKNOWN_PROJECT_ID = 0
@@ -221,7 +221,7 @@ async def _check_open(batch: Batch) -> None:
     row: Any = tables.MergeRequest
     names = ("project_id", "target_branch", "source_project_id", "source_branch")
     among = [col(getattr(row, name)).in_({item.columns[name] for item in items}) for name in names]
-    statement = select(row.id, *(getattr(row, name) for name in names)).where(col(row.state).in_(OPEN), *among)
+    statement = select(row.id, *(getattr(row, name) for name in names)).where(is_open(), *among)
     owners: dict[Any, Any] = {tuple(values): row_id for row_id, *values in await batch.context.tuples(statement)}
     for item in items:
         if owners.setdefault(tuple(item.columns[name] for name in names), item.key) not in (item.key, item.row_id):

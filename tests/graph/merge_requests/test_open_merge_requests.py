@@ -1,0 +1,68 @@
+"""The statements that find open merge requests by their branches: each reads rows of an index, however many are closed."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, text
+
+from storage import tables
+from storage.database.engine import Database
+from storage.database.statements.compiled_statements import CompiledStatement
+from storage.tables import MergeRequestState
+from storage.tables.merge_requests import merge_request_branches as branched
+from storage.tables.merge_requests import merge_requests
+from tests.make import DataFactory
+
+ROWS = 3_000
+STATEMENTS: dict[str, tuple[Any, dict[str, Any] | None]] = {
+    "none of a branch": (branched.NONE_OPEN, {"of_project": 1, "branch": "topic"}),
+    "of moved branches": (branched.OPEN_OF_MOVED, {"project_id": 1, "names": ["topic"]}),
+    "from branches": (branched.open_from(1, ["topic"]), None),
+    "into branches": (branched.open_into(1, ["topic"]), None),
+    "of branches, locked": (branched.open_for_update(1, ["topic"]), None),
+    "between branches": (merge_requests.open_between(1, "topic", 1, "master"), None),
+    "that wait for builds": (merge_requests.waiting_for_builds(0, 100), None),
+}
+
+
+@pytest.fixture
+async def filled(make: DataFactory) -> Database:
+    """A database with many closed merge requests between different branches."""
+    project, database = await make.project(), make.services.database
+    one = {"project_id": project.id, "source_project_id": project.id, "author_id": project.creator_id, "title": "x"}
+    rows = [
+        {**one, "iid": number, "source_branch": f"branch{number}", "target_branch": f"release{number % 100}", "state": state}
+        for number, state in enumerate([MergeRequestState.CLOSED, MergeRequestState.MERGED] * (ROWS // 2), 1)
+    ]
+    async with database.write_session() as session:
+        await session.execute(insert(tables.MergeRequest), rows)
+        await session.execute(text("ANALYZE"))
+        await session.commit()
+    return database
+
+
+async def plan_of(database: Database, statement: Any, parameters: dict[str, Any] | None) -> str:
+    """The plan for all values, as PostgreSQL keeps it. `parameters` are those of a constant statement."""
+    bound = database.statement_cache.bind(statement, parameters) if parameters is not None else None
+    if bound is None:
+        compiled = CompiledStatement(statement, database.engine.dialect, frozenset())
+        bound = (compiled.sql, compiled.bind({}), None)
+    sql, values, _ = bound
+    async with database.engine.connect() as connection:
+        if database.dialect == "sqlite":
+            return "\n".join(str(row[3]) for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", tuple(values)))
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        literals = ", ".join(f"'{{{','.join(map(str, each))}}}'" if isinstance(each, list | tuple) else f"'{each}'" for each in values)
+        await driver.execute(f"SET plan_cache_mode = force_generic_plan; PREPARE examined AS {sql}")
+        try:
+            return "\n".join(row[0] for row in await driver.fetch(f"EXPLAIN EXECUTE examined({literals})"))
+        finally:
+            await driver.execute("DEALLOCATE examined; RESET plan_cache_mode")
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+async def test_no_plan_reads_all_merge_requests(dialect: str, filled: Database, name: str) -> None:
+    plan = await plan_of(filled, *STATEMENTS[name])
+    assert "merge_requests" in plan
+    scan = "SCAN merge_requests" if dialect == "sqlite" else "Seq Scan on merge_requests"
+    assert scan not in plan
