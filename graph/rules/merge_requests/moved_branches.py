@@ -159,7 +159,7 @@ async def _open_of_moved(
     names = _existing(moves)
     rows: list[Any] | None = None
     if len(names) <= branched.MAX_NAMES:
-        rows = await reader.tuples(branched.OPEN_OF_MOVED, project_id=project_id, names=sorted(names)) if names else []
+        rows = await _read_open_of_moved(reader, project_id, sorted(names))
     if rows is None or len(rows) == branched.MAX_MOVED:
         return await _open_from(reader, project_id, moves), await _open_into(reader, project_id, moves)
     found = [row for (row,) in rows if row.id != excluded_id]
@@ -169,6 +169,15 @@ async def _open_of_moved(
         if row.project_id == project_id and row.target_branch in names:
             incoming.setdefault(row.target_branch, []).append(row)
     return outgoing, incoming
+
+
+async def _read_open_of_moved(reader: Context, project_id: int, names: Sequence[str]) -> list[Any]:
+    match names:
+        case []:
+            return []
+        case [name]:
+            return await reader.tuples(branched.OPEN_OF_ONE_MOVED, project_id=project_id, name=name)
+    return await reader.tuples(branched.OPEN_OF_MOVED, project_id=project_id, names=names)
 
 
 async def _open_from(context: Context, project_id: int, moves: Mapping[str, RefCommand]) -> list[tables.MergeRequest]:

@@ -1,6 +1,6 @@
 """Merge requests by their branches: the statements for moved branches, and the commits of merge requests."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from sqlalchemy import (
@@ -8,6 +8,7 @@ from sqlalchemy import (
     Delete,
     Insert,
     Select,
+    String,
     Update,
     bindparam,
     delete,
@@ -23,6 +24,7 @@ from sqlalchemy import (
 from sqlmodel import col
 
 from storage.database.engine import metadata
+from storage.database.statements.compiled_statements import literal_number
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.merge_requests.merge_requests import (
     UNCHECKED,
@@ -82,27 +84,30 @@ def mark_all_unchecked(project_ids: Any) -> Update:
 def open_from(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
     """Open ones from these branches, the oldest first, at most MAX_MOVED."""
     source, _ = _open_of_branches(project_id, names)
-    return select(MergeRequest).where(source).order_by(col(MergeRequest.id)).limit(MAX_MOVED)
+    return select(MergeRequest).where(source).order_by(col(MergeRequest.id)).limit(literal_number(MAX_MOVED))
 
 
 def open_into(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
     """Open ones into these branches, the oldest first, at most MAX_MOVED."""
     _, target = _open_of_branches(project_id, names)
-    return select(MergeRequest).where(target).order_by(col(MergeRequest.id)).limit(MAX_MOVED)
+    return select(MergeRequest).where(target).order_by(col(MergeRequest.id)).limit(literal_number(MAX_MOVED))
 
 
-def _open_of_moved() -> Select[MergeRequest]:
-    names: Any = bindparam("names", expanding=True)
-    source = (col(MergeRequest.source_project_id) == bindparam("project_id")) & col(MergeRequest.source_branch).in_(names)
-    target = (col(MergeRequest.project_id) == bindparam("project_id")) & col(MergeRequest.target_branch).in_(names)
+def _open_of_moved(is_moved: Callable[[Any], ColumnElement[bool]]) -> Select[MergeRequest]:
+    source = (col(MergeRequest.source_project_id) == bindparam("project_id")) & is_moved(col(MergeRequest.source_branch))
+    target = (col(MergeRequest.project_id) == bindparam("project_id")) & is_moved(col(MergeRequest.target_branch))
     # Each by its own index: for both in one condition, the databases' plans read the whole table.
     ids = union_all(*(select(col(MergeRequest.id)).where(is_open(), of_branches) for of_branches in (source, target)))
     found: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.id).in_(ids))
-    return mark_constant(found.order_by(col(MergeRequest.id)).limit(MAX_MOVED))
+    return mark_constant(found.order_by(col(MergeRequest.id)).limit(literal_number(MAX_MOVED)))
 
 
-OPEN_OF_MOVED = _open_of_moved()
+_NAMES: Any = bindparam("names", expanding=True)
+OPEN_OF_MOVED = _open_of_moved(lambda branch: branch.in_(_NAMES))
 """Open ones from or into the branches `names` of the project `project_id`, the oldest first, at most MAX_MOVED; a constant."""
+OPEN_OF_ONE_MOVED = _open_of_moved(lambda branch: branch == select(bindparam("name", type_=String)).scalar_subquery())
+"""The same of the branch `name`, as most pushes and merges move one. With a list of one, or a name that it sees, PostgreSQL would plan at
+every call, because few merge requests have it."""
 
 
 def _none_open() -> Select[int]:

@@ -17,6 +17,7 @@ ROWS = 3_000
 STATEMENTS: dict[str, tuple[Any, dict[str, Any] | None]] = {
     "none of a branch": (branched.NONE_OPEN, {"of_project": 1, "branch": "topic"}),
     "of moved branches": (branched.OPEN_OF_MOVED, {"project_id": 1, "names": ["topic"]}),
+    "of a moved branch": (branched.OPEN_OF_ONE_MOVED, {"project_id": 1, "name": "topic"}),
     "from branches": (branched.open_from(1, ["topic"]), None),
     "into branches": (branched.open_into(1, ["topic"]), None),
     "of branches, locked": (branched.open_for_update(1, ["topic"]), None),
