@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import strawberry
-from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select, true
 from sqlmodel import AutoString, col
 
 from graph.context import Context
@@ -19,7 +19,8 @@ from graph.errors import BadRequest, LimitExceeded
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.cost import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from graph.rules.validation import is_storable
-from storage.tables import row_counts
+from storage.database.statements.compiled_statements import literal_number
+from storage.tables import Project, row_counts
 from storage.tables.row_counts import RowCount
 
 T = TypeVar("T")
@@ -256,10 +257,39 @@ class KeysetListing:
         """Reads a page of the whole list by one statement, and one more if it is counted."""
         return await self._page(context, window, self.count_select()[0])
 
+    async def page_of_projects(self, context: Context, window: Window, project_ids: Sequence[int]) -> ConnectionPage:
+        """Reads a page of the rows of all these projects as one list, by one statement, and one more if it is counted.
+
+        `parent` is the column of the project. An index finds the first rows of each project, and the page is among them; sorting all rows
+        would take the longer the more there are.
+        """
+        (column,), (counted_column,) = self._parent_columns, self.count_select()[1]
+        count_statement = self.count_select()[0].where(counted_column.in_(project_ids))
+        if len(project_ids) < 2:
+            return await self.where(column.in_(project_ids))._page(context, window, count_statement)
+        projects = select(col(Project.id).label("id")).where(col(Project.id).in_(project_ids)).subquery("projects")
+        order_columns = [each for each in self.order.columns(self.table) if each.key != "id"]
+        first_rows = self._select(window, col(self.table.id).label("id")).where(column == projects.c.id).order_by(*self.order_by(window))
+        first_rows = first_rows.limit(literal_number(window.offset + window.size + 1)).correlate(projects)
+        rows: Any
+        if context.services.database.dialect == "sqlite":
+            rows = self.table.__table__.alias("first_rows")
+            found = projects.join(rows, rows.c.id.in_(first_rows))
+        else:
+            rows = first_rows.add_columns(*order_columns).lateral("first_rows")
+            found = projects.join(rows, true())
+        ids = select(rows.c.id).select_from(found).order_by(*self.order_by(window, lambda key: rows.c[key]))
+        ids = ids.limit(literal_number(window.size + 1)).offset(window.offset)
+        statement = select(self.table).where(col(self.table.id).in_(ids)).order_by(*self.order_by(window))
+        return await self._make_page(context, window, statement, count_statement)
+
     async def _page(self, context: Context, window: Window, count_statement: Select[Any]) -> ConnectionPage:
         statement = self._select(window, self.table).order_by(*self.order_by(window)).limit(window.size + 1)
         if window.offset:
             statement = statement.offset(window.offset)
+        return await self._make_page(context, window, statement, count_statement)
+
+    async def _make_page(self, context: Context, window: Window, statement: Any, count_statement: Select[Any]) -> ConnectionPage:
         rows = await context.all(statement)
 
         async def count() -> int:

@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlmodel import col
-
 from graph.context import Context
 from graph.fields.connections import ConnectionPage, KeysetListing, Order
 from graph.fields.declarations import filter_listing, make_window
 from graph.rules.accounts import groups
 from graph.rules.permissions.policy import Action
 from storage import tables
+from storage.tables.row_counts import CountedKind, conditions_of
+
+COUNTED_KINDS: dict[Any, CountedKind] = {
+    tables.Issue: CountedKind.ISSUES,
+    tables.MergeRequest: CountedKind.MERGE_REQUESTS,
+    tables.Build: CountedKind.BUILDS,
+}
+"""The counters of the lists."""
 
 
 async def list_in_group(
@@ -18,5 +24,5 @@ async def list_in_group(
 ) -> ConnectionPage:
     """A page of `table`, of the projects of a group that are not archived and in which the viewer may perform all of the actions."""
     ids = await groups.list_project_ids(context, group, actions)
-    listing = KeysetListing(table, order, (col(table.project_id).in_(ids),))
-    return await filter_listing(listing, arguments).page(context, make_window(arguments))
+    listing = KeysetListing(table, order, parent=table.project_id, counters=conditions_of(COUNTED_KINDS[table]))
+    return await filter_listing(listing, arguments).page_of_projects(context, make_window(arguments), ids)

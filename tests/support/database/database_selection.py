@@ -48,6 +48,7 @@ BOTH_DATABASES = (
     "tests/graph/planner/test_oracle.py",
     "tests/graph/planner/test_plan_statements.py",
     "tests/graph/planner/test_plans.py",
+    "tests/graph/projects/test_group_lists.py",
 )
 """Folders and files."""
 
