@@ -263,8 +263,9 @@ class KeysetListing:
         `parent` is the column of the project. An index finds the first rows of each project, and the page is among them; sorting all rows
         would take the longer the more there are.
         """
-        (column,), (counted_column,) = self._parent_columns, self.count_select()[1]
-        count_statement = self.count_select()[0].where(counted_column.in_(project_ids))
+        (column,) = self._parent_columns
+        count_statement, (counted_column,) = self.count_select()
+        count_statement = count_statement.where(counted_column.in_(project_ids))
         if len(project_ids) < 2:
             return await self.where(column.in_(project_ids))._page(context, window, count_statement)
         projects = select(col(Project.id).label("id")).where(col(Project.id).in_(project_ids)).subquery("projects")
