@@ -13,8 +13,8 @@ from benchmarks.harness.servers import MeasuredServer
 
 HEADERS_END = b"\r\n\r\n"
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-STATUS_END = 12
-"""After `HTTP/1.1 200`."""
+SUCCESS = b"HTTP/1.1 2"
+"""How a response with a status of 2xx begins."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class _Connection(asyncio.Protocol):
         if length is not None and len(self._received) < headers_end + len(HEADERS_END) + int(length[1]):
             return
         now, run = time.perf_counter(), self._run
-        if length is None or self._received[STATUS_END - 3 : STATUS_END - 2] != b"2":
+        if length is None or not self._received.startswith(SUCCESS):
             run.bad_answer = bytes(self._received[:500])
             run.end = now
         self._received.clear()

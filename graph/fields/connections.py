@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import strawberry
-from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select, true
+from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
 from sqlmodel import AutoString, col
 
 from graph.context import Context
@@ -19,7 +19,7 @@ from graph.errors import BadRequest, LimitExceeded
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.cost import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from graph.rules.validation import is_storable
-from storage.database.statements.compiled_statements import literal_number
+from storage.database.statements.compiled_statements import SqlDialect, literal_number
 from storage.tables import Project, row_counts
 from storage.tables.row_counts import RowCount
 
@@ -271,14 +271,11 @@ class KeysetListing:
         projects = select(col(Project.id).label("id")).where(col(Project.id).in_(project_ids)).subquery("projects")
         order_columns = [each for each in self.order.columns(self.table) if each.key != "id"]
         first_rows = self._select(window, col(self.table.id).label("id")).where(column == projects.c.id).order_by(*self.order_by(window))
-        first_rows = first_rows.limit(literal_number(window.offset + window.size + 1)).correlate(projects)
-        rows: Any
-        if context.services.database.dialect == "sqlite":
-            rows = self.table.__table__.alias("first_rows")
-            found = projects.join(rows, rows.c.id.in_(first_rows))
-        else:
-            rows = first_rows.add_columns(*order_columns).lateral("first_rows")
-            found = projects.join(rows, true())
+        first_rows = first_rows.limit(literal_number(window.offset + window.size + 1))
+        sql_dialect = SqlDialect(context.services.database.engine.dialect)
+        if not sql_dialect.is_sqlite:
+            first_rows = first_rows.add_columns(*order_columns)
+        found, rows = sql_dialect.join_pages(projects, first_rows, self.table.__table__.alias("first_rows"))
         ids = select(rows.c.id).select_from(found).order_by(*self.order_by(window, lambda key: rows.c[key]))
         ids = ids.limit(literal_number(window.size + 1)).offset(window.offset)
         statement = select(self.table).where(col(self.table.id).in_(ids)).order_by(*self.order_by(window))

@@ -25,6 +25,8 @@ MAX_MERGED = 500
 
 
 class CountedKind(StrEnum):
+    """The names of the tables whose rows are counted."""
+
     ISSUES = "issues"
     MERGE_REQUESTS = "merge_requests"
     BUILDS = "builds"

@@ -123,14 +123,11 @@ class ParentJoin:
         )
         position = parents.c.position
         counted = count.statement.add_columns(position).join(parents, counted_on).group_by(position)
-        if self._sql_dialect.is_sqlite:
-            rows = parents.join(table, table.c.id.in_(page.where(on).correlate(parents)))
-            return PageFrame(rows, position, counted)
-        found = page.where(on).lateral(table.name)
+        rows, found = self._sql_dialect.join_pages(parents, page.where(on), table)
         if is_read_twice:
-            pages = select(position.label("parent_position"), *found.c).select_from(parents.join(found, true())).cte(table.name)
+            pages = select(position.label("parent_position"), *found.c).select_from(rows).cte(table.name)
             return PageFrame(pages, pages.c.parent_position, counted, pages)
-        return PageFrame(parents.join(found, true()), position, counted, found)
+        return PageFrame(rows, position, counted, None if self._sql_dialect.is_sqlite else found)
 
     def for_project_subquery(
         self, subquery: ProjectSubquery, page: Any, count: ListCount, table: Any, *, with_total: bool, is_read_twice: bool

@@ -11,18 +11,11 @@ from graph.rules.permissions.policy import Action
 from storage import tables
 from storage.tables.row_counts import CountedKind, conditions_of
 
-COUNTED_KINDS: dict[Any, CountedKind] = {
-    tables.Issue: CountedKind.ISSUES,
-    tables.MergeRequest: CountedKind.MERGE_REQUESTS,
-    tables.Build: CountedKind.BUILDS,
-}
-"""The counters of the lists."""
-
 
 async def list_in_group(
     context: Context, group: tables.Namespace, table: Any, order: Order, actions: Sequence[Action], arguments: dict[str, Any]
 ) -> ConnectionPage:
     """A page of `table`, of the projects of a group that are not archived and in which the viewer may perform all of the actions."""
     ids = await groups.list_project_ids(context, group, actions)
-    listing = KeysetListing(table, order, parent=table.project_id, counters=conditions_of(COUNTED_KINDS[table]))
+    listing = KeysetListing(table, order, parent=table.project_id, counters=conditions_of(CountedKind(table.__tablename__)))
     return await filter_listing(listing, arguments).page_of_projects(context, make_window(arguments), ids)

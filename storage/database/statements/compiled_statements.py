@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
-from sqlalchemy import ARRAY, Dialect, Join, String, Text, bindparam, cast, func, literal_column, select
+from sqlalchemy import ARRAY, Dialect, Join, String, Text, bindparam, cast, func, literal_column, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.sql.operators import in_op
 from sqlalchemy.sql.visitors import iterate, replacement_traverse
@@ -100,6 +100,17 @@ class SqlDialect:
         lists = [self.hide_from_planner(named_parameter(name, ARRAY(kind))) for name, kind in zip(names, kinds, strict=True)]
         each = func.unnest(*lists).table_valued(*names, with_ordinality="ordinality").render_derived("each")
         return select(*each.c[*names], (each.c.ordinality - literal_column("1")).label("position")).subquery("keys")
+
+    def join_pages(self, parents: Any, page: Any, table: Any) -> tuple[Any, Any]:
+        """Joins parents to a page of rows for each, and returns the FROM clause and the rows, which have the name of `table`.
+
+        `page` has a condition on the parents, and selects what is needed of `table`, or on SQLite the ids.
+        """
+        page = page.correlate(parents)
+        if self.is_sqlite:
+            return parents.join(table, table.c.id.in_(page)), table
+        rows = page.lateral(table.name)
+        return parents.join(rows, true()), rows
 
     def bind_keys(self, names: list[str], keys: list[Any]) -> dict[str, Any]:
         """Returns the parameters of `key_table` for these keys, by name."""

@@ -18,6 +18,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union_all,
     update,
 )
@@ -41,15 +42,18 @@ MAX_MOVED = 5000
 """Maximum of merge requests from, and into, the branches of one push that are updated with them."""
 
 
-def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """The conditions for open ones from, and into, these branches of a project; for very many branches, for all of its branches."""
-    source, target = col(MergeRequest.source_project_id) == project_id, col(MergeRequest.project_id) == project_id
-    if len(names) > MAX_NAMES:
-        return is_open() & source, is_open() & target
+def _open_from_and_into(project_id: Any, is_named: Callable[[Any], ColumnElement[bool]]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """The conditions for open ones from, and into, the branches of a project whose names meet a condition."""
+    row = MergeRequest
     return (
-        is_open() & source & col(MergeRequest.source_branch).in_(names),
-        is_open() & target & col(MergeRequest.target_branch).in_(names),
+        is_open() & (col(row.source_project_id) == project_id) & is_named(col(row.source_branch)),
+        is_open() & (col(row.project_id) == project_id) & is_named(col(row.target_branch)),
     )
+
+
+def _open_of_branches(project_id: int, names: Collection[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """The same for these branches; for very many, for all branches of the project."""
+    return _open_from_and_into(project_id, lambda branch: branch.in_(names) if len(names) <= MAX_NAMES else true())
 
 
 def open_for_update(project_id: int, names: Collection[str]) -> Select[int, int, str, MergeRequestState, bool]:
@@ -94,10 +98,8 @@ def open_into(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
 
 
 def _open_of_moved(is_moved: Callable[[Any], ColumnElement[bool]]) -> Select[MergeRequest]:
-    source = (col(MergeRequest.source_project_id) == bindparam("project_id")) & is_moved(col(MergeRequest.source_branch))
-    target = (col(MergeRequest.project_id) == bindparam("project_id")) & is_moved(col(MergeRequest.target_branch))
     # Each by its own index: for both in one condition, the databases' plans read the whole table.
-    ids = union_all(*(select(col(MergeRequest.id)).where(is_open(), of_branches) for of_branches in (source, target)))
+    ids = union_all(*(select(col(MergeRequest.id)).where(each) for each in _open_from_and_into(bindparam("project_id"), is_moved)))
     found: Select[MergeRequest] = select(MergeRequest).where(col(MergeRequest.id).in_(ids))
     return mark_constant(found.order_by(col(MergeRequest.id)).limit(literal_number(MAX_MOVED)))
 
@@ -111,11 +113,9 @@ every call, because few merge requests have it."""
 
 
 def _none_open() -> Select[int]:
-    source = (col(MergeRequest.source_project_id) == bindparam("of_project")) & (col(MergeRequest.source_branch) == bindparam("branch"))
-    target = (col(MergeRequest.project_id) == bindparam("of_project")) & (col(MergeRequest.target_branch) == bindparam("branch"))
     # Each by its own index, as above.
-    found = (select(col(MergeRequest.id)).where(is_open(), of_branch).exists() for of_branch in (source, target))
-    return select(literal_column("1")).where(*(~each for each in found))
+    conditions = _open_from_and_into(bindparam("of_project"), lambda branch: branch == bindparam("branch"))
+    return select(literal_column("1")).where(*(~select(col(MergeRequest.id)).where(each).exists() for each in conditions))
 
 
 NONE_OPEN = _none_open()
