@@ -202,8 +202,9 @@ def _decode_sorted_json(values: list[str]) -> list[list[Any]]:
 
 
 def substitute_table(page: Any, table: Any, statement: Any) -> Any:
-    """Returns the statement with the columns of `table` replaced by those of `page`."""
-    preserved = {id(part) for each in statement.get_final_froms() for part in _joined_tables(each)}
+    """Returns the statement, which selects from an explicit FROM clause, with the columns of `table` replaced by those of `page`."""
+    # `get_final_froms` would compile the whole statement.
+    preserved = {id(part) for each in statement._from_obj for part in _joined_tables(each)}
 
     def replace(element: Any, **_: Any) -> Any:
         if element is table or id(element) in preserved:
