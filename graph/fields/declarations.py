@@ -14,7 +14,9 @@ import strawberry
 from sqlalchemy import ColumnElement
 
 from graph.context import Context, StaticSettings
-from graph.fields.connections import MAX_FIRST, KeysetListing, Order, OrderDirection, Window, filter_pages
+from graph.fields.connection_pages import MAX_FIRST, Window, filter_pages
+from graph.fields.connections import OrderDirection
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.metadata import facts
 from graph.fields.row_sources import FromJoins, FromRelated, FromSql
 from graph.rules import lookup

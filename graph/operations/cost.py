@@ -39,7 +39,7 @@ from graph.planner.coerce.arguments import DeclaredVariable
 
 MAX_ROWS = 10_000
 DEFAULT_PAGE_SIZE = 20
-"""Size of a page without `first` and `last`, also in `graph/fields/connections.py`."""
+"""Size of a page without `first` and `last`, also in `graph/fields/connection_pages.py`."""
 MAX_PAGE_SIZE = 100
 ASSUMED_LIST_SIZE = 10
 """Assumed size of a list without arguments (the labels of an issue, the entries of a diff)."""

@@ -9,9 +9,10 @@ from strawberry.scalars import JSON
 
 from graph.context import Context, Info
 from graph.errors import NotFound
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, filter_listing, make_window, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.mutations import mutation
 from graph.rules.events import hooks
 from graph.rules.permissions.policy import Action, require

@@ -7,7 +7,7 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.errors import LimitExceeded
-from graph.fields.connections import MAX_FIRST
+from graph.fields.connection_pages import MAX_FIRST
 from graph.fields.entities import ENTITIES, Node, parse_global_id
 from graph.rules.lookup import parse_id
 from graph.rules.permissions import policy

@@ -8,9 +8,10 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.errors import Invalid, NotFound
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.notes import notes, system_notes

@@ -7,8 +7,8 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import KeysetListing, Order
 from graph.fields.declarations import ToMany, bind_filter_to_viewer, connection_field, make_window
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules.permissions.policy import Action
 from graph.rules.permissions.sql_policy import SqlViewer, in_allowed_projects
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from graph.errors import OperationError
-from graph.fields.connections import ConnectionPage, KeysetListing, Window, make_page
+from graph.fields.connection_pages import ConnectionPage, Window, make_page
 from graph.fields.declarations import bind_filter_to_viewer, cached_repr, make_window
+from graph.fields.keyset_listing import KeysetListing
 from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.ir.connection_step import ConnectionStep, CursorField, EdgesSelection, TotalCount
 from graph.planner.ir.row_view import ConstantPart, RowView

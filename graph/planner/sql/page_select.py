@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlalchemy import Integer
 
-from graph.fields.connections import KeysetListing, Window
+from graph.fields.connection_pages import Window
+from graph.fields.keyset_listing import KeysetListing
 from graph.planner.sql.parent_join import ListCount, ParentJoin, ProjectSubquery
 from graph.planner.sql.select_builder import VIEWER_PARAMETERS, SelectBuilder
 from storage.database.statements.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table

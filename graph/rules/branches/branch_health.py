@@ -13,8 +13,9 @@ from datetime import datetime
 
 from graph.context import Context
 from graph.errors import LimitExceeded
-from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window
+from graph.fields.connection_pages import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.builds.rollups import RollupState, roll_up

@@ -11,7 +11,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded
-from graph.fields.connections import ConnectionPage, Window
+from graph.fields.connection_pages import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.rules.branches.branches import BranchRef
 from graph.rules.builds.commit_checks import CommitKey

@@ -9,7 +9,7 @@ import structlog
 
 from graph.context import Context
 from graph.errors import Conflict, Forbidden, Invalid, NotAllowed, NotFound, OperationError, Taken, UnreadableRepository
-from graph.fields.connections import ConnectionPage, Window
+from graph.fields.connection_pages import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules import lookup, validation

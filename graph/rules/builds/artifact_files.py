@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable
-from graph.fields.connections import ConnectionPage, Window
+from graph.fields.connection_pages import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.rules.web_urls import load_project_url
 from graph.served_files import read_first

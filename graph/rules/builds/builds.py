@@ -14,7 +14,8 @@ from graph.context import Context
 from graph.errors import Forbidden, NotFound
 from graph.events.build_payloads import BuildChanged
 from graph.events.publisher import publish
-from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from graph.fields.connection_pages import ConnectionPage, Window, make_page
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules import lookup
 from graph.rules.builds import commit_checks, deployments, stored_objects, trace_masking
 from graph.rules.builds.automatic_retries import FailureReason, is_retry_due

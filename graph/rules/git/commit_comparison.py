@@ -12,7 +12,7 @@ import structlog
 
 from graph.context import Context
 from graph.errors import BadRequest, Unavailable
-from graph.fields.connections import MAX_OFFSET, ConnectionPage, Window
+from graph.fields.connection_pages import MAX_OFFSET, ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules.git.commits import ProjectCommit, count_commit_text, get_commit, load_diff_between, run_in_repository

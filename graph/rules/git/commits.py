@@ -18,7 +18,7 @@ import structlog
 
 from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded, NotFound, OperationError, Unavailable, UnreadableRepository
-from graph.fields.connections import MAX_OFFSET, ConnectionPage, Window
+from graph.fields.connection_pages import MAX_OFFSET, ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules.builds.commit_checks import CommitKey

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from graph.context import Context
 from graph.errors import Invalid, NotFound
-from graph.fields.connections import ConnectionPage, Window
+from graph.fields.connection_pages import ConnectionPage, Window
 from graph.operations.loaders import Loader
 from graph.rules import validation
 from graph.rules.branches import branches

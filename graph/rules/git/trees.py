@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from graph.context import Context
 from graph.errors import LimitExceeded, NotFound, OperationError
-from graph.fields.connections import ConnectionPage, Window
+from graph.fields.connection_pages import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules.git import refs

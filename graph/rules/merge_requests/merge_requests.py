@@ -9,8 +9,9 @@ from graph.context import Context
 from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required
 from graph.events import object_payloads
 from graph.events.publisher import publish
-from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from graph.fields.connection_pages import ConnectionPage, Window, make_page
 from graph.fields.cursors import decode_cursor, encode_cursor
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules import lookup, validation
 from graph.rules.builds import commit_checks

@@ -8,7 +8,8 @@ from sqlalchemy import func, select
 from sqlmodel import col
 
 from graph.context import Context
-from graph.fields.connections import ConnectionPage, KeysetListing, Order, Window, make_page
+from graph.fields.connection_pages import ConnectionPage, Window, make_page
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.operations.loaders import Loader
 from graph.rules.permissions.policy import project_level_loader
 from storage import tables

@@ -7,7 +7,7 @@ from typing import Any
 from sqlmodel import col
 
 from graph.context import Context
-from graph.fields.connections import ConnectionPage, Window, make_page
+from graph.fields.connection_pages import ConnectionPage, Window, make_page
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules.permissions.policy_conditions import visible_project_conditions

@@ -8,9 +8,10 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Context, Info
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, to_many
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
 from graph.rules.accounts import access_tokens
 from graph.rules.permissions.policy import Action

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph.context import Context
-from graph.fields.connections import ConnectionPage, KeysetListing, Order
+from graph.fields.connection_pages import ConnectionPage
 from graph.fields.declarations import filter_listing, make_window
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules.accounts import groups
 from graph.rules.permissions.policy import Action
 from storage import tables

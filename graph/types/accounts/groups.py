@@ -9,9 +9,10 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.errors import Taken
-from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
+from graph.fields.connections import Connection, OrderDirection
 from graph.fields.declarations import column, connection_field, filter_listing, make_order, make_window, to_many
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import groups

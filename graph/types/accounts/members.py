@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import members

@@ -8,9 +8,10 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.accounts import ssh_keys

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import strawberry
 from sqlmodel import col
 
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import to_many
+from graph.fields.keyset_listing import Order
 from graph.rules.events import activities
 from graph.rules.permissions.policy import Action
 from graph.rules.permissions.sql_policy import allowed_conditions, in_allowed_projects, visible_group_conditions

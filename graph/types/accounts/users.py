@@ -9,9 +9,10 @@ from sqlmodel import col
 
 from graph.context import Info, StaticSettings
 from graph.errors import BadRequest, NotFound
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import ConstantValue, column, computed, connection_field, make_window
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules import lookup
 from graph.rules.accounts import accounts
 from graph.rules.permissions.policy import can_read_account

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, ConnectionPage, Order
+from graph.fields.connection_pages import ConnectionPage
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, connection_field, make_window, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.scalars import GitOid
 from graph.rules.builds import artifacts, builds
 from graph.rules.permissions.policy import Action, can, require

@@ -7,9 +7,10 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Context, Info
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.mutations import mutation
 from graph.rules.builds import commit_statuses
 from graph.rules.git.commits import ProjectCommit

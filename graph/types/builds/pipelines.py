@@ -8,9 +8,10 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.scalars import GitOid
 from graph.rules.ci import pipeline_views
 from graph.rules.ci.pipeline_views import StageBuilds as StageRow

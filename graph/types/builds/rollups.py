@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Window
+from graph.fields.connection_pages import Window
 from graph.rules.builds import commit_checks, rollups
 from graph.rules.permissions.policy import Action, can, require
 from graph.types.builds.builds import Build

@@ -8,9 +8,11 @@ from sqlalchemy import or_
 from sqlmodel import col
 
 from graph.context import Context, Info
-from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order
+from graph.fields.connection_pages import ConnectionPage
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, connection_field, make_window
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.mutations import mutation
 from graph.rules.permissions.policy import Action, filter_visible_projects, require
 from graph.rules.runners import runner_administration

@@ -7,9 +7,10 @@ import strawberry
 
 from graph.context import Info
 from graph.errors import Taken
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
 from graph.rules.builds import variables
 from graph.rules.permissions.policy import Action, require

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, UncountedConnection, Window
+from graph.fields.connection_pages import Window
+from graph.fields.connections import Connection, UncountedConnection
 from graph.fields.declarations import connection_field, make_window
 from graph.fields.selections import SelectionShape, selects_only
 from graph.rules.branches import branch_health

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import UncountedConnection, Window
+from graph.fields.connection_pages import Window
+from graph.fields.connections import UncountedConnection
 from graph.rules.branches import branch_history
 from graph.rules.branches.branch_history import HistoryQuery
 from graph.types.git.commit_loader import is_page_indexed

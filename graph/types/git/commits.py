@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, Order, UncountedConnection, Window
+from graph.fields.connection_pages import Window
+from graph.fields.connections import Connection, UncountedConnection
 from graph.fields.declarations import column, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.scalars import GitOid
 from graph.rules.builds import commit_checks
 from graph.rules.builds.commit_checks import ChecksState as State

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import UncountedConnection, Window
+from graph.fields.connection_pages import Window
+from graph.fields.connections import UncountedConnection
 from graph.fields.metadata import facts
 from graph.rules.git import commit_comparison
 from graph.rules.permissions.policy import Action, require

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, ConnectionPage, KeysetListing, Order
+from graph.fields.connection_pages import ConnectionPage
+from graph.fields.connections import Connection
 from graph.fields.declarations import connection_field, make_window
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules.issues import issue_closing
 from storage import tables
 

@@ -8,9 +8,11 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, ConnectionPage, Order, OrderDirection
+from graph.fields.connection_pages import ConnectionPage
+from graph.fields.connections import Connection, OrderDirection
 from graph.fields.declarations import by_number, column, computed, connection_field, make_order, names_of, sets_only, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
 from graph.rules.issues import issues
 from graph.rules.permissions.policy import Action, can, require

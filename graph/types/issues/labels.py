@@ -9,9 +9,10 @@ from sqlmodel import col
 
 from graph.context import Context, Info
 from graph.errors import BadRequest, Conflict, Taken
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.issues import issues, labels

@@ -9,7 +9,8 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Context, Info
-from graph.fields.connections import Connection, ConnectionPage, Order, OrderDirection, UncountedConnection, Window
+from graph.fields.connection_pages import ConnectionPage, Window
+from graph.fields.connections import Connection, OrderDirection, UncountedConnection
 from graph.fields.declarations import (
     bind_filter_to_viewer,
     by_number,
@@ -24,6 +25,7 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
 from graph.rules.permissions.policy import Action, can, filter_visible_projects

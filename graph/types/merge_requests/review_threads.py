@@ -7,9 +7,10 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info
-from graph.fields.connections import Connection, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import Order
 from graph.rules.merge_requests import review_threads, thread_lines
 from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, can

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, connection_field, make_window, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules import web_urls
 from graph.rules.events import activities
 from graph.rules.permissions.policy import Action, require

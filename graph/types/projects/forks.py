@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import ToMany, computed, connection_field, make_window
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.row_sources import FromJoins, FromSql
 from graph.rules.permissions.sql_policy import SqlViewer, can_see_in_sql, visible_conditions
 from graph.rules.projects import forks

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Info
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, filter_listing, make_window
 from graph.fields.entities import further_row_type
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules.permissions.policy_conditions import creatable_namespace_conditions
 from graph.rules.search_terms import validate_search
 from storage import tables

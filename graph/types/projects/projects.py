@@ -11,9 +11,10 @@ from sqlalchemy import case
 from sqlmodel import col
 
 from graph.context import Context, Info
-from graph.fields.connections import Connection, KeysetListing, Order, OrderDirection
+from graph.fields.connections import Connection, OrderDirection
 from graph.fields.declarations import ToMany, column, computed, connection_field, make_order, make_window, project_lookup, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.row_sources import FromSql
 from graph.rules import lookup
 from graph.rules.permissions.policy import (

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import strawberry
 
 from graph.context import Context, Info
-from graph.fields.connections import Connection, KeysetListing, Order
+from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, make_window, to_one
 from graph.fields.entities import Node, entity
+from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.mutations import mutation
 from graph.rules import lookup
 from graph.rules.permissions.policy import Action, can, require

@@ -85,14 +85,14 @@ class ReturnedConnection(asyncpg.Connection):
         self._aborted = True
         return renewed
 
-    async def _get_statement(self, query: str, timeout: float | None, *, named: Any = False, use_cache: bool = True, **settings: Any) -> Any:
+    async def _get_statement(self, query: str, *arguments: Any, named: Any = False, use_cache: bool = True, **settings: Any) -> Any:
         """What asyncpg asks for each statement that is not sent as text."""
         if not use_cache and named is not True:
-            return await super()._get_statement(query, timeout, named=named, use_cache=False, **settings)
+            return await super()._get_statement(query, *arguments, named=named, use_cache=False, **settings)
         key = query, *settings.values()
         statement = self._kept.pop(key, None)
         if statement is None or statement.closed:
-            statement = await super()._get_statement(query, timeout, named=True, use_cache=False, **settings)
+            statement = await super()._get_statement(query, *arguments, named=True, use_cache=False, **settings)
             statement.attach()
         self._kept[key] = statement
         if len(self._kept) > MAX_KEPT_STATEMENTS:
