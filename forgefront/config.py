@@ -4,11 +4,7 @@ Sources in order of precedence: the command line, the environment as `FORGEFRONT
 names the file; by default it is `forgefront.toml` in the data folder, if that exists.
 """
 
-import os
 import re
-import tomllib
-from collections.abc import Mapping
-from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -19,14 +15,12 @@ from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, Pydant
 
 from forgefront.settings.bucket_settings import BucketSettings
 from forgefront.settings.config_error import ConfigError as ConfigError
+from forgefront.settings.config_file import DEFAULT_DATA, PREFIX, format_problems, read_file
 from forgefront.settings.git_settings import GitSettings
 from forgefront.settings.sign_in_settings import SignInSettings
 from graph.jobs.change_retention import DEFAULT_DAYS, DEFAULT_ROWS, ChangeRetention
 from graph.rules.ci.config_versions import parse_version
 
-PREFIX = "FORGEFRONT_"
-FILE_NAME = "forgefront.toml"
-DEFAULT_DATA = Path("data")
 MAX_OPERATION_COST = 100
 """Points. Maximum cost of one operation, from the maximum number of rows in `graph/operations/cost.py`."""
 USUAL_URL_PATTERN = re.compile(
@@ -155,7 +149,7 @@ class Config(BucketSettings, GitSettings, SignInSettings):
         try:
             return cls(**overrides)
         except ValidationError as error:
-            raise ConfigError(_format_problems(error, overrides)) from None
+            raise ConfigError(format_problems(error, overrides)) from None
 
     @classmethod
     def settings_customise_sources(
@@ -167,7 +161,7 @@ class Config(BucketSettings, GitSettings, SignInSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         overrides = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
-        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file(overrides))
+        return init_settings, env_settings, InitSettingsSource(settings_cls, read_file(overrides, cls.model_fields))
 
     @field_validator("data")
     @classmethod
@@ -364,53 +358,3 @@ class Config(BucketSettings, GitSettings, SignInSettings):
             return self.external_url
         host = "localhost" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 (a comparison, not a bind)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
-
-
-def _find_file(overrides: Mapping[str, Any]) -> Path | None:
-    """The configuration file in use. Raises ConfigError when FORGEFRONT_CONFIG names a missing file."""
-    if explicit := os.environ.get(f"{PREFIX}CONFIG"):
-        if not (path := Path(explicit)).is_file():
-            raise ConfigError([f"{PREFIX}CONFIG: there is no file {path}"])
-        return path
-    data = Path(overrides.get("data") or os.environ.get(f"{PREFIX}DATA") or DEFAULT_DATA)
-    path = data.expanduser() / FILE_NAME
-    return path if path.is_file() else None
-
-
-def _read_file(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the configuration file. Raises ConfigError for an unreadable file and for unknown keys."""
-    path = _find_file(overrides)
-    if path is None:
-        return {}
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
-    problems = []
-    for key in content:
-        if key not in Config.model_fields:
-            similar = get_close_matches(key, Config.model_fields, n=1)
-            problems.append(f"{path}: unknown key {key}" + (f"; did you mean {similar[0]}?" if similar else ""))
-    if "data" in content and f"{PREFIX}CONFIG" not in os.environ:
-        problems.append(f"{path}: data cannot be set in a file inside the data folder")
-    if problems:
-        raise ConfigError(problems)
-    return content
-
-
-def _format_problems(error: ValidationError, overrides: Mapping[str, Any]) -> list[str]:
-    problems = []
-    for detail in error.errors(include_url=False, include_context=False, include_input=False):
-        text = detail["msg"].removeprefix("Value error, ")
-        if not detail["loc"]:
-            problems.append(text)
-            continue
-        name = str(detail["loc"][0])
-        if name in overrides:
-            source = name
-        elif os.environ.get(f"{PREFIX}{name.upper()}"):
-            source = f"{PREFIX}{name.upper()}"
-        else:
-            source = f"{_find_file(overrides)}: {name}"
-        problems.append(f"{source}: {text[:1].lower()}{text[1:]}")
-    return problems

@@ -1,6 +1,7 @@
 """The old ids of an imported instance that this service takes in paths of v3."""
 
-from forgefront.config import PREFIX, Config, ConfigError
+from forgefront.config import Config, ConfigError
+from forgefront.settings.config_file import PREFIX
 from rest_v3.old_ids import InvalidOldIds, OldIds
 
 

@@ -1,7 +1,8 @@
 """The trusted documents that this service serves: its own, and those of its configuration."""
 
-from forgefront.config import PREFIX, Config, ConfigError
+from forgefront.config import Config, ConfigError
 from forgefront.pages import NAMED_OPERATIONS_FOLDER, OPERATIONS_FOLDER
+from forgefront.settings.config_file import PREFIX
 from graph.documents import trusted_documents
 from graph.documents.documents import PreparedOperation
 from graph.documents.trusted_documents import TrustedDocument, TrustedDocuments

@@ -29,7 +29,8 @@ from storage.git import merge
 from storage.git.history import commit_walk
 from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
-from storage.git.repository import Repository, sync_packs
+from storage.git.repository import Repository
+from storage.git.repository_folders import sync_packs
 from storage.tables.accounts import ssh_keys
 from storage.tables.projects import deploy_keys
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from rest_v3.requests.values import is_id
+from rest_v3.requests.path_segments import is_id
 
 KINDS_BY_SEGMENT: Mapping[str, str] = {
     "projects": "project",

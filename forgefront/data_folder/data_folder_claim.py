@@ -10,10 +10,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from forgefront.config import FILE_NAME as CONFIG_FILE
 from forgefront.config import Config
 from forgefront.data_folder.data_folder_lock import LOCK_FILE_NAME as LOCK_FILE
 from forgefront.data_folder.file_permissions import SSH_HOST_KEY_FILE
+from forgefront.settings.config_file import FILE_NAME as CONFIG_FILE
 from storage.secrets import KEY_FILE
 
 UNFINISHED_DEMO = "demo.unfinished"

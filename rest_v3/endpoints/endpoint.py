@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
-from urllib.parse import quote
 
 import orjson
 
@@ -29,7 +28,8 @@ from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, Malforme
 from rest_v3.requests.credentials import read_credential
 from rest_v3.requests.parameter_cache import ParameterCache, RequestParameters
 from rest_v3.requests.params import NOT_SENT, RouteParameter
-from rest_v3.requests.values import MAX_INT, UNMATCHABLE, InvalidValueError, is_id, read_id
+from rest_v3.requests.path_segments import UNMATCHABLE, is_id, quote_segment, read_id, read_path_string, read_project_or_group
+from rest_v3.requests.values import MAX_INT, InvalidValueError
 from rest_v3.results import RouteResultReader, read_value
 from rest_v3.route import InvalidRouteError, PathNumber, Route
 
@@ -274,7 +274,7 @@ class Endpoint:
             page,
             total=connection["totalCount"] if self.route.has_total else None,
             has_more=not self.route.has_total and connection["pageInfo"]["hasNextPage"],
-            url="/".join([self._base_url, *map(_quote_segment, request.segments)]),
+            url="/".join([self._base_url, *map(quote_segment, request.segments)]),
             filters=self._page_filters(sent) if sent else (),
         )
         return await self._respond(nodes, result, headers)
@@ -312,8 +312,8 @@ class Endpoint:
             return read_id
         segments = self.route.path.split("/")
         if segments[segments.index(f":{name}") - 1] in ("projects", "groups"):
-            return _read_project_or_group
-        return _read_path_string
+            return read_project_or_group
+        return read_path_string
 
     def _get_operation(self, operations: OperationRegistry, name: str) -> RouteOperation:
         try:
@@ -388,18 +388,3 @@ def create_serializer(variable: RouteOperationVariable) -> Callable[[Any], Any]:
         return [value] if wrap and value is not None and not isinstance(value, list) else value
 
     return serialize
-
-
-def _quote_segment(segment: str) -> str:
-    return segment if segment.isascii() and segment.isalnum() else quote(segment, safe="")
-
-
-def _read_project_or_group(raw: str) -> str:
-    """A v3 id in digits, or a full path. Digits out of range become "0", which no resource has."""
-    if raw.isdigit() and (not raw.isascii() or len(raw) > 10 or int(raw) > MAX_INT):
-        return "0"
-    return _read_path_string(raw)
-
-
-def _read_path_string(raw: str) -> str:
-    return UNMATCHABLE if "\0" in raw else raw

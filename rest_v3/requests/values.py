@@ -8,9 +8,6 @@ from typing import Any, TypeVar
 MAX_INT = 2**31 - 1
 """The largest GraphQL Int, and so the largest v3 number and id."""
 
-UNMATCHABLE = "\ufffd"
-"""Replaces a path segment that is not UTF-8 or contains NUL: no project, branch or commit has this name."""
-
 Value = Any
 V = TypeVar("V")
 
@@ -81,19 +78,6 @@ def read_integer(raw: Value) -> int:
     if not isinstance(raw, int) or not -MAX_INT - 1 <= raw <= MAX_INT:
         raise InvalidValueError("is not a number")
     return raw
-
-
-def is_id(raw: str) -> bool:
-    """Whether a path segment is ASCII digits in the range of ids."""
-    return len(raw) <= 10 and raw.isascii() and raw.isdigit() and int(raw) <= MAX_INT
-
-
-def read_id(raw: str) -> int:
-    """The id in a path segment; 0, which no resource has, for anything but ASCII digits in 1..2147483647.
-
-    The graph then returns 404 in the usual order, after 401 and the project's own 404.
-    """
-    return int(raw) if is_id(raw) else 0
 
 
 TRUE = frozenset(("1", "t", "true", "on"))

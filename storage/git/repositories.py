@@ -18,7 +18,8 @@ from storage.git.importing.repository_import import ProgressCallback, import_rep
 from storage.git.packing import object_collection, repack
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.refs.ref_names import DEFAULT_HEAD
-from storage.git.repository import RefTargets, Repository, move_into_place
+from storage.git.repository import RefTargets, Repository
+from storage.git.repository_folders import move_into_place
 
 T = TypeVar("T")
 

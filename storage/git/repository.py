@@ -4,11 +4,8 @@ Reads use libgit2 (pygit2) in the caller's thread; a `Repository` is used by one
 database (storage/tables/git/refs.py), which the caller passes; those of the files are read where a repository is imported or adopted.
 """
 
-import os
 import re
-import secrets
-import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +14,19 @@ from typing import TYPE_CHECKING, Self
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from storage.disk_sync import sync_path
 from storage.git.cancellation import check_cancelled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
-from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, MAX_REF_NAME_LENGTH, TAGS, TYPED_ID
+from storage.git.refs.ref_names import (
+    BRANCHES,
+    DEFAULT_HEAD,
+    MAX_REF_NAME_LENGTH,
+    TAGS,
+    TYPED_ID,
+    choose_default_branch,
+    is_branch_name,
+    is_valid_ref_name,
+)
+from storage.git.repository_folders import create_atomically
 
 if TYPE_CHECKING:
     from storage.git.history.history_cache import HistoryCache
@@ -33,7 +39,6 @@ __all__ = [
     "RefTargets",
     "Repository",
     "UnknownCommit",
-    "create_atomically",
 ]
 
 _SHORT_ID = re.compile(r"[0-9a-fA-F]{7,39}")
@@ -276,7 +281,7 @@ class Repository:
         """Returns the object id of the ref with this full name, symbolic refs resolved; None if it does not exist."""
         if self.refs is not None:
             return self.refs.get(full_name)
-        if not _is_valid_ref(full_name):
+        if not is_valid_ref_name(full_name):
             return None
         try:
             return _target_oid(self.handle.lookup_reference(full_name))
@@ -333,70 +338,8 @@ class Repository:
         return DamagedRepository(f"{self.path}: {error}")
 
 
-@contextmanager
-def create_atomically(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `path`; at the end it is synced to disk and renamed to `path`.
-
-    After an error or a crash `path` does not exist; a crash leaves a folder whose name starts with `.incoming-`. Raises
-    FileExistsError if `path` exists.
-    """
-    if path.exists():
-        raise FileExistsError(f"{path} exists")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = path.parent / f".incoming-{path.name}-{secrets.token_hex(4)}"
-    folder.mkdir()
-    try:
-        yield folder
-        for parent, _, files in os.walk(folder, topdown=False):
-            for name in files:
-                sync_path(Path(parent, name))
-            sync_path(Path(parent))
-        move_into_place(folder, path)
-    except OSError as error:
-        if path.exists() and folder.exists():
-            raise FileExistsError(f"{path} exists") from error
-        raise
-    finally:
-        if folder.exists():
-            shutil.rmtree(folder)
-
-
-def move_into_place(folder: Path, path: Path) -> None:
-    """Renames a folder to `path`, synced to disk when this returns."""
-    folder.rename(path)
-    sync_path(path.parent)
-
-
-def sync_packs(path: Path) -> None:
-    """Syncs the names of the packs of the repository at `path` to disk. Git syncs only their contents."""
-    sync_path(path / "objects" / "pack")
-
-
 def _target_oid(ref: pygit2.Reference) -> str | None:
     try:
         return str(ref.resolve().target)
     except KeyError:  # a symbolic ref to a branch that does not exist
         return None
-
-
-def choose_default_branch(head: str | None, names: Collection[str]) -> str | None:
-    """Returns the branch that HEAD names if it exists, otherwise main, master or the first by name; None without branches."""
-    return next((name for name in (head, "main", "master", *sorted(names)) if name in names), None)
-
-
-def is_branch_name(name: str) -> bool:
-    """Whether this is a valid branch name (git check-ref-format) that no command takes for an option."""
-    return not name.startswith("-") and name != "HEAD" and _is_valid_ref(BRANCHES + name)
-
-
-def is_ref_name(full_name: str) -> bool:
-    """Whether this is a valid full name of a branch or tag (git check-ref-format)."""
-    return full_name.startswith((BRANCHES, TAGS)) and _is_valid_ref(full_name)
-
-
-def _is_valid_ref(full_name: str) -> bool:
-    # libgit2 reads a C string, so it would check only the part before a NUL.
-    try:
-        return "\0" not in full_name and pygit2.reference_is_valid_name(full_name)
-    except ValueError:
-        return False

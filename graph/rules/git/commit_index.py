@@ -30,8 +30,7 @@ from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.history import commit_walk
 from storage.git.protocol.push import RefCommand
-from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
-from storage.git.repository import choose_default_branch
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, choose_default_branch
 from storage.index_comparison import list_absent_commits
 from storage.tables.git import branch_moves, commits
 from storage.tables.git import refs as git_refs

@@ -27,8 +27,7 @@ from graph.rules.validation import MAX_NAME_LENGTH, is_storable
 from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import PushDecision, PushRule, RefCommand
-from storage.git.refs.ref_names import BRANCHES, TAGS, TYPED_ID
-from storage.git.repository import is_branch_name, is_ref_name
+from storage.git.refs.ref_names import BRANCHES, TAGS, TYPED_ID, is_branch_name, is_ref_name
 from storage.tables.git import protected_branches, releases
 from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects

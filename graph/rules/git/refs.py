@@ -22,8 +22,8 @@ from storage.database.sessions import ReadSession
 from storage.git.protocol.push import RefCommand
 from storage.git.refs import ref_projector
 from storage.git.refs.ref_cache import ABSENT
-from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, TAGS, TYPED_ID
-from storage.git.repository import Repository, choose_default_branch
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, TAGS, TYPED_ID, choose_default_branch
+from storage.git.repository import Repository
 from storage.tables.git import refs
 from storage.tables.projects import projects
 

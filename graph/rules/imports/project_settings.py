@@ -11,7 +11,7 @@ from graph.rules.imports.batches import Batch
 from graph.rules.imports.item_kinds import TIMES, ImportField, ItemKind, UniqueKey, key_of, reference
 from graph.rules.imports.user_resources import PUBLIC_KEY_FIELDS, parse_keys, skip_keys_of
 from storage import tables
-from storage.git.repository import is_branch_name
+from storage.git.refs.ref_names import is_branch_name
 from storage.secrets import digest_token
 from storage.tables import ImportKind
 from storage.tables.builds import variables as variable_statements

@@ -31,9 +31,9 @@ from storage import tables
 from storage.disk_full import is_disk_full
 from storage.git.refs import projection
 from storage.git.refs.projection import RefProjection
-from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, is_branch_name
 from storage.git.repositories import StagedRepository
-from storage.git.repository import DamagedRepository, NotARepository, Repository, is_branch_name
+from storage.git.repository import DamagedRepository, NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import settings
 from storage.tables.accounts import namespaces, users

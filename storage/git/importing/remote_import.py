@@ -15,7 +15,8 @@ from threading import Timer
 
 from storage.git.importing.repository_import import REFSPECS, ProgressCallback, report_progress
 from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
-from storage.git.repository import Repository, create_atomically
+from storage.git.repository import Repository
+from storage.git.repository_folders import create_atomically
 from storage.git.subprocesses import git_command
 
 IMPORT_SECONDS = 3_600.0

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, TAGS
-from storage.git.repository import DamagedRepository, Repository, create_atomically
+from storage.git.repository import DamagedRepository, Repository
+from storage.git.repository_folders import create_atomically
 from storage.git.subprocesses import git_command
 
 ProgressCallback = Callable[[str, int, int], None]

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from rest_v3.requests.params import NOT_SENT, RouteParameter, boolean, choice, choices, date, integer, integers, names, text
-from rest_v3.requests.values import MAX_INT, InvalidValueError, read_id
+from rest_v3.requests.path_segments import read_id
+from rest_v3.requests.values import MAX_INT, InvalidValueError
 
 
 class TestText:

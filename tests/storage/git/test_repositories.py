@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.git import repository as module
+from storage.git import repository_folders
 from storage.git.importing.repository_import import import_repository
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
@@ -41,7 +41,7 @@ class TestPaths:
     def test_everything_is_synced_before_it_appears(self, repositories: Repositories, monkeypatch: pytest.MonkeyPatch):
         synced: list[tuple[Path, bool]] = []
         path = repositories.path_of(3)
-        monkeypatch.setattr(module, "sync_path", lambda file: synced.append((file, path.exists())))
+        monkeypatch.setattr(repository_folders, "sync_path", lambda file: synced.append((file, path.exists())))
         Repository.create(repositories.path_of(3))
         files = [file.relative_to(path) for file in path.rglob("*")]
         before = {Path(*file.parts[len(path.parts) :]) for file, there in synced if not there}

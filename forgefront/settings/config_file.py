@@ -1,0 +1,67 @@
+"""The configuration file, and the sources of invalid values."""
+
+import os
+import tomllib
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from forgefront.settings.config_error import ConfigError
+
+PREFIX = "FORGEFRONT_"
+FILE_NAME = "forgefront.toml"
+DEFAULT_DATA = Path("data")
+
+
+def find_file(overrides: Mapping[str, Any]) -> Path | None:
+    """The configuration file in use. Raises ConfigError when FORGEFRONT_CONFIG names a missing file."""
+    if explicit := os.environ.get(f"{PREFIX}CONFIG"):
+        if not (path := Path(explicit)).is_file():
+            raise ConfigError([f"{PREFIX}CONFIG: there is no file {path}"])
+        return path
+    data = Path(overrides.get("data") or os.environ.get(f"{PREFIX}DATA") or DEFAULT_DATA)
+    path = data.expanduser() / FILE_NAME
+    return path if path.is_file() else None
+
+
+def read_file(overrides: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The values of the configuration file. Raises ConfigError for an unreadable file, and for keys that are not among the `names`."""
+    path = find_file(overrides)
+    if path is None:
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
+    problems = []
+    for key in content:
+        if key not in names:
+            similar = get_close_matches(key, names, n=1)
+            problems.append(f"{path}: unknown key {key}" + (f"; did you mean {similar[0]}?" if similar else ""))
+    if "data" in content and f"{PREFIX}CONFIG" not in os.environ:
+        problems.append(f"{path}: data cannot be set in a file inside the data folder")
+    if problems:
+        raise ConfigError(problems)
+    return content
+
+
+def format_problems(error: ValidationError, overrides: Mapping[str, Any]) -> list[str]:
+    """A line for each invalid value, with the option, environment variable or file that it is from."""
+    problems = []
+    for detail in error.errors(include_url=False, include_context=False, include_input=False):
+        text = detail["msg"].removeprefix("Value error, ")
+        if not detail["loc"]:
+            problems.append(text)
+            continue
+        name = str(detail["loc"][0])
+        if name in overrides:
+            source = name
+        elif os.environ.get(f"{PREFIX}{name.upper()}"):
+            source = f"{PREFIX}{name.upper()}"
+        else:
+            source = f"{find_file(overrides)}: {name}"
+        problems.append(f"{source}: {text[:1].lower()}{text[1:]}")
+    return problems
