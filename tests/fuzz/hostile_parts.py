@@ -21,7 +21,7 @@ from tests.support.queries.fuzz_values import FUZZ_NUMBERS, FUZZ_STRINGS, FUZZ_T
 GRAPH_CODES = {"BAD_REQUEST", "NOT_FOUND", "FORBIDDEN", "UNAUTHENTICATED", "LIMIT_EXCEEDED"}
 PUSH_SECONDS = 60.0
 MAX_PACK_BYTES = 64 * MEGABYTE
-"""To which an object may unpack. Larger ones take seconds to make; tests/storage/git/test_hostile_packs.py has them."""
+"""To which an object may unpack. Larger ones take seconds to make; tests/storage/git/protocol/test_hostile_packs.py has them."""
 
 
 async def fuzz_packs(part: FuzzPart, instance: FuzzServer) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.graph.operations.test_loop_lag import create_rows
+from tests.graph.limits.test_loop_lag import create_rows
 from tests.make import DataFactory, token_of
 from tests.support.queries.expensive_queries import EXPENSIVE_QUERIES
 from tests.support.reliability_promises import promise, scaled_count

@@ -14,8 +14,8 @@ from graph.rules.runners import runners
 from storage import tables
 from storage.tables import CheckStatus, Visibility
 from storage.tables.builds import builds as statements
-from tests.graph.builds.test_build_claims import REPORT, RunnerCalls
 from tests.graph.builds.test_pipelines import PushScenario
+from tests.graph.runners.test_build_claims import REPORT, RunnerCalls
 from tests.make import DataFactory
 
 FILE = """

@@ -5,8 +5,8 @@ import pytest
 from graph.operations.execution import Graph
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, Visibility
-from tests.graph.builds.test_build_claims import RunnerCalls
 from tests.graph.builds.test_pipelines import PushScenario
+from tests.graph.runners.test_build_claims import RunnerCalls
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder

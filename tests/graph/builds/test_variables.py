@@ -11,7 +11,7 @@ from graph.context import Services
 from graph.operations.execution import Graph
 from graph.rules.builds.trace_masking import PendingTrace, SecretMasker
 from storage import integrity, tables
-from tests.graph.builds.test_build_claims import REPORT, RunnerCalls
+from tests.graph.runners.test_build_claims import REPORT, RunnerCalls
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 

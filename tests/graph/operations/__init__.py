@@ -1,1 +1,1 @@
-"""Tests of how operations are executed and limited."""
+"""Tests of how operations are executed."""

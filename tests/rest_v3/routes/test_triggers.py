@@ -10,7 +10,7 @@ from graph.context import Services
 from graph.operations.execution import Graph
 from storage import integrity, tables
 from storage.tables import Visibility
-from tests.graph.builds.test_build_claims import RunnerCalls
+from tests.graph.runners.test_build_claims import RunnerCalls
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.support.api_clients import Api, Ask, _mount_app
 from tests.support.database.statements import StatementRecorder

@@ -15,8 +15,8 @@ from graph.rules.ci.job_rules import RuleContext, push_variables
 from graph.rules.ci.job_selection import select_jobs
 from graph.rules.ci.rule_conditions import parse_condition
 from storage.tables import CheckStatus, RunWhen
-from tests.graph.builds.test_build_claims import RunnerCalls
 from tests.graph.builds.test_pipelines import PushScenario
+from tests.graph.runners.test_build_claims import RunnerCalls
 from tests.make import DataFactory
 
 VALUES = {"A": "x", "B": "release/1.2", "EMPTY": ""}

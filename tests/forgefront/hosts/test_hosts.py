@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from storage import tables
-from tests.forgefront.server.test_balancers import COMMANDS, run_balancer
+from tests.forgefront.hosts.test_balancers import COMMANDS, run_balancer
 from tests.make import token_of
 from tests.support.database.database_selection import ALL_DATABASES_VARIABLE
 from tests.support.git.git_history import make_history

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from storage import migrations, tables
-from tests.forgefront.server.test_balancers import run_balancer
+from tests.forgefront.hosts.test_balancers import run_balancer
 from tests.make import token_of
 from tests.support.database import migrated_databases
 from tests.support.servers.hosts import Hosts, git, write_text_commit

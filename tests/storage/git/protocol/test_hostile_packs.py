@@ -17,7 +17,7 @@ from storage.git.protocol.transport import Transport
 from storage.git.repository import Repository
 from storage.git.subprocesses.limits import MEGABYTE, ProcessLimits
 from storage.git.trees import find_blob, read_blob
-from tests.storage.git.test_transport import (
+from tests.storage.git.protocol.test_transport import (
     NONE,
     OutputBuffer,
     RefRecorder,
@@ -42,7 +42,7 @@ import asyncio, json, resource, sys
 from pathlib import Path
 from time import monotonic, thread_time
 from tests.support.git import hostile_packs
-from tests.storage.git.test_hostile_packs import limited_transport, push
+from tests.storage.git.protocol.test_hostile_packs import limited_transport, push
 
 async def main():
     transport, path, delays, most = limited_transport(max_indexing=2), Path(sys.argv[1]), [], 0
@@ -163,7 +163,7 @@ class TestHostilePacks:
     async def test_four_bombs_at_once(self, path: Path) -> None:
         """Two are indexed at a time, each within its memory, and the event loop goes on."""
         command = [sys.executable, "-c", AT_ONCE, str(path)]
-        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[4])
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
         assert found["moved"] == [False] * 4

@@ -12,7 +12,7 @@ from storage.git.protocol.pack_sizes import MAX_READ_BYTES
 from storage.git.protocol.push import RefCommand
 from storage.git.protocol.transport import Transport
 from storage.git.subprocesses.limits import ProcessLimits
-from tests.storage.git.test_transport import (
+from tests.storage.git.protocol.test_transport import (
     EMPTY_PACK,
     NONE,
     OutputBuffer,

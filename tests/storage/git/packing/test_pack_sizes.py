@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
-from tests.storage.git.test_transport import EMPTY_PACK
+from tests.storage.git.protocol.test_transport import EMPTY_PACK
 from tests.support.git import hostile_packs
 from tests.support.git.git_history import git, make_history
 from tests.support.git.hostile_packs import MEGABYTE, PackWriter, copy_delta

@@ -1,0 +1,1 @@
+"""Tests of endpoints beside the APIs."""

@@ -1,0 +1,1 @@
+"""Tests of several hosts of one instance."""

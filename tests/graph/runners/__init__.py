@@ -1,0 +1,1 @@
+"""Tests of runners and of the builds that they claim."""

@@ -1,0 +1,1 @@
+"""Tests of packs and of the objects that they keep."""
