@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from forgefront.app import App, create_app
-from forgefront.commands.users import OPERATIONS_FILE
+from forgefront.commands.admin.users import OPERATIONS_FILE
 from forgefront.config import Config, ConfigError
 from forgefront.local_client import LocalClient
 from storage.caches import BOUNDS_BY_NAME

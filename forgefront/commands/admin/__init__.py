@@ -2,7 +2,7 @@
 
 import typer
 
-from forgefront.commands import groups, members, projects, tokens, users
+from forgefront.commands.admin import groups, members, projects, tokens, users
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Administer users, tokens, groups, projects and members. May run beside the service."
