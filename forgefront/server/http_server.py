@@ -27,7 +27,7 @@ from uvicorn.lifespan.off import LifespanOff
 from forgefront import logs
 from forgefront.config import Config
 from forgefront.server.deferred_app import DeferredApp
-from forgefront.server.heap import fix_block_limit
+from forgefront.server.heap import limit_heap
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
 from forgefront.server.huge_pages import use_huge_pages
 from forgefront.server.listeners import create_listener, raise_file_limit
@@ -95,7 +95,7 @@ def serve(
     # What is imported by now lives to the end, so the collections of the start need not traverse it.
     gc.freeze()
     raise_file_limit()
-    fix_block_limit()
+    limit_heap()
     times = ConnectionTimeouts(header=config.header_timeout, idle=config.body_timeout, keep_alive=config.keep_alive_timeout)
     app = DeferredApp(partial(build, config))
     settings = uvicorn.Config(

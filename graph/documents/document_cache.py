@@ -11,7 +11,7 @@ from storage.caches import CacheBounds, LruCache
 T = TypeVar("T")
 DocumentKey = tuple[str, str | None]
 
-IN_USE_CHARACTERS = 100_000
+IN_USE_CHARACTERS = 60_000
 """Characters of the documents that were requested at least twice."""
 NEW_CHARACTERS = 10_000
 """Characters of the documents that were requested once. Most are never requested again; they do not evict those in use."""

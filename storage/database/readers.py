@@ -53,7 +53,7 @@ LEAVES_STATEMENTS_IN_USE = sys.version_info < (3, 12)
 Each later run then prepares the statement again, which takes longer than most statements themselves."""
 SLOW_STATEMENTS = CacheBounds("slow statements", max_entries=2_000, max_bytes=2 * 2**20)
 """SQL strings of statements that were interrupted in the event loop."""
-MAX_PREPARED = 64
+MAX_PREPARED = 40
 """Prepared statements of a connection to SQLite; each takes some 20 to 40 KiB."""
 SQLITE_MEMORY = CacheBounds("sqlite", max_entries=MAX_PREPARED, max_bytes=8 * 2**20, per="connection")
 """Prepared statements and the page cache, of which SQLite itself limits the latter to 2 MiB per connection."""

@@ -33,7 +33,7 @@ from storage.caches import CacheBounds, LruCache
 
 ArgumentConverter = Callable[[dict[str, Any]], dict[str, Any]]
 
-ARGUMENT_CACHE_BOUNDS = CacheBounds("argument values", max_entries=5_000, max_bytes=2 * 2**20)
+ARGUMENT_CACHE_BOUNDS = CacheBounds("argument values", max_entries=5_000, max_bytes=2**20)
 MAX_CACHED_CHARACTERS = 1_000
 """Characters of a cached value."""
 PLAIN_SCALAR_CHECKS: Mapping[str, Callable[[Any], bool]] = {

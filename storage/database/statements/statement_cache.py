@@ -33,7 +33,7 @@ MAX_STRINGS = 32
 S = TypeVar("S")
 BoundStatement = tuple[str, list[Any], RowFactory]
 
-STATEMENTS = CacheBounds("statements", max_entries=2_000, max_bytes=8 * 2**20)
+STATEMENTS = CacheBounds("statements", max_entries=1_000, max_bytes=3 * 2**20)
 """The product has few statement structures, but callers combine sort and filter arguments freely."""
 CONSTANT_STATEMENTS = CacheBounds("constant statements", max_entries=500, max_bytes=8 * 2**20)
 
