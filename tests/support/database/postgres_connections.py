@@ -122,9 +122,14 @@ class ReturnedConnection(asyncpg.Connection):
         try:
             await self.execute(self.get_reset_query(), timeout=timeout)
         except Exception:
-            await super().close(timeout=timeout)
+            is_clean = False
         else:
+            # A BEGIN whose caller was cancelled may have been answered only now.
+            is_clean = not self.is_in_transaction()
+        if is_clean:
             STOCK.put(self)
+        else:
+            await super().close(timeout=timeout)
 
 
 @pytest.fixture(scope="session")
