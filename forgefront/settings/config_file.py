@@ -16,7 +16,7 @@ FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
 
 
-def find_file(overrides: Mapping[str, Any]) -> Path | None:
+def _find_file(overrides: Mapping[str, Any]) -> Path | None:
     """The configuration file in use. Raises ConfigError when FORGEFRONT_CONFIG names a missing file."""
     if explicit := os.environ.get(f"{PREFIX}CONFIG"):
         if not (path := Path(explicit)).is_file():
@@ -29,7 +29,7 @@ def find_file(overrides: Mapping[str, Any]) -> Path | None:
 
 def read_file(overrides: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """The values of the configuration file. Raises ConfigError for an unreadable file, and for keys that are not among the `names`."""
-    path = find_file(overrides)
+    path = _find_file(overrides)
     if path is None:
         return {}
     try:
@@ -62,6 +62,6 @@ def format_problems(error: ValidationError, overrides: Mapping[str, Any]) -> lis
         elif os.environ.get(f"{PREFIX}{name.upper()}"):
             source = f"{PREFIX}{name.upper()}"
         else:
-            source = f"{find_file(overrides)}: {name}"
+            source = f"{_find_file(overrides)}: {name}"
         problems.append(f"{source}: {text[:1].lower()}{text[1:]}")
     return problems

@@ -22,6 +22,7 @@ def read_id(raw: str) -> int:
 
 
 def quote_segment(segment: str) -> str:
+    """The segment as it stands in an address: what is not a letter or a digit is percent-encoded."""
     return segment if segment.isascii() and segment.isalnum() else quote(segment, safe="")
 
 
@@ -33,4 +34,5 @@ def read_project_or_group(raw: str) -> str:
 
 
 def read_path_string(raw: str) -> str:
+    """The segment; UNMATCHABLE if it contains NUL."""
     return UNMATCHABLE if "\0" in raw else raw

@@ -33,13 +33,15 @@ COUNT_HEAPS = """
 import ctypes, sys, threading
 from forgefront.server.heap import limit_heap
 
-is_limited = sys.argv[1] == "limited" and limit_heap()
-all_started = threading.Barrier(12)
+if sys.argv[1] == "limited":
+    limit_heap()
+barrier = threading.Barrier(12)
 
 def allocate():
-    all_started.wait()
+    # All threads live while they allocate, and until each has.
+    barrier.wait()
     blocks = [bytearray(2000) for _ in range(100)]
-    all_started.wait()
+    barrier.wait()
 
 threads = [threading.Thread(target=allocate) for _ in range(12)]
 for each in threads: each.start()
