@@ -105,9 +105,10 @@ async def test_pictures_of_a_group_lead_to_its_builds(site: PagesSite) -> None:
     page = site.page
     await page.set_viewport(1280, 800)
     await site.visit("/groups/web/dashboard")
-    await card(site, "Success rate")
-    await card(site, "Branches over time")
-    rows = "[...document.querySelectorAll('.chart .card-links')].map(each => each.firstChild.innerText)"
+    # Cards are filled one by one, and a card gets its links last.
+    footers = "[...document.querySelectorAll('.chart .card-links')]"
+    await page.wait_for(f"{footers}.length && {footers}.every(each => each.firstChild)")
+    rows = f"{footers}.map(each => each.firstChild.innerText)"
     assert "GraphiQL" not in await page.evaluate(rows), "each picture leads to its rows"
     await page.evaluate("document.querySelector('section[aria-label=\"Success rate\"] .card-links a').click()")
     await page.wait_for("document.querySelectorAll('.row').length > 0 && location.pathname === '/groups/web/builds'")
