@@ -7,22 +7,31 @@ import * as session from "./session.js";
 const FIRST_WAIT = 500;
 const MAX_WAIT = 30_000;
 const HIDDEN = 5_000;
+const MAX_OPENING = 1_500;
 /** Milliseconds: a browser has six connections for one service, over all of its tabs. */
 
 /**
  * Calls `handlers.event(data)` for each event, `handlers.gap()` when events may have been missed, so that everything must be read
  * again, and `handlers.state(word)` with `live`, `waiting` (for the service to return) or `off` (the service refused).
  * A stream that has ended is opened again unless `handlers.over()`.
- * Returns a promise that is fulfilled when the stream is open, or the first attempt failed.
+ * Returns a promise of the position at which the stream was opened, to be awaited before what it changes is read; of `null` when the
+ * first attempt failed or takes long. A stream that is opened after that reports a gap.
  */
 export function follow(view, operationName, variables, handlers, signal) {
   let after = null;
   let connection = null;
   let wait = FIRST_WAIT;
-  let everOpen = false;
   let hiding = null;
-  let opened;
-  const open = new Promise((resolve) => (opened = resolve));
+  let isAwaited = true;
+  let resolve;
+  const open = new Promise((done) => (resolve = done));
+  const opening = setTimeout(opened, MAX_OPENING);
+
+  function opened(position = null) {
+    clearTimeout(opening);
+    isAwaited = false;
+    resolve(position);
+  }
 
   async function run() {
     while (!signal.aborted) {
@@ -55,10 +64,9 @@ export function follow(view, operationName, variables, handlers, signal) {
       handlers.state("off", response.status);
       return "off";
     }
-    if (everOpen && after === null) handlers.gap();
-    everOpen = true;
+    if (!isAwaited && after === null) handlers.gap();
     handlers.state("live");
-    opened();
+    opened(response.headers.get("Last-Event-ID"));
     for await (const event of events(response.body)) {
       wait = FIRST_WAIT;
       // An id without an event reports the position of the stream.

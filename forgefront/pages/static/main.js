@@ -16,6 +16,7 @@
  *     page.ask(op, vars)     the data of an operation of this view; throws GraphError if there is none
  *     page.change(op, vars)  the payload of a mutation of one field; throws user errors too
  *     page.follow(op, vars, {event, gap, over, until})   follows a subscription; await it before the first `ask`, so that no event is missed.
+ *                            Returns a promise of the position (`afterSeq`) at which it began, or of `null` if that is not known
  *                            It ends with the page, when the signal `until` is aborted, and when the stream completes and `over()`
  *     page.title(text, crumbs)   the title of the window, and the breadcrumbs: [[name, address], …]
  *     page.show(...nodes)    the content; its first `h1` gets the focus after a navigation
@@ -175,7 +176,7 @@ function pageOf(place, signal, moved, scroll) {
         if (status === 401) signedOut();
         else showLive(["off", "waiting", "live"].find((each) => [...streams.set(operation, word).values()].includes(each)));
       };
-      return Promise.race([follow(view, operation, variables, { event, gap, state, over }, AbortSignal.any([signal, until])), new Promise((go) => setTimeout(go, 1500))]);
+      return follow(view, operation, variables, { event, gap, state, over }, AbortSignal.any([signal, until]));
     },
     title,
     show(...nodes) {

@@ -13,6 +13,7 @@ from storage.tables import ActivityAction, ActivitySubject
 from tests.forgefront.support.browser import CHROMIUM, SESSION_KEY, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
 from tests.forgefront.support.page_tour import run
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -220,6 +221,35 @@ class TestWall:
             text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
             input = {"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state}
             await site.run(text, input=input)
+            await site.wait_for_state("web/checkout", state)
+
+    async def test_changes_while_the_streams_are_opened_appear(self, site: PagesSite) -> None:
+        """The stream of pushes and external statuses is opened after the projects were read."""
+        page = site.page
+        hold = """(() => {
+          const fetchReally = window.fetch;
+          const held = new Promise((resolve) => (window.release = resolve));
+          window.fetch = async (url, options) => {
+            const name = String(url).endsWith('/graphql') && JSON.parse(new TextDecoder().decode(options.body)).operationName;
+            if (name === 'Heads') { window.isHeld = true; await held; }
+            return fetchReally(url, options);
+          };
+        })()"""
+        added = await page.send("Page.addScriptToEvaluateOnNewDocument", source=hold)
+        try:
+            await page.open("about:blank")
+            await site.visit("/")
+        finally:
+            await page.send("Page.removeScriptToEvaluateOnNewDocument", **added)
+        await page.wait_for("window.isHeld")
+        project, tip = site.forge.tips["web/checkout"]
+        text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
+        broadcaster = site.forge.app.graph.services.broadcaster
+        for state in ("SUCCESS", "FAILED"):
+            position = broadcaster.watermark
+            await site.run(text, input={"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state})
+            await wait_until(lambda position=position: broadcaster.watermark > position)
+            await page.evaluate("window.release()")
             await site.wait_for_state("web/checkout", state)
 
     async def test_a_revoked_token_redirects_to_sign_in(self, site: PagesSite) -> None:

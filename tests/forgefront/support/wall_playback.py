@@ -18,10 +18,12 @@ SCRIPT = (
   const intervals = new Map();
   window.setInterval = (act, pause) => (intervals.set(-1 - intervals.size, {act, pause}), -intervals.size);
   window.clearInterval = (number) => intervals.delete(number);
-  window.setTimeout = (act, pause) => waitReally(act, Math.min(pause ?? 0, 1));
+  // Its longest wait for a stream stays.
+  window.setTimeout = (act, pause) => waitReally(act, pause === 1500 ? pause : Math.min(pause ?? 0, 1));
   const sleep = () => new Promise((resolve) => waitReally(resolve, 0));
   const counts = { sent: 0, tiles: 0, connections: 0, resumed: 0, failed: 0 };
   const answers = new Map();
+  const headers = { 'Content-Type': 'text/event-stream', 'Last-Event-ID': '0' };
   let stream = null;
   window.fetch = async (url, options) => {
     if (!String(url).endsWith('/graphql')) return fetchReally(url, options);
@@ -30,8 +32,9 @@ SCRIPT = (
       counts.connections += 1;
       counts.resumed += Number(variables.afterSeq) === counts.sent ? 1 : 0;
       const body = new ReadableStream({ start: (controller) => (stream = controller) }).pipeThrough(new TextEncoderStream());
-      return new Response(body, { headers: { 'Content-Type': 'text/event-stream' } });
+      return new Response(body, { headers });
     }
+    if (operationName === 'Heads') return new Response(new ReadableStream(), { headers });
     if (operationName !== 'Tile') return fetchReally(url, options);
     const { path } = variables;
     if (!answers.has(path) || counts.sent % REQUESTED === 0) answers.set(path, await (await fetchReally(url, options)).text());

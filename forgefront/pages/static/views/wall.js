@@ -19,7 +19,7 @@ export async function open(page) {
   let total = 0;
   let gathering = null;
 
-  await page.follow("Builds", {}, {
+  const position = await page.follow("Builds", {}, {
     event: ({ buildChanged }) => touch(buildChanged.build.project.fullPath),
     gap: () => [...tiles.keys()].forEach(touch),
   });
@@ -51,10 +51,11 @@ export async function open(page) {
   // Tiles are sorted anew at each step, since nobody clicks them there.
   if (seconds) rotate(page, seconds, list, () => (add([]), [...list.children]));
 
-  // Builds have their own events; this stream reports pushes and external statuses. Nothing waits for it.
+  // Builds have their own events; this stream reports pushes and external statuses. Nothing waits for it: it starts at the position of
+  // the other, which was before the projects were read.
   const seen = first.projects.nodes.filter(({ viewerCan, branch }) => viewerCan.readCode && branch).map(({ fullPath }) => fullPath);
   const heads = { event: ({ branchHealthChanged }) => touch(branchHealthChanged.project.fullPath), gap: () => seen.forEach(touch) };
-  if (seen.length) page.follow("Heads", { projects: seen }, heads);
+  if (seen.length) page.follow("Heads", { projects: seen, ...(position && { afterSeq: position }) }, heads).then(() => position ?? heads.gap());
 
   // Rendering
 
