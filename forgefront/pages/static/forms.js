@@ -28,7 +28,7 @@ export const check = (name, word, checked) => h("label.check", null, h("input", 
 export function form(name, fields, { word, act, fieldOf = {}, also = null, keep = null }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const element = h("form.stack", { "aria-label": name, onsubmit: submit }, fields, wrong, h("div.actions.start", null, h("button.primary", null, word), also));
-  const forget = keep ? keepDraft(keep, name, element) : () => {};
+  const { send, forget } = keep ? keepDraft(keep, name, element) : { send: (sending) => sending(), forget: () => {} };
 
   async function submit(event) {
     event.preventDefault();
@@ -37,7 +37,7 @@ export function form(name, fields, { word, act, fieldOf = {}, also = null, keep 
     element.ariaBusy = "true";
     clear();
     try {
-      await act(valuesOf(element));
+      await send(() => act(valuesOf(element)));
       forget();
     } catch (error) {
       if (error.name !== "AbortError") show(error);
@@ -74,7 +74,7 @@ export function form(name, fields, { word, act, fieldOf = {}, also = null, keep 
   return element;
 }
 
-/** Shows in a form what was typed before and not sent, and stores what is typed. Returns a function for when it was sent. */
+/** Shows in a form what was typed before and not sent, and stores what is typed. Returns `send(act)`, and `forget()` for when it was sent. */
 function keepDraft(page, name, element) {
   const stored = draft(page, name);
   const typed = stored.read();
@@ -86,9 +86,12 @@ function keepDraft(page, name, element) {
     requestAnimationFrame(() => element.closest("details")?.toggleAttribute("open", true));
   }
   const forget = keepTyped(page, element, stored);
-  return () => {
-    forget();
-    notice?.remove();
+  return {
+    send: stored.send,
+    forget() {
+      forget();
+      notice?.remove();
+    },
   };
 }
 

@@ -76,8 +76,12 @@ async def test_a_developer_writes_tags_and_their_notes(site: SettingsSite) -> No
     await page.click("[aria-label='Write the release notes of v2']")
     await page.evaluate("document.getElementById('notes-v2').focus()")
     await page.type("Two")
+    await page.wait_for("Object.values(sessionStorage).some(each => each.includes('Two'))")
     await site.submit("Release notes of v2")
     await page.wait_for(f"{SAID} === 'The release notes of v2 are saved.'")
+    # Two frames, since what was typed and not sent is unfolded in the next one.
+    await page.evaluate("await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert await page.evaluate("document.querySelectorAll('.draft-note, .entry details[open]').length") == 0, "it was sent"
     await page.click("[aria-label='Edit the release notes of v2']")
     await page.wait_for("document.getElementById('notes-v2').closest('details').open")
     await page.evaluate("document.getElementById('notes-v2').select()")

@@ -7,14 +7,18 @@ const PAUSE = 300;
 
 const prefix = (page) => `${DRAFT_PREFIX}${page.viewer.username} ${location.pathname}${location.search}`;
 
+const beingSent = new Set();
+/** Keys of drafts. Until the service has answered they stay stored, since a reload of the page would lose them otherwise. */
+
 /**
  * The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. `name` tells
- * the forms of a page apart.
+ * the forms of a page apart. `send(act)` runs what sends it and shows the result: a form that this makes anew does not find it.
  */
 export function draft(page, name = "") {
   const key = name ? `${prefix(page)} ${name}` : prefix(page);
   return {
     read() {
+      if (beingSent.has(key)) return null;
       try {
         return JSON.parse(sessionStorage.getItem(key) ?? "null");
       } catch {
@@ -29,6 +33,14 @@ export function draft(page, name = "") {
       }
     },
     remove: () => sessionStorage.removeItem(key),
+    async send(act) {
+      beingSent.add(key);
+      try {
+        await act();
+      } finally {
+        beingSent.delete(key);
+      }
+    },
   };
 }
 
