@@ -283,7 +283,7 @@ async def test_an_owner_creates_changes_and_deletes_a_group_with_a_project(site:
     await page.evaluate("document.activeElement.select()")
     await page.type("acme")
     await page.press("Enter")
-    await page.wait_for("location.pathname === '/groups/acme/settings' && document.querySelector('[name=newPath]')?.value === 'acme'")
+    await page.wait_for("location.pathname === '/groups/acme/settings' && document.querySelector('.tabs a[href=\"/groups/acme/members\"]')")
 
     await site.tab_to("Members")
     await page.press("Enter")

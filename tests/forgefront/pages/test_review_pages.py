@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -250,10 +251,10 @@ class TestViewedFiles:
         await page.wait_for_text("0 of 4 viewed")
 
 
-async def wait_until_head_is_recorded(site: FilesSite, username: str) -> None:
-    """Waits until the visit of a user has a head commit; the page records it after it shows the files."""
+async def wait_until_recorded(site: FilesSite, username: str, column: Any) -> None:
+    """Waits until the visit of a user has a head commit or a newest comment; the page records it after it shows the files or the talk."""
     recorded = (
-        select(tables.MergeRequestVisit.head_oid)
+        select(column)
         .join(tables.User, col(tables.User.id) == tables.MergeRequestVisit.user_id)
         .where(col(tables.User.username) == username)
     )
@@ -273,10 +274,11 @@ class TestVisits:
         await site.ask(COMMENT, "mei", input={**comment, "body": "An old remark."})
         await site.visit(REQUEST, "tomas")
         await page.wait_for_text("An old remark.")
+        await wait_until_recorded(site, "tomas", tables.MergeRequestVisit.note_number)
         await page.evaluate("[...document.querySelectorAll('.tabs a')].at(-1).click()")
         await page.wait_for_text("0 of 4 viewed")
         assert await page.evaluate("document.querySelectorAll('.new-tag, .new-line, [data-changes]').length") == 0
-        await wait_until_head_is_recorded(site, "tomas")
+        await wait_until_recorded(site, "tomas", tables.MergeRequestVisit.head_oid)
 
         text = "".join(CHANGED).replace("return 60 * vat", "return 61 * vat")
         await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": text})

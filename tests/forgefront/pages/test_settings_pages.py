@@ -29,7 +29,8 @@ PROJECTS = (
 )
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJjBNlMcmVxUlHDOIFS8T8E0nXTDhNOMgjHmTBqw6KbO"
 SECTIONS = ("members", "general", "hooks", "deploy_keys", "variables", "runners", "triggers")
-ACTIVE = "(e => (e.labels?.[0] ?? e).innerText.trim() || e.ariaLabel)(document.activeElement)"
+LABEL = "e => (e.labels?.[0] ?? e).innerText.trim() || e.ariaLabel"
+ACTIVE = f"({LABEL})(document.activeElement)"
 """The label of the control that has the focus, or its text."""
 MAX_TABS = 80
 
@@ -67,6 +68,8 @@ class SettingsSite(PagesSite):
 
     async def tab_to(self, label: str) -> None:
         """Presses Tab until the control with this label or text has the focus."""
+        controls = "[...document.querySelectorAll('a, button, input, select, textarea, summary')]"
+        await self.page.wait_for(f"{controls}.some(each => ({LABEL})(each) === {json.dumps(label)})", f"there is no control {label!r}")
         for _ in range(MAX_TABS):
             if await self.page.evaluate(ACTIVE) == label:
                 return
