@@ -48,6 +48,7 @@ class Build(Row, table=True):
     __table_args__: Any = (
         Index("ix_builds_project_id_id", "project_id", "id", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_partial_index(_CURRENT)),
+        Index("ix_builds_project_id_ref_id", "project_id", "ref", "id", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
         Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),

@@ -32,13 +32,15 @@ class Issue(TimestampedRow, table=True):
         Index("ix_issues_project_id_created_at", "project_id", "created_at", "id"),
         Index("ix_issues_project_id_updated_at", "project_id", "updated_at", "id"),
         Index("ix_issues_author_id_created_at", "author_id", "created_at", "id"),
+        Index("ix_issues_assignee_id_created_at", "assignee_id", "created_at", "id"),
+        Index("ix_issues_created_at", "created_at", "id"),
         {"sqlite_autoincrement": True},
     )
 
     project_id: int = foreign_key("projects.id")
     iid: int
     author_id: int = foreign_key("users.id")
-    assignee_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    assignee_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
     milestone_id: int | None = foreign_key("milestones.id", on_delete="SET NULL", optional=True, index=True)
     title: str = Field(max_length=255)
     description: str | None = long_text(optional=True)

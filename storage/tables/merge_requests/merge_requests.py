@@ -81,6 +81,8 @@ class MergeRequest(TimestampedRow, table=True):
         Index("ix_merge_requests_project_id_created_at", "project_id", "created_at", "id"),
         Index("ix_merge_requests_project_id_updated_at", "project_id", "updated_at", "id"),
         Index("ix_merge_requests_author_id_created_at", "author_id", "created_at", "id"),
+        Index("ix_merge_requests_assignee_id_created_at", "assignee_id", "created_at", "id"),
+        Index("ix_merge_requests_created_at", "created_at", "id"),
         Index("ix_merge_requests_source", "source_project_id", "source_branch"),
         Index("ix_merge_requests_merge_commit_oid", "merge_commit_oid"),
         Index(
@@ -102,7 +104,7 @@ class MergeRequest(TimestampedRow, table=True):
     source_project_id: int
     iid: int
     author_id: int = foreign_key("users.id")
-    assignee_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
+    assignee_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
     milestone_id: int | None = foreign_key("milestones.id", on_delete="SET NULL", optional=True, index=True)
     title: str = Field(max_length=255)
     description: str | None = long_text(optional=True)
