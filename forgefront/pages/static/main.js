@@ -13,6 +13,7 @@
  *     page.where             the named groups of the address (`path`, `number`, `section`, `sha`, `name`)
  *     page.query             its URLSearchParams
  *     page.signal            aborted on navigation; `ask` and `follow` end with it
+ *     page.opened            a promise that is fulfilled when `open` has returned; an event that comes before it waits for it (`renewal`)
  *     page.ask(op, vars)     the data of an operation of this view; throws GraphError if there is none
  *     page.change(op, vars)  the payload of a mutation of one field; throws user errors too
  *     page.follow(op, vars, {event, gap, over, until})   follows a subscription; await it before the first `ask`, so that no event is missed.
@@ -126,7 +127,8 @@ async function open({ moved = false, scroll = 0 } = {}) {
     main.setAttribute("aria-busy", "true");
     if (!main.childElementCount) replace(main, skeleton());
   }, 120);
-  const page = pageOf(place, signal, moved, scroll);
+  let opened;
+  const page = pageOf(place, signal, moved, scroll, new Promise((resolve) => (opened = resolve)));
   try {
     if (!place) throw page.missing("page");
     const loading = import(`./views/${place.view}.js`);
@@ -134,11 +136,12 @@ async function open({ moved = false, scroll = 0 } = {}) {
     loading.catch(() => {});
     graph.documentOf(place.view).catch(() => {});
     if (place.view !== "sign_in" && !(await known(signal))) {
-      await (await import("./views/sign_in.js")).open({ ...pageOf({ view: "sign_in", where: {} }, signal, moved, scroll), here: true, why });
+      await (await import("./views/sign_in.js")).open({ ...pageOf({ view: "sign_in", where: {} }, signal, moved, scroll, null), here: true, why });
       why = null;
       return;
     }
     await (await loading).open(page);
+    opened();
   } catch (error) {
     if (signal.aborted) return;
     failed(page, error);
@@ -161,13 +164,14 @@ function end() {
   main.removeAttribute("aria-busy");
 }
 
-function pageOf(place, signal, moved, scroll) {
+function pageOf(place, signal, moved, scroll, opened) {
   const view = place?.view;
   const streams = new Map();
   return {
     where: place?.where ?? {},
     query: new URLSearchParams(location.search),
     signal,
+    opened,
     ask: (operation, variables) => graph.ask(view, operation, variables, { signal }),
     change: (operation, variables) => graph.change(view, operation, variables, { signal }),
     follow: (operation, variables, { event, gap = () => {}, over = () => false, until = signal }) => {

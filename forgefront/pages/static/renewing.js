@@ -3,11 +3,15 @@
 const PAUSE = 400;
 const LATER = 5000;
 
-/** Returns a debounced function that runs `renew` soon, and again later if it failed. */
+/**
+ * Returns a debounced function that runs `renew` soon, and again later if it failed. While the page is being opened it waits, so that what
+ * was read before the event is not shown after what is read because of it.
+ */
 export function renewal(page, renew, prompt = PAUSE) {
   let waiting = null;
   const soon = (pause = prompt) => {
     waiting ??= setTimeout(async () => {
+      await page.opened;
       waiting = null;
       if (page.signal.aborted) return;
       try {

@@ -1,5 +1,6 @@
 """Issues and merge requests in a real browser: lists with filters, counts, pages and keys; forms that create and change them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -321,6 +322,17 @@ class TestLiveIssues:
         await page.wait_for(live)
         await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "Made meanwhile"})
         await page.wait_for(f"({TITLES})[0] === 'Made meanwhile'")
+
+    async def test_changes_while_a_list_is_opened_appear(self, site: ListSite) -> None:
+        page = site.page
+        async with page.hold("ProjectIssues", answered=True):
+            await page.open_signed_in(f"{site.forge.address}/{WRITTEN}/issues", site.forge.tokens["ada"])
+            await page.wait_for("window.isHeld")
+        await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "Made while it was opened"})
+        # Longer than what is shown waits for further events.
+        await asyncio.sleep(0.6)
+        await page.evaluate("window.release()")
+        await page.wait_for(f"({TITLES})[0] === 'Made while it was opened'")
 
 
 class TestNewMergeRequest:

@@ -223,25 +223,13 @@ class TestWall:
             await site.run(text, input=input)
             await site.wait_for_state("web/checkout", state)
 
-    async def test_changes_while_the_streams_are_opened_appear(self, site: PagesSite) -> None:
-        """The stream of pushes and external statuses is opened after the projects were read."""
+    @pytest.mark.parametrize(("operation", "answered"), [("Builds", False), ("Wall", True), ("Heads", False)])
+    async def test_changes_while_it_is_opened_appear(self, site: PagesSite, operation: str, answered: bool) -> None:
+        """Before its first stream, while the projects are read, and before its second stream."""
         page = site.page
-        hold = """(() => {
-          const fetchReally = window.fetch;
-          const held = new Promise((resolve) => (window.release = resolve));
-          window.fetch = async (url, options) => {
-            const name = String(url).endsWith('/graphql') && JSON.parse(new TextDecoder().decode(options.body)).operationName;
-            if (name === 'Heads') { window.isHeld = true; await held; }
-            return fetchReally(url, options);
-          };
-        })()"""
-        added = await page.send("Page.addScriptToEvaluateOnNewDocument", source=hold)
-        try:
-            await page.open("about:blank")
-            await site.visit("/")
-        finally:
-            await page.send("Page.removeScriptToEvaluateOnNewDocument", **added)
-        await page.wait_for("window.isHeld")
+        async with page.hold(operation, answered=answered):
+            await page.open_signed_in(site.forge.address, site.forge.tokens["ada"])
+            await page.wait_for("window.isHeld" if operation == "Wall" else "window.isHeld && document.querySelector('.tile')")
         project, tip = site.forge.tips["web/checkout"]
         text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
         broadcaster = site.forge.app.graph.services.broadcaster
@@ -250,6 +238,7 @@ class TestWall:
             await site.run(text, input={"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state})
             await wait_until(lambda position=position: broadcaster.watermark > position)
             await page.evaluate("window.release()")
+            await page.wait_for("document.querySelector('.tile')")
             await site.wait_for_state("web/checkout", state)
 
     async def test_a_revoked_token_redirects_to_sign_in(self, site: PagesSite) -> None:

@@ -102,6 +102,28 @@ class BrowserPage:
             await self.open(address)
         await self.send("Page.removeScriptToEvaluateOnNewDocument", **added)
 
+    @asynccontextmanager
+    async def hold(self, operation: str, *, answered: bool) -> AsyncIterator[None]:
+        """Holds the first request for an operation, or with `answered` its answer, of pages opened inside until they call `release()`."""
+        script = f"""(() => {{
+          const fetchReally = window.fetch;
+          const released = new Promise((resolve) => (window.release = resolve));
+          window.fetch = async (url, options) => {{
+            const name = String(url).endsWith('/graphql') && JSON.parse(new TextDecoder().decode(options.body)).operationName;
+            if (name !== {json.dumps(operation)} || window.isHeld) return fetchReally(url, options);
+            const answer = {json.dumps(answered)} && await fetchReally(url, options);
+            window.isHeld = true;
+            await released;
+            return answer || fetchReally(url, options);
+          }};
+        }})()"""
+        added = await self.send("Page.addScriptToEvaluateOnNewDocument", source=script)
+        try:
+            await self.open("about:blank")
+            yield
+        finally:
+            await self.send("Page.removeScriptToEvaluateOnNewDocument", **added)
+
     async def open_signed_in(self, address: str, token: str) -> None:
         """Opens a page of the service, for the owner of a private token."""
         await self.open_with_storage(address, {SESSION_KEY: json.dumps({"token": token, "until": None})})

@@ -10,7 +10,7 @@ import { renewal } from "../renewing.js";
 
 export async function open(page) {
   const { path } = page.where;
-  let renew = async () => {};
+  let renew;
   const soon = renewal(page, () => renew());
   await page.follow("Changed", { path }, {
     event: ({ buildChanged: { to } }) => (to === "SUCCESS" ? soon() : null),

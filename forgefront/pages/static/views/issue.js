@@ -24,12 +24,7 @@ export async function open(page) {
   };
   // What is read again when somebody else has changed the issue; what is typed is elsewhere.
   let [issue, talk, first] = [null, null, null];
-  let isStale = false;
   const soon = renewal(page, async () => {
-    if (!talk) {
-      isStale = true;
-      return;
-    }
     const next = await read();
     if (standing(next) === standing(issue)) return;
     // The button that closes it is another one then, and what was typed is kept.
@@ -61,7 +56,6 @@ export async function open(page) {
       issue.mayTriage ? triage(page, { path, iid, operation: "UpdateIssue", record: () => issue, done: page.reload }) : null,
       text, talk.element,
       issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed: issue.state === "CLOSED", can: issue.viewerCan }) : null));
-  if (isStale) soon();
 }
 
 const above = (path, issue) => [

@@ -21,7 +21,7 @@ export async function open(page) {
 
   const position = await page.follow("Builds", {}, {
     event: ({ buildChanged }) => touch(buildChanged.build.project.fullPath),
-    gap: () => [...tiles.keys()].forEach(touch),
+    gap: () => page.opened.then(() => [...tiles.keys()].forEach(touch)),
   });
 
   const read = async (search, after = null) => {
@@ -141,14 +141,15 @@ export async function open(page) {
   // Live updates
 
   function touch(path) {
-    if (!tiles.has(path)) return;
     changed.add(path);
     gathering ??= setTimeout(renew, PAUSE);
   }
 
   async function renew() {
-    const paths = [...changed];
+    await page.opened;
+    const paths = [...changed].filter((path) => tiles.has(path));
     changed.clear();
+    if (!paths.length) return void (gathering = null);
     await Promise.all(paths.map(async (path) => {
       try {
         const { project } = await page.ask("Tile", { path });
