@@ -134,6 +134,13 @@ class TestTriggerBuilds:
         assert (await any_api.get(f"/projects/{project.id}/triggers/{token}", owner)).json()["last_used"] is not None
         assert "staging area" not in str([vars(row) for row in await rows(make, tables.TriggerRequest)])
 
+    async def test_makes_the_health_of_its_branch_due(self, api: Api, make: DataFactory, project: tables.Project) -> None:
+        token = await make.trigger(project)
+        assert (await api.post(f"/projects/{project.id}/trigger/builds", None, token=token, ref="ci")).status_code == 201
+        (build,) = await rows(make, tables.Build)
+        due = [(each.project_id, each.name or each.sha) for each in await rows(make, tables.HealthCheckDue)]
+        assert set(due) & {(project.id, "ci"), (project.id, build.sha)}
+
     async def test_ignores_a_message_that_skips_builds_and_takes_tags(self, api: Api, make: DataFactory, project: tables.Project) -> None:
         oid = await commit_ci_file(make, project, "quiet", CI_FILE, message="Quiet [ci skip]")
         await make.services.repositories.read(project.id, lambda repository: repository.move_ref("refs/tags/v9", oid, None))
