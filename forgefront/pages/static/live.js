@@ -7,8 +7,9 @@ import * as session from "./session.js";
 const FIRST_WAIT = 500;
 const MAX_WAIT = 30_000;
 const HIDDEN = 5_000;
-const MAX_OPENING = 1_500;
 /** Milliseconds: a browser has six connections for one service, over all of its tabs. */
+const MAX_OPENING = 1_500;
+/** Milliseconds for which a page waits for a stream before it reads without it. */
 
 /**
  * Calls `handlers.event(data)` for each event, `handlers.gap()` when events may have been missed, so that everything must be read

@@ -128,18 +128,17 @@ async def test_a_wall_on_a_screen_needs_no_more_memory_after_a_day(site: PagesSi
     """In the suite after an hour; `scripts/check --pages` plays a day."""
     page = site.page
     of_day = 1 if os.environ.get("FORGEFRONT_ALL_PAGES") else 1 / 24
-    added = await page.send("Page.addScriptToEvaluateOnNewDocument", source=wall_playback.SCRIPT)
     try:
-        await page.set_viewport(700, 420)
-        await site.visit("/?screen=20")
-        await page.wait_for("document.querySelectorAll('.tile').length === 2")
-        paths = [project.path for project in PROJECTS]
-        await wall_playback.play(page, paths, 0.1, of_day)
-        early = await wall_playback.measure_memory(page)
-        counts = await wall_playback.play(page, paths, 0.9, of_day)
-        late = await wall_playback.measure_memory(page)
+        async with page.script_on_open(wall_playback.SCRIPT):
+            await page.set_viewport(700, 420)
+            await site.visit("/?screen=20")
+            await page.wait_for("document.querySelectorAll('.tile').length === 2")
+            paths = [project.path for project in PROJECTS]
+            await wall_playback.play(page, paths, 0.1, of_day)
+            early = await wall_playback.measure_memory(page)
+            counts = await wall_playback.play(page, paths, 0.9, of_day)
+            late = await wall_playback.measure_memory(page)
     finally:
-        await page.send("Page.removeScriptToEvaluateOnNewDocument", **added)
         await page.set_viewport(1280, 800)
     record_property("memory", f"{early} after a tenth, {late} after all of {counts}")
     assert counts["sent"] == counts["tiles"] >= wall_playback.DAY_EVENTS * of_day - 1 and counts["failed"] == 0

@@ -254,7 +254,7 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
 async def test_missing_files_refs_and_projects_are_reported(site: FilesSite) -> None:
     page = site.page
     await site.visit(address("files", ref="gone"))
-    # Its picture is loaded too, while it can be.
+    # The picture in README.md must be loaded before its branch is deleted.
     await page.wait_for(f"{ENTRIES}.length > 3 && document.querySelector('.readme img')?.naturalWidth > 0")
     await site.ask(
         "mutation ($input: DeleteBranchInput!) { deleteBranch(input: $input) { deletedId } }", input={"projectPath": PATH, "name": "gone"}

@@ -329,7 +329,7 @@ class TestLiveIssues:
             await page.open_signed_in(f"{site.forge.address}/{WRITTEN}/issues", site.forge.tokens["ada"])
             await page.wait_for("window.isHeld")
         await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "Made while it was opened"})
-        # Longer than what is shown waits for further events.
+        # A renewal begins 0.4 s after an event.
         await asyncio.sleep(0.6)
         await page.evaluate("window.release()")
         await page.wait_for(f"({TITLES})[0] === 'Made while it was opened'")

@@ -70,6 +70,12 @@ class PagesSite:
         assert outcome.errors == []
         return outcome.data
 
+    async def set_external_status(self, path: str, state: str) -> None:
+        """Reports a state of the check `unit` of the newest commit of a project."""
+        project, tip = self.forge.tips[path]
+        text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
+        await self.run(text, input={"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state})
+
     async def wait_for_state(self, path: str, state: str) -> None:
         """Waits until a tile has a state."""
         await self.page.wait_for(f"document.querySelector('[data-path=\"{path}\"]').dataset.state === '{state}'")
@@ -216,11 +222,8 @@ class TestWall:
     async def test_external_statuses_appear(self, site: PagesSite) -> None:
         await site.visit("/")
         await site.page.wait_for("document.querySelector('#live[data-state=live]')")
-        project, tip = site.forge.tips["web/checkout"]
         for state in ("SUCCESS", "FAILED"):
-            text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
-            input = {"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state}
-            await site.run(text, input=input)
+            await site.set_external_status("web/checkout", state)
             await site.wait_for_state("web/checkout", state)
 
     @pytest.mark.parametrize(("operation", "answered"), [("Builds", False), ("Wall", True), ("Heads", False)])
@@ -230,12 +233,10 @@ class TestWall:
         async with page.hold(operation, answered=answered):
             await page.open_signed_in(site.forge.address, site.forge.tokens["ada"])
             await page.wait_for("window.isHeld" if operation == "Wall" else "window.isHeld && document.querySelector('.tile')")
-        project, tip = site.forge.tips["web/checkout"]
-        text = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
         broadcaster = site.forge.app.graph.services.broadcaster
         for state in ("SUCCESS", "FAILED"):
             position = broadcaster.watermark
-            await site.run(text, input={"projectPath": project, "sha": tip, "ref": "main", "name": "unit", "state": state})
+            await site.set_external_status("web/checkout", state)
             await wait_until(lambda position=position: broadcaster.watermark > position)
             await page.evaluate("window.release()")
             await page.wait_for("document.querySelector('.tile')")
@@ -381,9 +382,8 @@ class TestProjects:
 
     async def test_an_issue_is_answered_and_closed(self, site: PagesSite) -> None:
         page = site.page
-        added = await page.send("Page.addScriptToEvaluateOnNewDocument", source=KEEP_MINUTES)
-        await site.visit("/web/storefront/issues/1", "mei")
-        await page.send("Page.removeScriptToEvaluateOnNewDocument", identifier=added["identifier"])
+        async with page.script_on_open(KEEP_MINUTES):
+            await site.visit("/web/storefront/issues/1", "mei")
         await page.evaluate("document.querySelector('textarea').focus()")
         await page.type(f"Seen too. {HOSTILE}")
         await page.evaluate(PASTE_PICTURE)

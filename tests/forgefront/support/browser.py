@@ -95,12 +95,20 @@ class BrowserPage:
         """Opens an address whose document finds these items in `sessionStorage`. `clear`: and nothing else, there and in `localStorage`."""
         empty = "sessionStorage.clear(), localStorage.clear(), " if clear else ""
         script = f"if (top === self) {empty}Object.assign(sessionStorage, {json.dumps(items)})"
-        added = await self.send("Page.addScriptToEvaluateOnNewDocument", source=script)
-        if "loaderId" not in await self.send("Page.navigate", url=address):
-            # Only the fragment differs, so that the document stayed.
-            await self.open("about:blank")
-            await self.open(address)
-        await self.send("Page.removeScriptToEvaluateOnNewDocument", **added)
+        async with self.script_on_open(script):
+            if "loaderId" not in await self.send("Page.navigate", url=address):
+                # Only the fragment differs, so that the document stayed.
+                await self.open("about:blank")
+                await self.open(address)
+
+    @asynccontextmanager
+    async def script_on_open(self, source: str) -> AsyncIterator[None]:
+        """Runs a script in each document that is opened inside, before its own scripts."""
+        added = await self.send("Page.addScriptToEvaluateOnNewDocument", source=source)
+        try:
+            yield
+        finally:
+            await self.send("Page.removeScriptToEvaluateOnNewDocument", **added)
 
     @asynccontextmanager
     async def hold(self, operation: str, *, answered: bool) -> AsyncIterator[None]:
@@ -117,12 +125,9 @@ class BrowserPage:
             return answer || fetchReally(url, options);
           }};
         }})()"""
-        added = await self.send("Page.addScriptToEvaluateOnNewDocument", source=script)
-        try:
+        async with self.script_on_open(script):
             await self.open("about:blank")
             yield
-        finally:
-            await self.send("Page.removeScriptToEvaluateOnNewDocument", **added)
 
     async def open_signed_in(self, address: str, token: str) -> None:
         """Opens a page of the service, for the owner of a private token."""

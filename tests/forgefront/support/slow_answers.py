@@ -2,6 +2,7 @@
 
 `pytest -p tests.forgefront.support.slow_answers tests/forgefront/pages` finds what a page, or its test, takes for granted: that one answer
 comes before another, or that nothing happens between two of them. `scripts/check --pages` uses it.
+FORGEFRONT_SLOW_ANSWERS is the longest delay in seconds (0.6).
 """
 
 import asyncio

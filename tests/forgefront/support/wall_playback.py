@@ -18,7 +18,7 @@ SCRIPT = (
   const intervals = new Map();
   window.setInterval = (act, pause) => (intervals.set(-1 - intervals.size, {act, pause}), -intervals.size);
   window.clearInterval = (number) => intervals.delete(number);
-  // Its longest wait for a stream stays.
+  // MAX_OPENING of live.js is not shortened: the page would treat each stream as one that opened late.
   window.setTimeout = (act, pause) => waitReally(act, pause === 1500 ? pause : Math.min(pause ?? 0, 1));
   const sleep = () => new Promise((resolve) => waitReally(resolve, 0));
   const counts = { sent: 0, tiles: 0, connections: 0, resumed: 0, failed: 0 };

@@ -8,7 +8,7 @@ const PAUSE = 300;
 const prefix = (page) => `${DRAFT_PREFIX}${page.viewer.username} ${location.pathname}${location.search}`;
 
 const beingSent = new Set();
-/** Keys of drafts. Until the service has answered they stay stored, since a reload of the page would lose them otherwise. */
+/** Keys of drafts that stay stored until the service has answered, because a reload of the page would lose them otherwise. */
 
 /**
  * The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. `name` tells

@@ -45,7 +45,7 @@ export async function open(page) {
     const before = request;
     request = await read("MergeRequest");
     show();
-    await shown?.renew(request, before);
+    await shown.renew(request, before);
   });
   await page.follow("Changed", { path }, {
     event({ mergeRequestChanged: { mergeRequest, to } }) {
