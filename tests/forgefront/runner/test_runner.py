@@ -57,7 +57,7 @@ fails:
 sleeps:
   stage: build
   tags: [sleeps]
-  script: ["echo sleeping; sleep 300 & sleep 300"]
+  script: ["echo sleeping; sleep 86423 & sleep 86423"]
 prints:
   stage: build
   tags: [prints]
@@ -301,7 +301,7 @@ class TestBuilds:
         assert json.loads(out)["ended"] == "gone", errors
         assert "The build was canceled." in errors
         assert site.build("sleeps")["status"] == "CANCELED"
-        assert not is_running("sleep 300")
+        assert not is_running("sleep 86423")
 
     def test_pass_files_on_to_later_stages_and_to_the_next_pipeline(self, site: RunnerSite) -> None:
         token = site.runner("flow")
