@@ -12,7 +12,7 @@ COMMANDS = {
     "serve": ("serve:serve", "Serve until SIGTERM or Ctrl-C: GraphQL at /graphql, REST v3 at /api/v3."),
     "demo": ("demo:demo", "Fill an empty data folder with a demo, built from a real repository."),
     "admin": ("admin:app", "Administer users, tokens, groups, projects and members. May run beside the service."),
-    "runner": ("runner:app", "Take builds from services, and run them on this machine."),
+    "runner": ("runner:app", "Take builds from services, and run their scripts on this machine."),
     "shadow": ("shadow:shadow", "Answer from one server, and compare its answers with those of another."),
     "check": ("check:check", "Check the data folder, the database and the repositories, and report how to repair what is wrong."),
     "analytics": ("analytics:app", "Administer the columnar copy that answers statistics."),
@@ -37,7 +37,8 @@ main = typer.Typer(
     # A traceback with the values of all variables would show secrets.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A self-hosted forge. Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration.",
+    help="A self-hosted forge. Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration, 3 an import left something behind,"
+    " 130 interrupted.",
 )
 
 

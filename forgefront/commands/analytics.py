@@ -16,7 +16,7 @@ from storage.analytics.build_copy_writer import RebuildRunning, write_copy
 from storage.database.engine import Database
 from storage.git.importing.repository_import import ProgressCallback
 
-app = typer.Typer(no_args_is_help=True, help="Administer the columnar copy that answers statistics.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Administer the columnar copy that answers statistics.")
 
 
 @app.callback()

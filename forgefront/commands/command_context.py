@@ -29,19 +29,15 @@ EXIT_USAGE = 2
 
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", help="The data folder.  [default: FORGEFRONT_DATA, or ./data]", show_default=False, file_okay=False),
+    typer.Option("--data", help="The data folder.", show_default="FORGEFRONT_DATA, or ./data", file_okay=False),
 ]
 UsernameOption = Annotated[
     str | None,
-    typer.Option(
-        "--as", metavar="USERNAME", help="Act as this user, with their permissions.  [default: the first administrator]", show_default=False
-    ),
+    typer.Option("--as", metavar="USERNAME", help="Act as this user, with their permissions.", show_default="the first administrator"),
 ]
 RepositoryOption = Annotated[
     Path | None,
-    typer.Option(
-        "--repository", help="The repository whose history the demo shows.  [default: this checkout]", file_okay=False, show_default=False
-    ),
+    typer.Option("--repository", help="The repository whose history the demo shows.", file_okay=False, show_default="this checkout"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
@@ -64,10 +60,19 @@ def load_config(data: Path | None, **given: Any) -> "Config":
 
 
 def load_existing_config(data: Path | None) -> "Config":
-    """As `load_config`, for an existing data folder; the command ends if there is none."""
+    """As `load_config`, for an existing data folder with its database; the command ends if there is none.
+
+    Without this check a command that lacks the setting of the service would work on a new, empty database in the data folder.
+    """
+    from storage.migrations import current_revision, driver_url
+
     config = load_config(data)
     if not config.data.is_dir():
         fail(f"there is no data folder {config.data}; name one with --data, or create one with `forgefront serve` or `forgefront demo`")
+    if run_work(asyncio.to_thread(current_revision, config.database_url)) is None:
+        url = driver_url(config.database_url)
+        found = f"there is no database {url.database}" if config.uses_sqlite else f"the database {url.database} on {url.host} is empty"
+        fail(f"{found}; set FORGEFRONT_DATABASE_URL as the service has it, or start the service once")
     return config
 
 

@@ -14,8 +14,8 @@ def documents(
         Path | None,
         typer.Argument(
             metavar="[FOLDER]",
-            help="A folder of .graphql files, or a manifest.  [default: those of the service]",
-            show_default=False,
+            help="A folder of .graphql files, or a manifest.",
+            show_default="those of the service",
             exists=True,
         ),
     ] = None,

@@ -37,9 +37,8 @@ def restore(
         typer.Option(
             "--database-url",
             metavar="URL",
-            help="The empty database, SQLite or PostgreSQL, whichever the dump comes from.  [default: FORGEFRONT_DATABASE_URL, or SQLite in"
-            " the data folder]",
-            show_default=False,
+            help="The empty database, SQLite or PostgreSQL, whichever the dump comes from.",
+            show_default="FORGEFRONT_DATABASE_URL, or SQLite in the data folder",
         ),
     ] = None,
     without_key: Annotated[

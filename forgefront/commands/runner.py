@@ -64,10 +64,10 @@ MetricsOption = Annotated[
 ]
 NameOption = Annotated[str, typer.Option("--name", help="The name of this runner.")]
 AllowHttpOption = Annotated[
-    bool, typer.Option("--allow-http", help="Permit http:// to another machine, which reads tokens and secret variables then.")
+    bool, typer.Option("--allow-http", help="Allow http:// to another machine. Tokens and secret variables are then sent unencrypted.")
 ]
 
-app = typer.Typer(help="Take builds from services, and run them on this machine.")
+app = typer.Typer(add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -245,6 +245,12 @@ def unit(
     context: typer.Context,
     user: Annotated[str, typer.Option(help="The user of the runner.")] = "forgefront-runner",
 ) -> None:
-    """Print a systemd unit that runs the runner with the file of --config."""
+    """Print a systemd unit for the file of `forgefront runner --config FILE unit`; by default that is /etc/forgefront/runner.toml."""
     file, options, _ = context.obj
-    typer.echo(render_unit(file or Path("/etc/forgefront/runner.toml"), user, options.get("grace", 30.0)), nl=False)
+    file = file or Path("/etc/forgefront/runner.toml")
+    is_written = file.exists()
+    try:
+        settings = load_settings(file if is_written else None, options, {} if is_written else {"url": "http://localhost", "token": "none"})
+    except InvalidRunnerConfig as error:
+        fail(str(error), EXIT_USAGE)
+    typer.echo(render_unit(file, user, settings.grace, has_grace_option="grace" in options), nl=False)

@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     # The server answers before these are imported, which takes most of the start.
     from forgefront.demo.demo_builder import Demo, ExistingDemo
 
+READY_TEXT = "Forgefront is running at"
+"""Precedes the address on standard output when the service is ready; scripts/release waits for it."""
+
 
 def serve(
     data: DataOption = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]", show_default=False)] = None,
-    port: Annotated[int | None, typer.Option(help="The port; 0 picks a free one.  [default: 8080]", show_default=False)] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="The port; 0 picks a free one.", show_default="8080")] = None,
     external_url: Annotated[
-        str | None, typer.Option(help="The address that clients use, for links.  [default: from host and port]", show_default=False)
+        str | None, typer.Option(help="The address that clients use, for links.", show_default="from host and port")
     ] = None,
-    ssh_port: Annotated[
-        int | None, typer.Option(help="The port for git over SSH; 0 picks a free one.  [default: no SSH]", show_default=False)
-    ] = None,
+    ssh_port: Annotated[int | None, typer.Option(help="The port for git over SSH; 0 picks a free one.", show_default="no SSH")] = None,
     with_demo: Annotated[bool, typer.Option("--demo", help="Fill an empty data folder with the demo first.")] = False,
     repository: RepositoryOption = None,
 ) -> None:
@@ -71,7 +72,7 @@ def _create_greeting(created: "Demo | None", existing: "ExistingDemo | None") ->
     def greet(config: Config) -> None:
         base = config.base_url
         lines = [
-            f"Forgefront is running at {base}",
+            f"{READY_TEXT} {base}",
             f"  pages     {base}/  (open it in a browser, and sign in with a token)",
             f"  GraphQL   {base}/graphql  (editor at {base}/-/graphiql, reference at {base}/-/reference)",
             f"  REST v3   {base}/api/v3  (reference at {base}/api/v3/docs)",

@@ -26,9 +26,7 @@ PortOption = Annotated[int, typer.Option("--port", help="The port that clients u
 HostOption = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 StatusPortOption = Annotated[
     int | None,
-    typer.Option(
-        "--status-port", help="The port of the status page, on 127.0.0.1.  [default: a free one]", show_default=False, min=0, max=65535
-    ),
+    typer.Option("--status-port", help="The port of the status page, on 127.0.0.1.", show_default="a free one", min=0, max=65535),
 ]
 IgnoreOption = Annotated[
     list[str] | None, typer.Option("--ignore", metavar="JSONPATH", help="A place whose differences do not count, such as $..avatar_url.")

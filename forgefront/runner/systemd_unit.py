@@ -13,7 +13,7 @@ Wants=network-online.target
 
 [Service]
 User={user}
-ExecStart={program} runner --config {config}
+ExecStart={program} runner --config {config}{options}
 Restart=on-failure
 RestartSec=5
 # Longer than `grace`, after which builds are given back.
@@ -36,7 +36,8 @@ WantedBy=multi-user.target
 """
 
 
-def render_unit(config: Path, user: str, grace: float) -> str:
-    """The text of the unit."""
+def render_unit(config: Path, user: str, grace: float, *, has_grace_option: bool) -> str:
+    """The text of the unit. `has_grace_option` says that `grace` is not that of the file, so that the runner needs the option too."""
     program = shutil.which("forgefront") or f"{sys.executable} -m forgefront.cli"
-    return TEMPLATE.format(user=user, program=program, config=config.absolute(), stop_seconds=int(grace) + 30)
+    options = f" --grace {grace:g}" if has_grace_option else ""
+    return TEMPLATE.format(user=user, program=program, config=config.absolute(), options=options, stop_seconds=int(grace) + 30)

@@ -40,11 +40,9 @@ def show_group(path: GroupArgument, data: DataOption = None, username: UsernameO
 @app.command("create")
 def create_group(
     path: Annotated[str, typer.Argument(help="The first segment of its projects' full paths.")],
-    name: Annotated[str | None, typer.Option(help="The display name.  [default: the path]", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The display name.", show_default="the path")] = None,
     description: DescriptionOption = None,
-    owner: Annotated[
-        str | None, typer.Option(metavar="USERNAME", help="The owner.  [default: the first administrator]", show_default=False)
-    ] = None,
+    owner: Annotated[str | None, typer.Option(metavar="USERNAME", help="The owner.", show_default="the first administrator")] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -74,7 +74,7 @@ def show_project(path: ProjectArgument, data: DataOption = None, username: Usern
 @app.command("create")
 def create_project(
     path: Annotated[str, typer.Argument(metavar="PROJECT", help="GROUP/NAME; NAME alone for the personal namespace of --owner.")],
-    name: Annotated[str | None, typer.Option(help="The display name.  [default: the path]", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The display name.", show_default="the path")] = None,
     repository: Annotated[
         Path | None,
         typer.Option(
@@ -83,7 +83,7 @@ def create_project(
     ] = None,
     owner: Annotated[
         str | None,
-        typer.Option(metavar="USERNAME", help="The creator.  [default: the first administrator]", show_default=False),
+        typer.Option(metavar="USERNAME", help="The creator.", show_default="the first administrator"),
     ] = None,
     description: DescriptionOption = None,
     visibility: VisibilityOption = None,

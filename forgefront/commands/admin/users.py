@@ -64,7 +64,7 @@ def show_user(user: UsernameArgument, data: DataOption = None, username: Usernam
 def create_user(
     user: Annotated[str, typer.Argument(metavar="USERNAME", help="The name in mentions and paths.")],
     email: Annotated[str, typer.Option(help="The primary e-mail address.")],
-    name: Annotated[str | None, typer.Option(help="The full name.  [default: the username]", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The full name.", show_default="the username")] = None,
     admin: Annotated[bool, typer.Option("--admin", help="Make the user an administrator.")] = False,
     password_file: PasswordFileOption = None,
     no_password: Annotated[bool, typer.Option("--no-password", help="Set no password: the user has only a token.")] = False,
@@ -194,9 +194,7 @@ def unblock_user(user: UsernameArgument, data: DataOption = None, username: User
 @app.command("sign-in-link")
 def create_sign_in_link(
     users: UsernamesArgument,
-    hours: Annotated[
-        int | None, typer.Option(help="Hours until the link becomes invalid, at most 720.  [default: 72]", show_default=False)
-    ] = None,
+    hours: Annotated[int | None, typer.Option(help="Hours until the link becomes invalid, at most 720.", show_default="72")] = None,
     data: DataOption = None,
     username: UsernameOption = None,
     as_json: JsonOption = False,

@@ -62,6 +62,14 @@ class TestFirstAdministrator:
         assert "there is no data folder" in result.stderr
         assert not (tmp_path / "absent").exists()
 
+    @pytest.mark.parametrize("arguments", [["admin", "user", "list"], ["analytics", "rebuild"], ["dump", "forge.tar"]])
+    def test_nothing_else_makes_a_database(self, tmp_path: Path, arguments: list[str]) -> None:
+        """A command without the setting that names the database would work on a new one."""
+        (tmp_path / "secret.key").write_bytes(b"k" * 32)
+        result = CommandRunner(tmp_path)(*arguments, code=1)
+        assert "there is no database" in result.stderr and "set FORGEFRONT_DATABASE_URL" in result.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
+
 
 class TestPassword:
     def test_from_a_file(self, cli: CommandRunner, tmp_path: Path) -> None:
@@ -327,9 +335,13 @@ class TestProgram:
             if isinstance(command, LazyCommand):
                 summary, command = command.help, command.load()
                 assert " ".join(command.help.partition("\n\n")[0].split()) == summary, f"COMMANDS of forgefront/cli.py, {path}"
-            assert command.help or command.callback.__doc__, f"{path} has no help"
+            text = command.help or command.callback.__doc__
+            assert text, f"{path} has no help"
+            # Help is markup, which leaves out what stands in brackets.
+            assert "[" not in text, path
             for option in command.params:
                 assert getattr(option, "help", None), f"{path} {option.name} has no help"
+                assert "[" not in option.help, f"{path} {option.name}"
             for name, below in getattr(command, "commands", {}).items():
                 walk(below, [*path, name])
 

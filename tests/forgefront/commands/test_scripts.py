@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from forgefront.commands.serve import READY_TEXT
+
 ROOT = Path(__file__).parents[3]
 NAMES = "bench check fastest-python graphiql lock migration profiles release schema screenshots serve setup test vendor"
 SCRIPTS = tuple(NAMES.split())
@@ -240,7 +242,7 @@ esac
 echo "forgefront $*" >> "$CALLS"
 [ "$1" = --version ] && { echo "forgefront ${WHEEL_VERSION:-0.2.0}"; exit; }
 [ "${FAILING:-}" != start ] || { echo "cannot start"; exit 1; }
-echo "Forgefront answers at http://127.0.0.1:1"
+echo "READY_TEXT http://127.0.0.1:1"
 trap 'exit 0' TERM
 while :; do sleep 0.05; done
 """
@@ -248,7 +250,7 @@ while :; do sleep 0.05; done
     @pytest.fixture
     def release(self, checkout: Checkout) -> Checkout:
         folder = checkout.folder
-        for name, text in (("python", self.PYTHON), ("forgefront", self.FORGEFRONT)):
+        for name, text in (("python", self.PYTHON), ("forgefront", self.FORGEFRONT.replace("READY_TEXT", READY_TEXT))):
             (folder / ".venv" / "bin" / name).write_text(text)
         (folder / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
         (folder / "requirements.lock").touch()

@@ -84,7 +84,16 @@ class TestHelp:
         done = run("--config", tmp_path / "runner.toml", "--grace", "90", "unit", "--user", "ci")
         for line in ("User=ci", "TimeoutStopSec=120", "Delegate=cpu memory pids", "RestrictNamespaces=false", "KillMode=mixed"):
             assert f"\n{line}\n" in done.stdout
-        assert f"runner --config {tmp_path}/runner.toml\n" in done.stdout
+        assert f"runner --config {tmp_path}/runner.toml --grace 90\n" in done.stdout
+
+    def test_the_unit_gives_builds_the_time_of_the_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "runner.toml"
+        file.write_text('grace = 300\n[[forge]]\nurl = "https://forge.example.com"\ntoken = "secret"\n')
+        done = run("--config", file, "unit")
+        assert "\nTimeoutStopSec=330\n" in done.stdout and f"runner --config {file}\n" in done.stdout
+        file.write_text('grace = -1\n[[forge]]\nurl = "http://localhost"\ntoken = "none"\n')
+        done = run("--config", file, "unit")
+        assert done.exit_code == 2 and "grace" in done.stderr
 
     def test_without_a_forge_the_options_are_named(self) -> None:
         done = run()
