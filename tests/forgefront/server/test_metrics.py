@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forgefront import logs
+from forgefront.runner.metrics import RunnerMetrics
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from forgefront.server.request_metrics import MAX_SERIES
@@ -55,6 +56,15 @@ def failing(error: Exception) -> ASGIApp:
 def client(app: ASGIApp, metrics: Metrics | None = None) -> httpx.AsyncClient:
     attended = RequestMiddleware(app, metrics or Metrics(), is_unavailable)
     return httpx.AsyncClient(transport=httpx.ASGITransport(attended), base_url="http://forge")
+
+
+def check_manual(exposition: str, manual: str) -> None:
+    """Fails unless the manual has the name of each metric."""
+    documented = set(re.findall(r"`(forgefront_\w+)", Path(manual).read_text()))
+    families = {(family.name, family.type) for family in plain_metrics.text_string_to_metric_families(exposition)}
+    names = {f"{name}_total" if kind == "counter" else name for name, kind in families if name.startswith("forgefront_")}
+    assert len(names) > 5
+    assert names <= documented, manual
 
 
 class TestRequestId:
@@ -241,6 +251,16 @@ class TestMetrics:
         assert logged == [30, 60.0, 70]
         assert [found[f"forgefront_analytics_{name}"] for name in ("builds", "behind_seconds", "rebuilding")] == [12, 0.25, 1]
         assert response.text.endswith("# EOF\n") is kind.startswith("application")
+
+    async def test_every_metric_is_in_the_manual(self, written: io.StringIO) -> None:
+        async def read() -> Backlog:
+            return Backlog(2, 1, 0.5, 40, 30, 60.0, 70, CopyState(12, 0.25, True))
+
+        metrics = Metrics(read)
+        async with client(metrics, metrics) as http:
+            text = (await http.get("/-/metrics")).text
+        check_manual(text, "docs/operations.md")
+        check_manual(RunnerMetrics().render().decode(), "docs/runner.md")
 
     async def test_a_database_that_is_away_takes_only_its_own_gauges(self, written: io.StringIO) -> None:
         async def away() -> Backlog:
