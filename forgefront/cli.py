@@ -16,7 +16,7 @@ COMMANDS = {
     "shadow": ("shadow:shadow", "Answer from one server, and compare its answers with those of another."),
     "check": ("check:check", "Check the data folder, the database and the repositories, and report how to repair what is wrong."),
     "analytics": ("analytics:app", "Administer the columnar copy that answers statistics."),
-    "directory": ("directory:app", "Sign-in with an LDAP directory or an OpenID provider."),
+    "directory": ("directory:app", "Check sign-in with an LDAP directory or an OpenID provider."),
     "dump": ("dump:dump", "Dump the whole instance into one tar file: the database, repositories, artifacts, traces and uploads."),
     "restore": ("restore:restore", "Restore a dump into an empty data folder and an empty database, and check the result."),
     "import": (

@@ -23,6 +23,10 @@ OPTION_NAMES = {
 """Options whose names differ from their input fields."""
 
 
+NAMING_ARGUMENTS = {"User": ("username",), "Group": ("group", "groupPath", "path"), "Project": ("projectPath", "path")}
+"""The variables and input fields that name what errors call by its type."""
+
+
 class OperationRejected(Exception):
     """The operation was refused or failed. The message has a line for each error."""
 
@@ -49,8 +53,14 @@ class LocalClient:
         """The result of the operation's single root field; for a mutation, its entity. Omits variables that are None. Raises
         OperationRejected."""
         operation = prepare_operation(self._document, name)
-        result = await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, drop_nulls(**variables))
-        return unwrap_result(result)
+        given = drop_nulls(**variables)
+        try:
+            return unwrap_result(await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, given))
+        except OperationRejected as error:
+            missing = _find_missing_name(str(error), {"username": by or self._username} | given | given.get("input", {}))
+            if error.code is not Code.NOT_FOUND or missing is None:
+                raise
+            raise OperationRejected(f"{str(error).removesuffix('.')}: {missing}", code=error.code) from None
 
     async def list_all(self, name: str, connection_field: str | None = None, **variables: Any) -> list[Any]:
         """All nodes of a connection, page by page; `connection_field` names it where it is a field of the root field."""
@@ -63,6 +73,12 @@ class LocalClient:
             if not page["pageInfo"]["hasNextPage"]:
                 return nodes
             after = page["pageInfo"]["endCursor"]
+
+
+def _find_missing_name(message: str, values: dict[str, Any]) -> str | None:
+    """The argument that names what the message says is not found."""
+    names = NAMING_ARGUMENTS.get(message.removesuffix(" not found."), ())
+    return next((values[name] for name in names if values.get(name)), None)
 
 
 def drop_nulls(**values: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def remedy(name: str) -> str:
     """What to do about the bucket of another instance."""
     return (
         f"Set FORGEFRONT_{name.upper()}_URL to a prefix that nobody else uses. If no other instance uses this one, as after the database"
-        f" was made anew, delete the object {OWNER_NAME} below it and start again"
+        f" was created again, delete the object {OWNER_NAME} below it and start again"
     )
 
 

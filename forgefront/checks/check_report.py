@@ -43,5 +43,5 @@ class CheckReport:
             "problems": [asdict(finding) for finding in self.problems],
             "repaired": [asdict(finding) for finding in self.repaired],
             "notes": self.notes,
-            "looked_at": self.checked,
+            "checked": self.checked,
         }

@@ -207,7 +207,7 @@ async def _check_provider(config: Config, provider: "OpenIdProvider", report: Si
         await provider.keys()
         report.checked.append("keys of the provider")
     except IdentityProviderUnavailable as error:
-        remedy = "FORGEFRONT_OIDC_ISSUER must be exactly what the provider calls itself, and this host must be able to connect there"
+        remedy = "FORGEFRONT_OIDC_ISSUER must be exactly the issuer in the provider's metadata, and this host must be able to connect there"
         report.add(PROVIDER, config.oidc_issuer, str(error), remedy)
         return
     if "S256" not in metadata.get("code_challenge_methods_supported", ["S256"]):

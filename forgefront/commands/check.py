@@ -39,6 +39,7 @@ def check(
         for note in report.notes:
             typer.echo(f"note   {note}")
         typer.echo(f"checked: {'; '.join(report.checked)}")
-        typer.echo(f"{len(report.problems)} problems" if report.problems else "no problems")
+        count = len(report.problems)
+        typer.echo(f"{count} problem{'s' if count > 1 else ''}" if count else "no problems")
     if report.problems:
         raise typer.Exit(EXIT_FAILED)

@@ -64,7 +64,8 @@ def load_existing_config(data: Path | None) -> "Config":
 
     Without this check a command that lacks the setting of the service would work on a new, empty database in the data folder.
     """
-    from storage.migrations import current_revision, driver_url
+    from storage.database.engine import driver_url
+    from storage.migrations import current_revision
 
     config = load_config(data)
     if not config.data.is_dir():

@@ -13,7 +13,7 @@ from forgefront.commands.output import print_result
 MAX_LISTED = 100
 """Accounts that are printed; --json has all."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Sign-in with an LDAP directory or an OpenID provider.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Check sign-in with an LDAP directory or an OpenID provider.")
 
 
 @app.callback()

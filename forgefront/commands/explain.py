@@ -131,9 +131,9 @@ def _prepare_query(query: str, variables: str, operation_name: str | None) -> tu
     try:
         values = orjson.loads(variables)
     except orjson.JSONDecodeError as error:
-        fail(f"--variables is no JSON: {error}", EXIT_USAGE)
+        fail(f"--variables is not valid JSON: {error}", EXIT_USAGE)
     if not isinstance(values, dict):
-        fail("--variables is no JSON object", EXIT_USAGE)
+        fail("--variables is not a JSON object", EXIT_USAGE)
     try:
         document = parse(query)
     except GraphQLError as error:
@@ -154,13 +154,13 @@ def _prepare_call(call: str, profile: str) -> tuple["PreparedOperation", dict[st
 
     method, _, path = call.strip().partition(" ")
     if method.upper() not in METHODS or not path.strip() or not path.isprintable():
-        fail(f"{call!r} is no call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
+        fail(f"{call!r} is not a call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
     try:
         translation = asyncio.run(create_translator(profile).translate(method, path.strip()))
     except UnknownProfileError as error:
         fail(str(error), EXIT_USAGE)
     except UnknownCallError as error:
-        fail("\n".join((f"{error}; the nearest rows are", *(f"  {suggestion}" for suggestion in error.suggestions))))
+        fail("\n".join((f"{error}; the most similar routes are", *(f"  {suggestion}" for suggestion in error.suggestions))))
     except RejectedCallError as error:
         fail(f"v3 answers this with {error}", EXIT_FAILED)
     return translation.prepared, dict(translation.variables)

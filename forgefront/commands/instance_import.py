@@ -37,9 +37,8 @@ EXIT_LEFT_BEHIND = 3
 TokenOption = Annotated[
     str,
     typer.Option(
-        help="A token of the old server, best of an administrator. Read from FORGEFRONT_IMPORT_TOKEN if it is not given.",
+        help="A token of the old server, preferably an administrator's.",
         envvar="FORGEFRONT_IMPORT_TOKEN",
-        show_envvar=False,
         show_default=False,
     ),
 ]
@@ -61,7 +60,8 @@ def import_instance(
     cancel_builds: Annotated[
         bool,
         typer.Option(
-            "--cancel-builds", help="Cancel builds here that have not ended there: for the last import, after which nobody ends them."
+            "--cancel-builds",
+            help="Cancel imported builds that have not finished. Use it in the last import: no runner finishes them here.",
         ),
     ] = False,
     ssh: Annotated[bool, typer.Option("--ssh", help="Clone over SSH, with your own keys, instead of HTTP.")] = False,

@@ -30,7 +30,9 @@ from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key, load_key, wri
 
 
 def restore(
-    files: Annotated[list[str], typer.Argument(metavar=DUMP_METAVAR, help="The dump; an incremental one with all earlier ones.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar=DUMP_METAVAR, help="The dump. For an incremental dump, name all earlier ones too, in any order.")
+    ],
     data: DataOption = None,
     database_url: Annotated[
         str | None,

@@ -49,7 +49,12 @@ ReportOption = Annotated[
 ]
 JsonReportOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON at the end.")]
 MaskOption = Annotated[bool, typer.Option("--mask", help="Show no values in the report. Tokens are never shown.")]
-MaxBodyOption = Annotated[int, typer.Option("--max-body", help="MiB of a body that is compared; longer ones are counted.", min=1, max=64)]
+MaxBodyOption = Annotated[
+    int,
+    typer.Option(
+        "--max-body", help="Maximum size in MiB of a body that is compared; larger ones are counted as not compared.", min=1, max=64
+    ),
+]
 
 
 def shadow(

@@ -48,7 +48,7 @@ from rest_v3.operations import describe_operation
 
 PATH_PATTERN = re.compile(r"/q/([A-Za-z_][A-Za-z0-9_]*)\.(json|csv)")
 INDEX_ROUTE = "/q"
-CHALLENGE = 'Basic realm="Forgefront questions", charset="UTF-8"'
+CHALLENGE = 'Basic realm="Forgefront queries", charset="UTF-8"'
 ROUTES = {"json": "/q/:name.json", "csv": "/q/:name.csv"}
 CONTENT_TYPES = {"json": "application/json", "csv": "text/csv; charset=utf-8; header=present"}
 ALLOWED_METHODS = "GET, HEAD"
@@ -112,7 +112,7 @@ class NamedQueriesEndpoint:
             entries = [
                 describe_query(each.document, each.variables, each.tables.names, base + name) for name, each in self._queries.items()
             ]
-            self._index = orjson.dumps({"questions": entries}), render_index(entries).encode()
+            self._index = orjson.dumps({"queries": entries}), render_index(entries).encode()
         as_json, as_page = self._index
         more = {**RESPONSE_HEADERS, "vary": f"{RESPONSE_HEADERS['vary']}, Accept"}
         if prefers_html(headers.get("accept", "")):

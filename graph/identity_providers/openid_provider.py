@@ -116,7 +116,10 @@ class OpenIdProvider:
     async def _load_metadata(self) -> Mapping[str, Any]:
         found = await self._get_json(get_well_known_url(self.options.issuer, external=True))
         if found.get("issuer") != self.options.issuer:
-            raise IdentityProviderUnavailable(f"the provider calls itself {found.get('issuer')}, not {self.options.issuer}")
+            raise IdentityProviderUnavailable(
+                f"the issuer in the provider's metadata is {found.get('issuer')}, not {self.options.issuer};"
+                " set FORGEFRONT_OIDC_ISSUER to it"
+            )
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             if not isinstance(found.get(name), str):
                 raise IdentityProviderUnavailable(f"the metadata of the provider has no {name}")

@@ -108,7 +108,7 @@ class FrontPage:
     after_sign_out_path: str | None = column(description="URL to which users are redirected after signing out.")
     signin_enabled: bool = column(description="Whether users can sign in with a password; administrators always can.")
 
-    @strawberry.field(description="Whether people of a directory can sign in with its password.")
+    @strawberry.field(description="Whether people can sign in with the password of a directory.")
     def directory_enabled(self, info: Info) -> bool:
         return info.context.services.directory is not None
 

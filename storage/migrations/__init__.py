@@ -72,7 +72,10 @@ def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -
         if found is not None and found not in _known_revisions(config):
             if revision is None and suits_this_program(_read_oldest_revision(connection)):
                 return
-            raise DatabaseTooNew(f"the database is at revision {found}, newer than this program, which knows up to {head_revision()}")
+            raise DatabaseTooNew(
+                f"the database is at revision {found}, newer than this program, which knows up to {head_revision()};"
+                " install the version that migrated it, or restore a dump of this version"
+            )
         if revision is None:
             _require_no_other_host(connection, found or "", host)
         config.attributes["on_version_apply"] = lambda *, step, **_: applied.append(step.up_revision_id)

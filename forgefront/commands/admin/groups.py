@@ -12,7 +12,7 @@ from forgefront.local_client import LocalClient, drop_nulls
 OPERATIONS_FILE = Path(__file__).with_suffix(".graphql")
 COLUMNS = ("id", "path", "name", "description")
 
-app = typer.Typer(no_args_is_help=True, help="Manage groups, which own projects in common.")
+app = typer.Typer(no_args_is_help=True, help="Manage groups, which contain projects.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The path of the group, or its id.")]
 DescriptionOption = Annotated[str | None, typer.Option(help="A description; an empty value clears it.", show_default=False)]

@@ -102,6 +102,9 @@ def _reset_private_token(username: str, data: Path | None, as_json: bool) -> Non
 
 def _print_token(found: dict[str, str | None], as_json: bool) -> None:
     if found["token"] is None:
-        fail("the token cannot be shown, since the key that it was encrypted with is lost; create a new one: forgefront admin token create")
+        fail(
+            "the token cannot be shown, since the key that it was encrypted with is lost;"
+            " create a new one with `forgefront admin token create USERNAME`"
+        )
     # The bare token, for $(forgefront admin token show NAME).
     print_result(found if as_json else found["token"], as_json)

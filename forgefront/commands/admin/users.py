@@ -127,7 +127,7 @@ def change_user(
     extern_uid: ExternUidOption = None,
     confirmed: ConfirmedOption = None,
     blocked_by_directory: Annotated[
-        bool | None, typer.Option(help="Block on behalf of a directory, which alone can unblock.", show_default=False)
+        bool | None, typer.Option(help="Block as the directory does; only the directory can unblock the account.", show_default=False)
     ] = None,
     two_factor_enabled: Annotated[
         bool | None, typer.Option(help="Whether signing in requires a second factor.", show_default=False)

@@ -85,7 +85,8 @@ class ContainerExecutor(Executor):
             raise ExecutorUnavailable(f"{self.settings.program or 'Neither podman nor docker'} is not installed.", REMEDY)
         code, output = await self.call("info")
         if code != 0:
-            raise ExecutorUnavailable(f"{self.program} does not work: {_last_line(output)}.", REMEDY)
+            remedy = f"Start its daemon if it needs one, and permit the runner's user to use it: try `{self.program} info`."
+            raise ExecutorUnavailable(f"{self.program} does not work: {_last_line(output).rstrip('.?')}.", remedy)
 
     async def call(self, *arguments: str, seconds: float = CALL_SECONDS) -> tuple[int, str]:
         """Calls the container engine; its exit code, and what it printed. A call that takes too long is killed, and fails."""

@@ -97,7 +97,9 @@ def _tokenize(text: str) -> list[re.Match[str]]:
     while position < len(text):
         token = _TOKEN_PATTERN.match(text, position)
         if token is None:
-            raise ValueError('it has something else than $VARIABLE, "string", /expression/, null, ==, !=, =~, !~, &&, || and parentheses')
+            raise ValueError(
+                'it contains something other than $VARIABLE, "string", /expression/, null, ==, !=, =~, !~, &&, || and parentheses'
+            )
         tokens.append(token)
         position = token.end()
     return tokens

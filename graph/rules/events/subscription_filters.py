@@ -66,7 +66,7 @@ async def trace_filter(context: Context, project: str, build_id: int, after: str
     build = await builds.get_build(context, found, build_id)
     offset = None if after is None else 0 if after == "0" else lookup.parse_id(after)
     if after is not None and offset is None:
-        raise BadRequest("`after` must be the `endBytes` of a piece you received, or 0.")
+        raise BadRequest("`afterBytes` must be the `endBytes` of a piece you received, or 0.")
     return TraceFilter(ChangeKind.BUILD, frozenset(), None, offset, build.id)
 
 

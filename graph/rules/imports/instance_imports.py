@@ -62,7 +62,7 @@ async def _require_empty_instance(context: Context) -> None:
     )
     for name, condition in conditions:
         if await context.exists(condition):
-            raise Invalid("keepIds", f"is possible only in an empty instance; this one has {name}")
+            raise Invalid("keepIds", f"requires an instance without users and projects; this one has {name}")
 
 
 async def finish_import(context: Context, import_id: int) -> tables.InstanceImport:

@@ -35,8 +35,8 @@ async def update_profile(info: Info, input: UpdateProfileInput) -> tables.User:
     entity="user",
     returns=User,
     entity_description="The viewer.",
-    description="Changes the password of the viewer. Tokens stay valid. Forbidden for an account without a password, as one of a directory."
-    " Throttled after ten wrong passwords per minute.",
+    description="Changes the password of the viewer. Tokens stay valid. Forbidden for an account without a password, such as an account"
+    " of a directory. Throttled after ten wrong passwords per minute.",
     extra_wait_seconds=20.0,
 )
 async def change_password(info: Info, input: ChangePasswordInput) -> tables.User:

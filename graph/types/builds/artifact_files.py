@@ -63,7 +63,7 @@ class ArtifactFileFields:
             "path": (Annotated[str, strawberry.argument(description="Path of the folder in the archive; default: its root.")], ""),
         },
         description="Entries of a folder of the zip archive, folders first, each kind by name. Null, with an error, if there is no such"
-        " folder, or if the artifact is no zip archive or one that is not read: damaged, with unsafe or repeated paths, or with more than"
+        " folder, or if the artifact is not a zip archive, is damaged, has unsafe or repeated paths, or has more than"
         " 20,000 entries. An operation may read 5 archives.",
         max_page_size=MAX_ENTRIES,
     )

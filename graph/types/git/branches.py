@@ -88,7 +88,7 @@ class Branch(Node, BranchHealthFields, BranchTimelineFields, BranchHistoryFields
         found = await branch_distances.find_distance(info.context, _as_ref(self))
         return found.ahead if found else None
 
-    @strawberry.field(description="Number of commits that the default branch has and the branch does not. Null as `aheadBy`.")
+    @strawberry.field(description="Number of commits that the default branch has and the branch does not. Null in the cases of `aheadBy`.")
     async def behind_by(self, info: Info) -> int | None:
         found = await branch_distances.find_distance(info.context, _as_ref(self))
         return found.behind if found else None
@@ -140,7 +140,7 @@ class DeleteBranchInput(BranchInput):
 @strawberry.input(description="Input of `protectBranch`.")
 class ProtectBranchInput(BranchInput):
     developers_can_push: bool | None = optional(
-        "Whether developers can still push to the branch. Omitted, a protected branch stays as it is, and for others it is false."
+        "Whether developers can still push to the branch. Default: unchanged for a protected branch, otherwise false."
     )
 
 

@@ -25,7 +25,7 @@ class ImportBuildInput:
     stage: str = strawberry.field(description="Stage in the pipeline.")
     stage_index: int | None = optional("Position of the stage in the pipeline, from 0.")
     status: BuildStatus = strawberry.field(  # type: ignore[valid-type]
-        description="Status. No runner gets a pending or running one; a later import brings its end."
+        description="Status. No runner takes a pending or running one; a later import updates it."
     )
     allow_failure: bool | None = optional("Whether it can fail without failing the commit, default false.")
     run_when: JobWhen | None = optional("Result of the earlier stages for which it runs, default `ON_SUCCESS`.")  # type: ignore[valid-type]

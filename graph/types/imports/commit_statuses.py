@@ -38,7 +38,7 @@ class ImportCommitStatusesInput(ImportInput):
 
 @mutation(
     **RESULTS,
-    description="Imports commit statuses, in the order of their IDs: of each name and ref the last one counts. Administrators only,"
+    description="Imports commit statuses, in the order of their IDs: the last one of each name and ref is current. Administrators only,"
     " while the import runs.",
 )
 async def import_commit_statuses(info: Info, input: ImportCommitStatusesInput) -> list[ItemResult]:

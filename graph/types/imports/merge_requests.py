@@ -32,8 +32,8 @@ class ImportMergeRequestInput:
     target_branch: str = strawberry.field(description="Target branch, which need not exist.")
     labels: list[str] | None = optional("Names of all its labels; missing ones are created with the default color.")
     head_oid: str | None = optional(
-        "Full ID of its newest commit; default: the first of `commitOids`. Of an open one, the head of the source branch is taken if it"
-        " exists."
+        "Full ID of its newest commit; default: the first of `commitOids`. For an open merge request, the head of the source branch"
+        " is used if it exists."
     )
     base_oid: str | None = optional("Full ID of the merge base; computed if it is omitted or not in the repository.")
     commit_oids: list[str] | None = optional(
@@ -42,7 +42,7 @@ class ImportMergeRequestInput:
     )
     merge_commit_oid: str | None = optional("Full ID of the commit that merged it; computed if it is omitted.")
     merge_status: MergeStatus | None = optional(  # type: ignore[valid-type]
-        "Whether it can be merged, of a merged or closed one; open ones are compared."
+        "Whether a merged or closed merge request could be merged; open ones are compared."
     )
     merge_user_id: strawberry.ID | None = optional("The source's ID of the user who merged it.")
     merge_when_build_succeeds: bool | None = optional(

@@ -39,8 +39,8 @@ class ImportNotesInput(ImportInput):
 
 @mutation(
     **RESULTS,
-    description="Imports notes of issues, merge requests and snippets, system notes included; after all that they mention."
-    " Administrators only, while the import runs.",
+    description="Imports notes of issues, merge requests and snippets, system notes included. Import them after the objects that they"
+    " mention. Administrators only, while the import runs.",
 )
 async def import_notes(info: Info, input: ImportNotesInput) -> list[ItemResult]:
     return await write_inputs(info, NOTES, input.import_id, input.items)

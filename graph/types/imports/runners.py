@@ -16,7 +16,7 @@ from graph.types.inputs import optional
 class ImportRunnerInput:
     source_id: strawberry.ID = source_id()
     token: str | None = optional(
-        "Token by which the runner identifies itself; a runner that has it already is the runner. Default: a new one."
+        "Token by which the runner identifies itself; a runner of this instance with this token is reused. Default: a new one."
     )
     description: str = strawberry.field(description="Description; at most 255 characters.")
     active: bool | None = optional("Whether builds are assigned to it; default true.")

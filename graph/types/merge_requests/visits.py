@@ -39,7 +39,7 @@ class MergeRequestVisit:
         return await visits.count_new_commits(info.context, _as_visit(self))
 
     @strawberry.field(
-        description=f"These commits, newest first, at most {visits.MAX_COMMITS}. Null as `newCommitCount`.",
+        description=f"These commits, newest first, at most {visits.MAX_COMMITS}. Null in the same cases as `newCommitCount`.",
     )
     async def new_commits(self, info: Info) -> list[Commit] | None:
         project_id = _as_visit(self).project_id
@@ -50,8 +50,8 @@ class MergeRequestVisit:
 
     @strawberry.field(
         description="Diff from `headOid` to the head commit, by file, complete up to 5 MB. If the branch was rebased or has merged its"
-        " target, files that only the target branch changed are left out. Null as `newCommitCount`, or, with an error, if the operation"
-        " has already read 5 MB of diffs.",
+        " target, files that only the target branch changed are left out. Null in the same cases as `newCommitCount`, or, with an error,"
+        " if the operation has already read 5 MB of diffs.",
     )
     async def changes(self, info: Info) -> list[DiffEntry] | None:
         return await visits.load_changes_since(info.context, _as_visit(self))  # type: ignore[return-value]

@@ -276,7 +276,7 @@ class TestUploads:
 
     def test_nothing_is_wrong(self, healthy: CommandRunner, file: Path) -> None:
         report = healthy.json("check")
-        assert (report["problems"], "1 uploads" in report["looked_at"]) == ([], True)
+        assert (report["problems"], "1 uploads" in report["checked"]) == ([], True)
 
     def test_absent(self, healthy: CommandRunner, file: Path) -> None:
         file.unlink()
@@ -380,7 +380,7 @@ class TestBucket:
         quick, full = moved.json("check"), moved.json("check", "--full")
 
         assert quick["problems"] == full["problems"] == []
-        assert f"{len(objects)} packs" in full["looked_at"]
+        assert f"{len(objects)} packs" in full["checked"]
         assert "1 repositories have no copy on this host; --full downloads and checks them too" in quick["notes"]
 
     def test_a_missing_object(self, moved: CommandRunner, bucket: Bucket) -> None:

@@ -169,7 +169,7 @@ class TestUsers:
         cli("admin", "user", "delete", "ann", input="n\n", code=1)
         cli("admin", "user", "show", "ann")
         cli("admin", "user", "delete", "ann", "--yes")
-        assert cli("admin", "user", "show", "ann", code=1).stderr == "forgefront: User not found.\n"
+        assert cli("admin", "user", "show", "ann", code=1).stderr == "forgefront: User not found: ann\n"
 
     def test_list_is_a_table(self, cli: CommandRunner) -> None:
         lines = cli("admin", "user", "list", "--search", "roo").stdout.splitlines()
@@ -201,7 +201,7 @@ class TestUsers:
         cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
         result = cli("admin", "user", "block", "root", "--as", "ann", code=1)
         assert result.stderr == "forgefront: You are not allowed to do this.\n"
-        assert cli("admin", "user", "list", "--as", "nobody", code=1).stderr == "forgefront: User not found.\n"
+        assert cli("admin", "user", "list", "--as", "nobody", code=1).stderr == "forgefront: User not found: nobody\n"
 
 
 class TestTokens:
@@ -248,7 +248,7 @@ class TestGroups:
         assert (changed["path"], changed["name"], changed["description"]) == ("crew", "The Team", "All hands.")
         assert [group["path"] for group in cli.json("admin", "group", "list")] == ["crew"]
         cli("admin", "group", "delete", "crew", "--yes")
-        assert cli("admin", "group", "show", "crew", code=1).stderr == "forgefront: Group not found.\n"
+        assert cli("admin", "group", "show", "crew", code=1).stderr == "forgefront: Group not found: crew\n"
 
     def test_refused(self, cli: CommandRunner) -> None:
         assert "--path" in cli("admin", "group", "create", "12", code=1).stderr
@@ -278,7 +278,7 @@ class TestProjects:
         again = cli("admin", "project", "import-merge-requests", "team/merged")
         assert again.exit_code == 0
         assert f"known        {done['imported']}" in again.stdout
-        assert "Project not found" in cli("admin", "project", "import-merge-requests", "team/absent", code=1).stderr
+        assert "Project not found: team/absent" in cli("admin", "project", "import-merge-requests", "team/absent", code=1).stderr
 
     def test_empty_in_a_personal_space(self, cli: CommandRunner) -> None:
         made = cli.json("admin", "project", "create", "notes", "--owner", "root", "--visibility", "public")

@@ -58,7 +58,7 @@ class TestDirectory:
         assert f"2 people below {PEOPLE}; group {devs} with 1 people; group {roots} with 0 people; login ADA" in output
         assert output.endswith("no problems\n") and "not encrypted" not in output and ADMIN_PASSWORD not in output
         report = json.loads(check("--json", **settings))
-        assert report["ok"] is True and len(report["looked_at"]) == 4
+        assert report["ok"] is True and len(report["checked"]) == 4
 
     def test_mistakes_are_explained(self, check: Check, ldap: LdapServer, closed_port: int) -> None:
         ldap.add_person("ada")
@@ -114,7 +114,7 @@ class TestAccounts:
         assert cli.json("admin", "user", "list") == before
         ldap.add_person("old")
         report = json.loads(cli("directory", "check", "--json").stdout)
-        assert report["would_block"]["count"] == 0 and "2 accounts with a person in the directory" in report["looked_at"]
+        assert report["would_block"]["count"] == 0 and "2 accounts with a person in the directory" in report["checked"]
 
     def test_a_directory_with_none_of_them_is_a_mistake_of_the_configuration(self, cli: CommandRunner, ldap: LdapServer) -> None:
         ldap.add_person("stranger")
@@ -134,8 +134,8 @@ class TestProvider:
             assert "redirect URI http://127.0.0.1:8080/-/sign_in" in output
             output = check(oidc_issuer=f"{issuer}/", oidc_client_id="forgefront", code=1)
             assert (
-                f"the provider calls itself {issuer}, not {issuer}/" in output
-                and "must be exactly what the provider calls itself" in output
+                f"the issuer in the provider's metadata is {issuer}, not {issuer}/" in output
+                and "must be exactly the issuer in the provider's metadata" in output
             )
         assert "does not respond" in check(oidc_issuer=issuer, oidc_client_id="forgefront", code=1)
 

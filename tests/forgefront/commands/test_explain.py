@@ -83,7 +83,7 @@ class TestWrongUsage:
             ((), "give either a GraphQL document or --v3"),
             (("{ viewer { name } }", "--v3", "GET /user"), "give either"),
             (("{ viewer { name } }", "--dialect", "oracle"), "--dialect is sqlite or postgresql, not 'oracle'"),
-            (("{ viewer { name } }", "--variables", "[]"), "--variables is no JSON object"),
+            (("{ viewer { name } }", "--variables", "[]"), "--variables is not a JSON object"),
             (("query A { viewer { name } } query B { viewer { name } }",), "--operation"),
         ],
     )

@@ -396,7 +396,7 @@ class TestBasicCredentials:
         for path in ("/Self.json", "/Nothing.csv", "/Self.csv?unknown=1", ""):
             answer = await client.get(path, headers=sent)
             assert answer.status_code == 401, path
-            assert answer.headers["www-authenticate"] == 'Basic realm="Forgefront questions", charset="UTF-8"'
+            assert answer.headers["www-authenticate"] == 'Basic realm="Forgefront queries", charset="UTF-8"'
 
     async def test_a_token_prevents_the_basic_challenge(self, client: httpx.AsyncClient, project: tables.Project) -> None:
         for sent in ({"PRIVATE-TOKEN": "wrong"}, {"Authorization": "Bearer wrong"}):
@@ -438,7 +438,7 @@ class TestQueryList:
         response = await get("")
         assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
         assert response.headers["vary"] == "PRIVATE-TOKEN, Authorization, Accept"
-        issues, self_ = response.json()["questions"]
+        issues, self_ = response.json()["queries"]
         assert issues == {
             "name": "Issues",
             "description": "",
@@ -466,7 +466,7 @@ class TestQueryList:
         app = NamedQueriesEndpoint(graph)
         headers = {"PRIVATE-TOKEN": token_of(await make.user())}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://forge") as client:
-            listed = (await client.get("/q", headers=headers)).json()["questions"]
+            listed = (await client.get("/q", headers=headers)).json()["queries"]
             assert [each["name"] for each in listed] == sorted(str(each.name) for each in found if each.kind == "query")
             for each in listed:
                 path = each["example"].removeprefix(graph.services.external_url)
@@ -480,7 +480,7 @@ class TestQueryList:
         graph.serve_trusted_documents(TrustedDocuments(read_documents(tmp_path).documents))
         headers = {"PRIVATE-TOKEN": token_of(await make.user())}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=NamedQueriesEndpoint(graph)), base_url="http://forge") as client:
-            (entry,) = (await client.get("/q", headers=headers)).json()["questions"]
+            (entry,) = (await client.get("/q", headers=headers)).json()["queries"]
             page = await client.get("/q/", headers={**headers, "Accept": "text/html,*/*;q=0.8"})
         assert entry["description"] == "Who calls, and <what> they may."
         assert page.headers["content-type"] == "text/html; charset=utf-8"

@@ -56,9 +56,9 @@ class TestConditions:
 
     def test_errors(self) -> None:
         for text, reason in {
-            "A": "it has something else than",
+            "A": "it contains something other than",
             "$A ==": 'a $VARIABLE, a "string" or null is missing',
-            "$A == x": "it has something else than",
+            "$A == x": "it contains something other than",
             "$A &&": "is missing",
             "($A": "a closing parenthesis is missing",
             "$A $B": "$B is not expected there",
@@ -130,7 +130,7 @@ c: {script: x, rules: []}
         start = "a:\n  script: x\n  rules:\n    - "
         for text, message in {
             f"{start}when: later": "line 4: `a` job: rules: when: `later` should be on_success, on_failure, always, manual or never.",
-            f"{start}if: x": "line 4: `a` job: rules: if: `x` is not a valid condition: it has something else than",
+            f"{start}if: x": "line 4: `a` job: rules: if: `x` is not a valid condition: it contains something other than",
             f"{start}variables: {{}}": "line 4: `a` job: rules: `variables` is not supported. Supported: if, changes, exists, when,",
             f"{start}changes: ['{{a']": "line 4: `a` job: rules: changes: `{a` is not a valid pattern",
             f"{start}x": "line 4: `a` job: rules should be a list of mappings with if, changes, exists, when, allow_failure.",

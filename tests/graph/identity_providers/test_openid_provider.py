@@ -218,7 +218,7 @@ class TestProvidersThatAreBroken:
     async def test_that_call_themselves_otherwise_are_refused(self, provider: OpenIdProvider, fake: FakeProvider, clock: Clock) -> None:
         fake.metadata = {"issuer": "https://id.example/"}
         for _ in range(3):
-            with pytest.raises(IdentityProviderUnavailable, match="calls itself"):
+            with pytest.raises(IdentityProviderUnavailable, match="issuer in the provider"):
                 await finish(provider)
         assert len(fake.requests) == 1, "anonymous callers cause one request in some seconds"
         clock.now += 11

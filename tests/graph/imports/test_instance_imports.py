@@ -31,7 +31,9 @@ class TestImports:
             "user": {"username": other.username}, "identityCounts": [],
         }  # fmt: skip
         assert [each["field"] for each in kept["beginImport"]["userErrors"]] == ["keepIds"]
-        assert refused["beginImport"]["userErrors"][0]["message"] == ("is possible only in an empty instance; this one has other users")
+        assert refused["beginImport"]["userErrors"][0]["message"] == (
+            "requires an instance without users and projects; this one has other users"
+        )
         assert bad == [["INVALID"]] * 4
         assert listed["instanceImports"] == [
             {"source": SOURCE, "state": "RUNNING", "user": {"username": other.username}, "identityCounts": []}
