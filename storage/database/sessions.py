@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from storage.database.engine import Database
 
 
+ORM_ATTRIBUTES = ("sync_session", "_proxied", "_async_bind", "_async_binds")
+"""What `AsyncSession.__init__` sets, by which sessions without an ORM session know that a statement needs one."""
+
+
 class _ExpiredError(Exception):
     """A row in the session's identity map has expired and must be refreshed, which only the ORM does."""
 
@@ -94,6 +98,11 @@ class DatabaseSession(AsyncSession):
             columns.consume(rows, budget)
         return rows
 
+    def _drop_orm_session(self) -> None:
+        """Makes a session that has ended refuse everything: an ORM session that was closed would begin another transaction."""
+        for name in ORM_ATTRIBUTES:
+            self.__dict__.pop(name, None)
+
     def _attach_row(self, table: type, columns: dict[str, Any]) -> Any:
         """Returns the session's row with this identity, created from the columns if there is none. Raises _ExpiredError."""
         mapper: Mapper[Any] = inspect(table)
@@ -146,8 +155,10 @@ class ReadSession(DatabaseSession):
         self._is_closed = False
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
+        if name not in ORM_ATTRIBUTES:
             raise AttributeError(name)
+        if self._is_closed:
+            raise InvalidRequestError(CLOSED_MESSAGE)
         AsyncSession.__init__(self, bind=self._database.engine, expire_on_commit=False, autoflush=False)
         return self.__dict__[name]
 
@@ -195,7 +206,10 @@ class ReadSession(DatabaseSession):
             self._database.reader_pool.release(self._reader)
             self._reader = None
         if "sync_session" in self.__dict__:
-            await super().close()
+            try:
+                await super().close()
+            finally:
+                self._drop_orm_session()
 
     async def __aexit__(self, *error: Any) -> None:
         if "sync_session" in self.__dict__:

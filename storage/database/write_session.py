@@ -19,7 +19,7 @@ from sqlalchemy.orm.attributes import instance_state
 
 from storage.database.pending_changes import PendingChanges
 from storage.database.readers import CLOSED_MESSAGE, Reader
-from storage.database.sessions import DatabaseSession
+from storage.database.sessions import ORM_ATTRIBUTES, DatabaseSession
 from storage.database.statements.bulk_inserts import BulkRows
 from storage.database.statements.insert_cache import Numbering
 from storage.database.statements.update_cache import WAS_CHANGED, WAS_SKIPPED
@@ -55,8 +55,10 @@ class WriteSession(DatabaseSession):
         self._reads_before_changes = self.may_repeat = False
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("sync_session", "_proxied", "_async_bind", "_async_binds"):
+        if name not in ORM_ATTRIBUTES:
             raise AttributeError(name)
+        if self._has_ended:
+            raise InvalidRequestError(CLOSED_MESSAGE)
         AsyncSession.__init__(self, bind=self._database.write_engine, expire_on_commit=False)
         self._has_begun = True
         if not self._active_reads:
@@ -372,7 +374,12 @@ class WriteSession(DatabaseSession):
         self._pending.clear()
         self._release_reader()
         if self._has_begun:
-            await super().close()
+            try:
+                await super().close()
+            finally:
+                if self._has_ended:
+                    self._has_begun = False
+                    self._drop_orm_session()
 
     async def __aexit__(self, *error: Any) -> None:
         self._has_ended = True

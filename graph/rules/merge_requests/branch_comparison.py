@@ -113,9 +113,9 @@ async def compare_branches(
     disk is full.
     """
     if heads is None:
-        async with services.database.read_session() as session:
+        async with services.database.read_session() as reader:
             source_key, target_key = _branch_key(source_project_id, source_branch), _branch_key(target_project_id, target_branch)
-            found_refs = await refs.current_of_projects(Context(services, session, None, "compare"), {source_key, target_key})
+            found_refs = await refs.current_of_projects(Context(services, reader, None, "compare"), {source_key, target_key})
             heads = BranchHeads(found_refs.get(source_key), found_refs.get(target_key))
     head, target = heads.source, heads.target
     empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch, head_oid=head, target_oid=target)

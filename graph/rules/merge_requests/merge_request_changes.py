@@ -72,7 +72,7 @@ async def create_merge_request(context: Context, values: Mapping[str, Any]) -> t
     if may_triage:
         await issues.set_labels(context, row, values.get("labels") or [])
     if not await branch_comparison.is_current(context, row, comparison):
-        comparison = await merge_requests.compare_branches(context, branches)
+        comparison = await merge_requests.compare_branches(context, branches, context.session)
     await merge_request_refresh.apply_comparison(context, row, comparison)
     await system_notes.write_mentions(context, row, row.description)
     await change_records.record_merge_request(context, row, None)

@@ -29,6 +29,7 @@ from graph.rules.permissions.policy_conditions import allowed_project_conditions
 from graph.rules.snapshots import MergeRequestSnapshot
 from graph.rules.states import MERGE_REQUEST_TRANSITIONS, MergeRequestTransition, is_work_in_progress
 from storage import tables
+from storage.database.engine import DatabaseSession
 from storage.git.refs.ref_names import FULL_ID
 from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.issues import labels
@@ -106,14 +107,18 @@ def _require_different(source_project_id: int, source_branch: str, project_id: i
         raise NotAllowed(None, SAME_BRANCH_MESSAGE)
 
 
-async def compare_branches(context: Context, branches: MergeRequestBranches) -> BranchComparison:
-    """Compare two branches, before any transaction. Raises Invalid when one is missing, Unavailable."""
+async def compare_branches(context: Context, branches: MergeRequestBranches, session: DatabaseSession | None = None) -> BranchComparison:
+    """Compare two branches, before any transaction, or with the session of one that has locked the projects.
+
+    Raises Invalid when one is missing, Unavailable.
+    """
     found = await branch_comparison.compare_branches(
         context.services,
         target_project_id=branches.target.id,
         source_project_id=branches.source.id,
         source_branch=branches.source_branch,
         target_branch=branches.target_branch,
+        session=session,
     )
     if found.head_oid is None:
         raise Invalid("sourceBranch", "is not a branch of the source project")

@@ -1,12 +1,22 @@
 """Creation of merge requests through the graph."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
+from sqlmodel import col
 
+from graph.operations.execution import Graph
+from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.states import is_work_in_progress
 from storage import tables
+from storage.git.packing import packs
+from storage.git.repository_cache import RepositoryCache
+from storage.objects.folder_store import FolderStore
 from storage.tables import AccessLevel, MergeRequestState, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
@@ -281,3 +291,82 @@ class TestRejections:
 )
 def test_titles_of_work_in_progress(title: str, expected: bool) -> None:
     assert is_work_in_progress(title) is expected
+
+
+class BucketScenario:
+    """A project and its fork with a branch `feature`, whose objects are in a bucket."""
+
+    def __init__(
+        self, make: DataFactory, cache: RepositoryCache, owner: tables.User, project: tables.Project, forked: tables.Project
+    ) -> None:
+        self.make, self.cache, self.owner, self.project, self.forked = make, cache, owner, project, forked
+        self.services = replace(make.services, repositories=cache)
+        self.ask = Ask(Graph(self.services))
+
+    async def create(self) -> list[Any]:
+        wanted = create_input(self.forked, sourceBranch="feature", targetProjectId=self.project.id)
+        return await user_error_codes(self.ask, self.owner, **wanted)
+
+    async def update(self, **values: Any) -> None:
+        row = await self.make.merge_request(
+            self.project, source_project_id=self.forked.id, source_branch="feature", **values.pop("row", {})
+        )
+        document = """mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) {
+            mergeRequest { headCommit { oid } } userErrors { message } } }"""
+        wanted = {"projectPath": str(self.project.id), "databaseId": row.id, **values}
+        payload = (await self.ask.data(document, self.owner, input=wanted))["updateMergeRequest"]
+        assert payload["userErrors"] == [] and payload["mergeRequest"]["headCommit"] is not None
+
+    async def count_packs(self) -> int:
+        held = tables.Pack
+        async with self.services.database.read_session() as session:
+            statement = select(func.count()).select_from(held).where(col(held.project_id) == self.project.id)
+            return (await session.execute(statement)).scalar_one()  # type: ignore[no-any-return]
+
+    async def publishes_with(self, work: Callable[[], Awaitable[Any]]) -> None:
+        """Checks that the work publishes the objects of the fork in the target, and leaves no transaction open."""
+        before = await self.count_packs()
+        async with asyncio.timeout(5):
+            assert not await work()
+            assert await self.count_packs() == before + 1
+            await self.cache.publish(self.project.id)
+            await self.make.user()
+        assert not packs.has_unpublished(self.cache.path_of(self.project.id))
+
+
+@pytest.fixture
+async def bucketed(make: DataFactory, project: tables.Project, owner: tables.User, tmp_path: Path) -> BucketScenario:
+    forked = await make.indexed(await fork(make, project, owner))
+    cache = RepositoryCache(make.services.repositories.root, make.services.database, FolderStore(tmp_path / "store"))
+    scenario = BucketScenario(make, cache, owner, await make.indexed(project), forked)
+    await cache.publish_all(lambda: None)
+    return scenario
+
+
+class TestMergeRequestsOfForksInABucket:
+    async def test_creating_one_publishes_the_objects_of_the_fork(self, bucketed: BucketScenario) -> None:
+        await bucketed.publishes_with(bucketed.create)
+
+    async def test_creating_one_whose_branch_moves_meanwhile_publishes_them_in_its_transaction(
+        self, bucketed: BucketScenario, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compare = branch_comparison.compare_branches
+
+        async def overtaken(*args: Any, **settings: Any) -> branch_comparison.BranchComparison:
+            if settings.get("session") is None:
+                return replace(branch_comparison.BranchComparison(0, 0, "", ""), head_oid="1" * 40, target_oid="2" * 40)
+            return await compare(*args, **settings)
+
+        monkeypatch.setattr(branch_comparison, "compare_branches", overtaken)
+        await bucketed.publishes_with(bucketed.create)
+
+    async def test_reopening_one_publishes_them(self, bucketed: BucketScenario) -> None:
+        closed = {"state": MergeRequestState.CLOSED}
+        await bucketed.publishes_with(lambda: bucketed.update(stateEvent="REOPEN", row=closed))
+
+    async def test_changing_the_target_of_one_publishes_them(self, bucketed: BucketScenario) -> None:
+        await bucketed.publishes_with(lambda: bucketed.update(targetBranch="topic"))
+
+    async def test_refreshing_one_publishes_them(self, bucketed: BucketScenario) -> None:
+        await bucketed.make.merge_request(bucketed.project, source_project_id=bucketed.forked.id, source_branch="feature")
+        await bucketed.publishes_with(lambda: merge_request_refresh.refresh_unchecked(bucketed.services))

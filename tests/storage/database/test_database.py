@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
+from storage import tables
 from storage.database.engine import Database, describe_error, now
 
 
@@ -39,6 +40,23 @@ class TestConnections:
             await other.execute(text("SELECT 1"))
             await session.execute(text("CREATE TABLE uncommitted (id INTEGER)"))
             assert [tuple(row) for row in await session.fetch("SELECT count(*) FROM uncommitted", ())] == [(0,)]
+
+    @pytest.mark.parametrize("has_begun", [False, True])
+    @pytest.mark.parametrize("kind", ["read_session", "write_session"])
+    async def test_a_session_that_has_ended_begins_no_transaction(self, database: Database, kind: str, has_begun: bool) -> None:
+        async with getattr(database, kind)() as session:
+            if has_begun:
+                await session.execute(text("SELECT 1"))
+        for use in (
+            lambda: session.execute(text("SELECT 1")),
+            lambda: session.scalar(text("SELECT 1")),
+            lambda: session.fetch("SELECT 1", ()),
+            lambda: session.read(select(tables.User)),
+        ):
+            with pytest.raises(InvalidRequestError, match="this session is closed"):
+                await use()
+        # That of an operation is ended again by whoever made it.
+        await session.__aexit__(None, None, None)
 
 
 class TestClosing:
