@@ -216,7 +216,8 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
     row.erased_at = row.erased_by_id = row.artifacts_expired_at = row.trace_start = None
     row.trace_size = 0
-    if row.queue is not None:
+    if row.commands is not None:
+        # Not by its queue, which it loses if its project's builds are disabled while it runs.
         row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
     await handle_status_change(context, row, before)
     return row

@@ -36,7 +36,8 @@ class Build(Row, table=True):
     `current_id` is this one. v3 lists only rows without `current_id`, which are the current attempts.
 
     `queue` are the tags that a runner needs, sorted and joined by commas, for builds that runners may claim; null for those of external
-    systems. While a runner runs the build, `token_digest` is the SHA-256 of the build's token, and at `lease_until` its lease expires.
+    systems, which have no `commands`, and while the project's builds are disabled. While a runner runs the build, `token_digest` is the
+    SHA-256 of the build's token, and at `lease_until` its lease expires.
     `sealed_token` is the encrypted token, which is needed to mask it in the trace. `sealed_trace_end` is the end of the trace that may be
     the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` includes it, the stored parts do not.
     `sealed_variables` are the encrypted secret variables that the runner received, while it runs the build.

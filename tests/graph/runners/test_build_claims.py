@@ -48,6 +48,8 @@ mutation ($input: ClaimBuildInput!) {
 REPORT = "mutation ($input: UpdateBuildInput!) { updateBuild(input: $input) { build { status coverage } userErrors { message code } } }"
 APPEND = "mutation ($input: AppendBuildTraceInput!) { appendBuildTrace(input: $input) { build { status } userErrors { message code } } }"
 UPLOAD = "mutation ($input: CreateArtifactUploadInput!) { createArtifactUpload(input: $input) { upload { url } userErrors { code } } }"
+CANCEL = "mutation ($input: BuildInput!) { cancelBuild(input: $input) { userErrors { code } } }"
+RETRY = "mutation ($input: BuildInput!) { retryBuild(input: $input) { userErrors { code } } }"
 SWITCH = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) { userErrors { code } } }"
 
 
@@ -182,6 +184,30 @@ class TestBuildsDisabled:
         await ask.data(SWITCH, owner, input={"projectPath": str(project.id), **back})
         assert (await row_of(make, build.id)).queue == "a,b"
         assert (await row_of(make, outside.id)).queue is None
+        assert await runner.claim_id() == build.id
+
+    @pytest.mark.parametrize(
+        ("switch", "is_claimed"), [({"buildsEnabled": False}, True), ({"archived": True}, True), ({"archived": True}, False)]
+    )
+    async def test_builds_that_end_meanwhile_can_be_retried_later(
+        self, ask: Ask, calls: Calling, make: DataFactory, switch: dict[str, Any], is_claimed: bool
+    ) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        build = await make.pending_build(project, tags=("a",))
+        runner = calls(await make.runner(tags=["a"]))
+        about = {"projectPath": str(project.id), "databaseId": build.id}
+        if is_claimed:
+            assert await runner.claim_id() == build.id
+
+        await ask.data(SWITCH, owner, input={"projectPath": str(project.id), **switch})
+        if is_claimed:
+            await runner(REPORT, databaseId=build.id, status="FAILED")
+        else:
+            await ask.data(CANCEL, owner, input=about)
+        await ask.data(SWITCH, owner, input={"projectPath": str(project.id), **{name: not value for name, value in switch.items()}})
+        await ask.data(RETRY, owner, input=about)
+
+        assert (await row_of(make, build.id)).queue == "a"
         assert await runner.claim_id() == build.id
 
     async def test_builds_added_while_disabled_are_not_claimed(self, calls: Calling, make: DataFactory) -> None:
