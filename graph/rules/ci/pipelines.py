@@ -116,7 +116,8 @@ async def advance_pipeline(context: Context, build: tables.Build) -> None:
     """Create the builds of the next stage if this build was the last one that the stage waited for.
 
     Call it in the transaction in which the build finishes. The lock of the pipeline serializes concurrent calls, so that each sees the
-    builds that the others created. A successful retry also starts jobs that an earlier failure prevented.
+    builds that the others created. A successful retry also starts jobs that an earlier failure prevented. While builds are disabled they
+    are created too, outside of any queue: a commit whose later stages never ran must not appear successful.
     """
     if build.pipeline_id is None or build.status not in FINISHED:
         return
@@ -124,7 +125,7 @@ async def advance_pipeline(context: Context, build: tables.Build) -> None:
     if pipeline is None or not pipeline.jobs:
         return
     project = await context.rows_by_id(tables.Project).get(pipeline.project_id)
-    if project is None or not project.builds_enabled:
+    if project is None:
         return
     existing_builds = [_StageBuild(*row) for row in await context.tuples(pipelines.build_states(pipeline.id))]
     jobs = _next_jobs(pipeline.jobs, existing_builds)

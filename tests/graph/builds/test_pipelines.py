@@ -11,6 +11,7 @@ from sqlmodel import col
 
 from graph.context import Context, Services
 from graph.git_access import GitAccess, RepositoryGrant
+from graph.jobs import maintenance
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds
 from graph.rules.ci import config_parser, pipeline_planner
@@ -19,7 +20,7 @@ from graph.rules.merge_requests import merging
 from storage import tables
 from storage.git.protocol.push import RefCommand
 from storage.git.repository import Repository
-from storage.tables import AccessLevel, CheckStatus, Visibility
+from storage.tables import AccessLevel, CheckStatus, MergeRequestState, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
@@ -43,6 +44,8 @@ SHOWN = """query ($path: String!, $filter: PipelineFilter) { project(path: $path
   builds { totalCount nodes { name pipeline { databaseId } } }
   stages { name status builds { name status } } } } } }"""
 OF_COMMIT = "query ($path: String!, $rev: String!) { project(path: $path) { commit(rev: $rev) { status pipelines { nodes { ref } } } } }"
+ACCEPT = "mutation ($input: AcceptMergeRequestInput!) { acceptMergeRequest(input: $input) { mergeRequest { state } userErrors { code } } }"
+SWITCH = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) { userErrors { code } } }"
 LINT_QUERY = """query ($path: String!, $content: String!, $ref: String) { ciConfig(projectPath: $path, content: $content, ref: $ref) {
   valid errors { message line } stages jobs { name stage commands tags allowFailure runWhen only excepted line } } }"""
 
@@ -404,13 +407,28 @@ class TestStages:
         assert await pushes.finish("lint") == ["compile"]
         assert await pushes.finish("compile") == ["deploy", "clean"]
 
-    async def test_nothing_goes_on_once_builds_are_disabled(self, pushes: PushScenario) -> None:
-        await pushes(STAGES)
-        project = await pushes.make.fetch(tables.Project, pushes.project.id)
-        assert project is not None
-        project.builds_enabled = False
-        await pushes.make.save(project)
-        assert await pushes.finish("compile") == []
+    @pytest.mark.parametrize("switch", [{"buildsEnabled": False}, {"archived": True}])
+    async def test_wait_while_builds_are_disabled(
+        self, pushes: PushScenario, ask: Ask, owner: tables.User, make: DataFactory, switch: dict[str, Any]
+    ) -> None:
+        await pushes(None)
+        head = await pushes(STAGES, "feature")
+        row = await make.merge_request(pushes.project, author=owner, source_branch="feature", target_branch="master", head_oid=head)
+        await maintenance.run_once(pushes.services)
+        path = {"projectPath": str(pushes.project.id)}
+        wanted = {**path, "databaseId": row.id, "mergeWhenBuildSucceeds": True}
+        assert (await ask.data(ACCEPT, owner, input=wanted))["acceptMergeRequest"]["mergeRequest"]["state"] == "OPENED"
+
+        await ask.data(SWITCH, owner, input={**path, **switch})
+        assert await pushes.finish("compile") == ["unit", "lint"]
+        await maintenance.run_once(pushes.services)
+        found = await make.fetch(tables.MergeRequest, row.id)
+        assert found is not None and found.state is MergeRequestState.OPENED
+        assert {build.queue for build in (await pushes.builds(PENDING)).values()} == {None}
+
+        await ask.data(SWITCH, owner, input={**path, **{name: not value for name, value in switch.items()}})
+        assert {build.queue for build in (await pushes.builds(PENDING)).values()} == {""}
+        assert await pushes.finish("unit", "lint") == ["clean"]
 
     async def test_builds_of_outside_systems_lead_to_nothing(self, pushes: PushScenario, make: DataFactory) -> None:
         sha = await pushes(None)
