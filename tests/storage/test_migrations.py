@@ -25,7 +25,7 @@ from storage import migrations
 from storage.database.engine import Database, Timestamp, enum_type, now
 from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
-from storage.tables import IssueState, User, metadata
+from storage.tables import Build, CheckStatus, IssueState, Namespace, NamespaceKind, Project, User, metadata
 from tests.support.reliability_promises import promise, scaled_count
 
 NewDatabase = Callable[[], str]
@@ -391,6 +391,33 @@ class TestIdentities:
         query = text("SELECT user_id, provider, uid FROM identities ORDER BY id")
         found = await run_on(url, lambda connection: connection.execute(query).all())
         assert [tuple(row) for row in found] == [(1, "ldapmain", "uid=ada,dc=x"), (3, "openid_connect", "Sub")]
+
+
+class TestQueues:
+    async def test_builds_that_lost_theirs_wait_again(self, new_database: NewDatabase) -> None:
+        """Builds of external systems have no commands, and those of projects whose builds are disabled have no queue."""
+        url = new_database()
+        await asyncio.to_thread(migrations.upgrade, url, "0033")
+        projects: list[dict[str, Any]] = [{}, {"shared_runners_enabled": False}, {"builds_enabled": False}, {"archived": True}]
+        lost: dict[str, Any] = {"commands": "make", "tags": ["b", "a", "b"]}
+        others = [{"commands": None}, {"queue": "x"}, {"status": CheckStatus.MANUAL}, {"status": CheckStatus.FAILED}, {"current_id": 1}]
+
+        def add_rows(connection: Connection) -> None:
+            def add(row: Namespace | Project | Build) -> None:
+                connection.execute(metadata.tables[type(row).__tablename__].insert(), row.model_dump())
+
+            add(Namespace(id=1, kind=NamespaceKind.GROUP, path="g", path_key="g", name="G"))
+            for number, columns in enumerate(projects, 1):
+                add(Project(id=number, namespace_id=1, name="P", path=f"p{number}", path_key=f"p{number}", **columns))
+            builds = [{"project_id": number} for number in range(1, len(projects) + 1)] + [{"project_id": 1, **each} for each in others]
+            for number, columns in enumerate(builds, 1):
+                add(Build(id=number, sha="1" * 40, ref="master", name="unit", **lost | columns))
+
+        await run_on(url, add_rows)
+        await upgrade(url)
+        query = text("SELECT id, queue FROM builds WHERE queue IS NOT NULL ORDER BY id")
+        found = await run_on(url, lambda connection: connection.execute(query).all())
+        assert [tuple(row) for row in found] == [(1, "a,b"), (2, ",a,b"), (6, "x")]
 
 
 class TestLaterRevisions:

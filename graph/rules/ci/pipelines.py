@@ -50,18 +50,18 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
     """Create the pipelines of a push and the builds of their first stages.
 
     Call it in the transaction that records the push and has locked the project. The number of statements does not depend on the number
-    of jobs. A commit that was pushed to the same ref before is not built again.
+    of jobs. A commit that was pushed to the same branch or tag before is not built again.
     """
-    plans = {(plan.sha, plan.ref): plan for each in ref_updates if (plan := each.plan) is not None}
+    plans = {(plan.sha, plan.ref, plan.tag): plan for each in ref_updates if (plan := each.plan) is not None}
     if not plans or not project.builds_enabled:
         return
-    for known in await context.tuples(pipelines.refs_of_commits(project.id, sorted({sha for sha, _ in plans}))):
+    for known in await context.tuples(pipelines.refs_of_commits(project.id, sorted({sha for sha, _, _ in plans}))):
         plans.pop(tuple(known), None)
     if not plans:
         return
     user = context.viewer_or_none
     await _insert_pipelines(context, project, list(plans.values()), user.id if user else None, None)
-    await commit_checks.handle_checks_changed(context, project.id, *plans)
+    await commit_checks.handle_checks_changed(context, project.id, *dict.fromkeys((sha, ref) for sha, ref, _ in plans))
 
 
 async def create_triggered_pipeline(context: Context, project: tables.Project, plan: PipelinePlan, trigger_request_id: int) -> bool:
@@ -98,18 +98,19 @@ async def _insert_pipelines(
         for plan in plans
     ]
     # Without sorting by parameter order, which would take one statement per row on SQLite.
-    statement = insert(tables.Pipeline).returning(col(tables.Pipeline.sha), col(tables.Pipeline.ref), col(tables.Pipeline.id))
-    pipeline_ids = {(sha, ref): int(number) for sha, ref, number in await context.session.execute(statement, rows)}
+    row = tables.Pipeline
+    statement = insert(row).returning(col(row.sha), col(row.ref), col(row.tag), col(row.id))
+    pipeline_ids = {(sha, ref, tag): int(number) for sha, ref, tag, number in await context.session.execute(statement, rows)}
     await _create_builds(
         context,
         [
-            {**row, "pipeline_id": pipeline_ids[row["sha"], row["ref"]], "job": job}
-            for row in rows
-            for job in _next_jobs(row["jobs"] or [], [])
+            {**each, "pipeline_id": pipeline_ids[each["sha"], each["ref"], each["tag"]], "job": job}
+            for each in rows
+            for job in _next_jobs(each["jobs"] or [], [])
         ],
         project,
     )
-    await _record_errors(context, [row for row in rows if row["error"] is not None])
+    await _record_errors(context, [each for each in rows if each["error"] is not None])
 
 
 async def advance_pipeline(context: Context, build: tables.Build) -> None:

@@ -16,7 +16,9 @@ _PUSHED = text("trigger_request_id IS NULL")
 
 
 class Pipeline(Row, table=True):
-    """A pipeline: of pushes at most one per commit and ref, and one of each request of a trigger.
+    """A pipeline: of pushes at most one per commit and branch or tag, and one of each request of a trigger.
+
+    A branch and a tag may have the same name.
 
     `jobs` are the jobs of the commit's CI file, ordered by stage; null if there are none.
 
@@ -25,7 +27,7 @@ class Pipeline(Row, table=True):
 
     __tablename__ = "pipelines"
     __table_args__: Any = (
-        Index("uq_pipelines_pushed", "project_id", "sha", "ref", unique=True, sqlite_where=_PUSHED, postgresql_where=_PUSHED),
+        Index("uq_pipelines_pushed", "project_id", "sha", "ref", "tag", unique=True, sqlite_where=_PUSHED, postgresql_where=_PUSHED),
         Index("ix_pipelines_project_id_sha_ref", "project_id", "sha", "ref"),
         Index("ix_pipelines_project_id_id", "project_id", "id"),
         {"sqlite_autoincrement": True},
@@ -50,10 +52,10 @@ def for_update(pipeline_id: int) -> Select[Pipeline]:
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
 
 
-def refs_of_commits(project_id: int, shas: Collection[str]) -> Select[str, str]:
-    """(sha, ref) of the pipelines that pushes of these commits created."""
+def refs_of_commits(project_id: int, shas: Collection[str]) -> Select[str, str, bool]:
+    """(sha, ref, tag) of the pipelines that pushes of these commits created."""
     is_pushed = col(Pipeline.trigger_request_id).is_(None)
-    return select(col(Pipeline.sha), col(Pipeline.ref)).where(
+    return select(col(Pipeline.sha), col(Pipeline.ref), col(Pipeline.tag)).where(
         col(Pipeline.project_id) == project_id, col(Pipeline.sha).in_(shas), is_pushed
     )
 

@@ -210,6 +210,18 @@ class TestPush:
         found = [(each.ref, each.tag, each.sha) for each in await pushes.pipelines()]
         assert found == [("master", False, sha), ("v9", True, sha), ("v10", True, sha)]
 
+    @pytest.mark.parametrize("is_one_push", [True, False])
+    async def test_a_branch_and_a_tag_of_one_name_have_each_their_own(self, pushes: PushScenario, is_one_push: bool) -> None:
+        branch = await pushes.commit("a: {script: x, only: [branches]}\nrelease: {script: x, only: [tags]}\n", "v1")
+        tag = RefCommand("refs/tags/v1", None, branch.new)
+        for updates in ([branch, tag],) if is_one_push else ([branch], [tag]):
+            await pushes.record_push(*updates)
+
+        made = {(each.ref, each.tag): each.id for each in await pushes.pipelines()}
+        assert set(made) == {("v1", False), ("v1", True)}
+        found = {build.name: (build.tag, build.pipeline_id) for build in (await pushes.builds()).values()}
+        assert found == {"a": (False, made["v1", False]), "release": (True, made["v1", True])}
+
     async def test_the_same_push_is_not_built_twice(self, pushes: PushScenario) -> None:
         update = await pushes.commit(STAGES)
         await pushes.record_push(update)
