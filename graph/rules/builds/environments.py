@@ -5,6 +5,7 @@ from typing import Any
 from graph.context import Context
 from graph.errors import NotFound
 from graph.rules.builds import builds
+from graph.rules.ci import pipelines
 from storage import tables
 from storage.tables.builds import environments
 
@@ -30,25 +31,32 @@ def deployment_loader(context: Context) -> Any:
 async def stop_environment(context: Context, environment: tables.Environment) -> tables.Environment:
     """Start the job that stops the environment (`on_stop`); without one, the environment is stopped at once.
 
-    The job is that of the last deployment's pipeline. If it is waiting or running nothing changes. Raises NotFound.
+    The job is that of the last deployment's pipeline; it need not wait for its stage. If it is waiting or running nothing changes. Raises
+    NotFound.
     """
     row = await context.first(environments.for_update(environment.id))
     if row is None:
         raise NotFound("Environment")
-    stop_build = await _find_stop_build(context, row) if row.stop_job is not None else None
+    if row.stopped_at is not None:
+        return row
+    stop_build = await _get_stop_build(context, row) if row.stop_job is not None else None
     if stop_build is None:
-        row.stopped_at = row.stopped_at or context.now()
-    elif row.stopped_at is None:
-        if builds.is_playable(stop_build):
-            await builds.play_build(context, stop_build)
-        elif builds.is_retryable(stop_build):
-            await builds.retry_build(context, stop_build)
+        row.stopped_at = context.now()
+    elif builds.is_playable(stop_build):
+        await builds.play_build(context, stop_build)
+    elif builds.is_retryable(stop_build):
+        await builds.retry_build(context, stop_build)
     return row
 
 
-async def _find_stop_build(context: Context, environment: tables.Environment) -> tables.Build | None:
+async def _get_stop_build(context: Context, environment: tables.Environment) -> tables.Build | None:
+    """The build of the job that stops the environment, created if its stage has not begun; None if the pipeline has no such job."""
     deployment = await last_deployment_loader(context).get(environment.id)
     build = await context.rows_by_id(tables.Build).get(deployment.build_id) if deployment and deployment.build_id else None
     if build is None or build.pipeline_id is None or environment.stop_job is None:
         return None
-    return await context.first(environments.build_of_pipeline(build.pipeline_id, environment.stop_job))
+    statement = environments.build_of_pipeline(build.pipeline_id, environment.stop_job)
+    found = await context.first(statement)
+    if found is None and await pipelines.create_build_of_job(context, build.pipeline_id, environment.stop_job):
+        found = await context.first(statement)
+    return found

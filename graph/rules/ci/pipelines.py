@@ -137,6 +137,23 @@ async def advance_pipeline(context: Context, build: tables.Build) -> None:
         await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
 
 
+async def create_build_of_job(context: Context, pipeline_id: int, name: str) -> bool:
+    """Create the build of one job for the viewer, whatever its stage waits for; returns whether the pipeline has such a job.
+
+    Nothing is created if the job has a build already. That its stage starts later creates no other one.
+    """
+    pipeline = await context.first(pipelines.for_update(pipeline_id))
+    job = next((job for job in pipeline.jobs or [] if job["name"] == name), None) if pipeline is not None else None
+    project = await context.rows_by_id(tables.Project).get(pipeline.project_id) if pipeline is not None else None
+    if pipeline is None or job is None or project is None:
+        return False
+    if all(each != name for each, *_ in await context.tuples(pipelines.build_states(pipeline.id))):
+        columns = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag")}
+        await _create_builds(context, [{**columns, "pipeline_id": pipeline.id, "user_id": context.viewer.id, "job": job}], project)
+        await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
+    return True
+
+
 class _StageBuild:
     """An existing build, as far as later stages depend on it."""
 

@@ -35,6 +35,13 @@ LIST = """query ($path: String!, $filter: EnvironmentFilter, $first: Int = 30) {
         lastDeployment { sha ref tag createdAt user { username } build { name deployment { environment { name } } } commit { title } }
         deployments { totalCount nodes { build { attempt } } } } }
     deployments { nodes { ref environment { name } } } } }"""
+STAGES = """
+stages: [deploy, cleanup, report]
+app: {stage: deploy, script: x, environment: {name: app, on_stop: stop}}
+other: {stage: deploy, script: x}
+stop: {stage: cleanup, script: undeploy, when: WHEN, environment: {name: app, action: stop}}
+last: {stage: report, script: x}
+"""
 STOP = "mutation ($input: StopEnvironmentInput!) { stopEnvironment(input: $input) { environment { stoppedAt } userErrors { code } } }"
 RETRY = "mutation ($input: BuildInput!) { retryBuild(input: $input) { userErrors { code } } }"
 
@@ -105,6 +112,36 @@ class TestDeployments:
         assert stopped["stoppedAt"] is not None
         outsider = await make.user()
         assert await ask.codes(STOP, outsider, input=about) == ["NOT_FOUND"]
+
+    @pytest.mark.parametrize(
+        ("when", "end"), [("manual", CheckStatus.SUCCESS), ("on_success", CheckStatus.SUCCESS), ("manual", CheckStatus.FAILED)]
+    )
+    async def test_are_stopped_by_a_job_whose_stage_has_not_begun(self, ask: Ask, make: DataFactory, when: str, end: CheckStatus) -> None:
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 2})
+        pushes = PushScenario(make, await make.indexed(project), owner)
+        await pushes(STAGES.replace("WHEN", when))
+        await pushes.finish("app")
+        assert "stop" not in await pushes.builds()
+        (shown,) = (await ask.data(LIST, owner, path=str(project.id)))["project"]["environments"]["nodes"]
+        about = {"projectPath": str(project.id), "databaseId": shown["databaseId"]}
+        for _ in range(2):
+            assert (await ask.data(STOP, owner, input=about))["stopEnvironment"] == {"environment": {"stoppedAt": None}, "userErrors": []}
+        stop = (await pushes.builds())["stop"]
+        assert (stop.status, stop.run_when, stop.queue, stop.user_id) == (CheckStatus.PENDING, when, "", owner.id)
+
+        await pushes.finish("other", to=end)
+        assert set(await pushes.finish("stop")) == ({"last"} if end is CheckStatus.SUCCESS else set())
+        (shown,) = (await ask.data(LIST, owner, path=str(project.id)))["project"]["environments"]["nodes"]
+        assert shown["stoppedAt"] is not None
+
+    async def test_are_stopped_at_once_if_the_pipeline_has_no_such_job(self, ask: Ask, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 2})
+        pushes = PushScenario(make, await make.indexed(project), owner)
+        await pushes(STAGES.replace("WHEN", "manual, only: [tags]"))
+        await pushes.finish("app")
+        (shown,) = (await ask.data(LIST, owner, path=str(project.id)))["project"]["environments"]["nodes"]
+        about = {"projectPath": str(project.id), "databaseId": shown["databaseId"]}
+        assert (await ask.data(STOP, owner, input=about))["stopEnvironment"]["environment"]["stoppedAt"] is not None
 
     async def test_of_many_environments_are_as_many_statements(self, ask: Ask, make: DataFactory, statements: StatementRecorder) -> None:
         project = await make.project(owner=(owner := await make.user()), visibility=Visibility.PUBLIC)
