@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, delete, func, select, text, union_all
+from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_, delete, func, or_, select, text, union_all
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -89,10 +89,16 @@ def parts_of_trace(build_id: int) -> Select[TracePart]:
     return select(TracePart).where(col(TracePart.build_id) == build_id).order_by(col(TracePart.start))
 
 
-def part_at(build_id: int, offset: int) -> Select[TracePart]:
-    """The last part of a trace that starts at or before the offset."""
-    part = TracePart
-    statement: Select[TracePart] = select(part).where(col(part.build_id) == build_id, col(part.start) <= offset)
+def part_at(build_id: int, attempt: int, started_at: datetime | None, offset: int) -> Select[TracePart]:
+    """The last part of a trace that starts at or before the offset.
+
+    The trace is that of one run of a build: of this attempt, also if it was superseded, unless the attempt has begun again.
+    """
+    part, build = TracePart, Build
+    is_of_build = or_(col(build.id) == build_id, col(build.current_id) == build_id)
+    is_same_run = and_(col(build.attempt) == attempt, col(build.started_at).is_not_distinct_from(started_at))
+    run = select(col(build.id)).where(is_of_build, is_same_run).limit(1).scalar_subquery()
+    statement: Select[TracePart] = select(part).where(col(part.build_id) == run, col(part.start) <= offset)
     return statement.order_by(col(part.start).desc()).limit(1)
 
 

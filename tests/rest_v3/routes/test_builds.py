@@ -315,7 +315,7 @@ class TestTrace:
     ) -> None:
         build = await make.build(project, head, status=CheckStatus.SUCCESS, finished_at=now() - timedelta(hours=1))
         await make.trace(build, *(f"{number}\n" for number in range(5)))
-        file = StoredTrace(services, build.id, "x.log", build.trace_size)
+        file = StoredTrace(services, build.id, build.attempt, build.started_at, "x.log", build.trace_size)
         outdated, find_part = await parts_of(services), StoredTrace._find_part
         found: list[int] = []
 
@@ -337,6 +337,32 @@ class TestTrace:
         with pytest.raises(FileNotFoundError):
             async with file.open(0, 4):
                 raise AssertionError("the object is missing")
+
+    async def test_of_a_build_that_is_retried_meanwhile_it_is_that_of_the_attempt(
+        self, ask: Ask, make: DataFactory, services: Services, owner: tables.User, project: tables.Project, head: str
+    ) -> None:
+        build = await make.build(project, head, status=CheckStatus.SUCCESS, started_at=now())
+        await make.trace(build, "first\n", "first\n")
+        file = StoredTrace(services, build.id, build.attempt, build.started_at, "x.log", build.trace_size)
+
+        async with file.open(0, 12) as chunks:
+            read = await anext(aiter(chunks))
+            await ask.data(
+                "mutation ($input: BuildInput!) { retryBuild(input: $input) { userErrors { code } } }", owner, input=of_build(build)
+            )
+            again = await make.fetch(tables.Build, build.id)
+            assert again is not None and again.attempt == 2
+            await make.trace(again, "other\n", "other\n")
+            async for chunk in chunks:
+                read += chunk
+        assert read == b"first\nfirst\n"
+
+        again.started_at = now()
+        await make.save(again)
+        # The runner was lost, and another one has begun the attempt.
+        with pytest.raises(FileNotFoundError):
+            async with StoredTrace(services, again.id, 2, build.started_at, "x.log", 12).open(0, 12):
+                raise AssertionError("it is another run")
 
     async def test_leaves_out_what_may_be_the_beginning_of_a_secret(
         self, api: Api, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, head: str
