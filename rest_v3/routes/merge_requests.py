@@ -15,13 +15,16 @@ CONTENT = (
     names("labels", blank_clears=True),
 )
 
+UNAUTHORIZED = (401, "401 Unauthorized")
+"""The error of a caller who may not merge into the target branch."""
+
 CANCEL = Route(
     call="PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds",
     params=MERGE_REQUEST,
     operation="CancelMergeWhenBuildSucceeds",
     error_codes=("NOT_ALLOWED", "NOT_SET"),
     result_path="cancelMergeWhenBuildSucceeds.mergeRequest",
-    errors={"FORBIDDEN": (401, "401 Unauthorized")},
+    errors={"FORBIDDEN": UNAUTHORIZED},
     shape="MergeRequest",
     section="Merge requests",
     summary="Cancel a merge that waits for builds",
@@ -104,6 +107,7 @@ MERGE_REQUESTS = (
         error_codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
         result_path="updateMergeRequest.mergeRequest",
         guard="MayUpdateMergeRequest",
+        errors={"FORBIDDEN Branch": UNAUTHORIZED},
         shape="MergeRequest",
         section="Merge requests",
         summary="Update, close, reopen or merge a merge request",
@@ -120,7 +124,7 @@ MERGE_REQUESTS = (
         error_codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
         result_path="acceptMergeRequest.mergeRequest",
         guard="MayAcceptMergeRequest",
-        errors={"FORBIDDEN": (401, "401 Unauthorized")},
+        errors={"FORBIDDEN": UNAUTHORIZED},
         shape="MergeRequest",
         section="Merge requests",
         summary="Merge, now or when the build succeeds",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from graph.context import Context
-from graph.errors import Forbidden, Invalid, NotMergeable
+from graph.errors import Invalid, NotMergeable
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.operations.transaction import steps
@@ -99,10 +99,10 @@ async def update_merge_request(context: Context, find: FindMergeRequest, values:
         has_changes = any(field in values for field in CHANGED_FIELDS)
         async with context.read_only() as reader:
             _, row = await find(reader)
+            if event is MergeRequestStateEvent.MERGE:
+                await mergeability.require_right_to_accept(reader, row)
             if event is not MergeRequestStateEvent.MERGE or has_changes:
                 await require(reader, Action.UPDATE_MERGE_REQUEST, row)
-            if event is MergeRequestStateEvent.MERGE and not await mergeability.can_accept(reader, row):
-                raise Forbidden("You are not allowed to merge into this branch.")
         _require_same_source(row, values)
         comparison = await _compare_branches(context, row, values)
         if event is MergeRequestStateEvent.MERGE:

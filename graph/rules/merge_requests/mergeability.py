@@ -36,10 +36,15 @@ async def can_accept(context: Context, merge_request: tables.MergeRequest) -> bo
     return BranchOperation.PUSH in await ref_updates.allowed_operations(context, project, merge_request.target_branch)
 
 
+async def require_right_to_accept(context: Context, merge_request: tables.MergeRequest) -> None:
+    """Raises Forbidden if the viewer may not merge. Its subject is Branch, because v3 answers 401 then, also in an update."""
+    if not await can_accept(context, merge_request):
+        raise Forbidden("You are not allowed to merge into this branch.", subject="Branch")
+
+
 async def require_acceptable(context: Context, merge_request: tables.MergeRequest) -> None:
     """Raises Forbidden if the viewer may not merge, NotAllowed if it is not open or not ready."""
-    if not await can_accept(context, merge_request):
-        raise Forbidden("You are not allowed to merge into this branch.")
+    await require_right_to_accept(context, merge_request)
     if merge_request.state not in OPEN:
         raise NotAllowed(None, f"The merge request is already {merge_request.state}.")
     if is_work_in_progress(merge_request.title):

@@ -419,6 +419,36 @@ class TestUpdateMergeRequest:
         theirs = await workspace.api.put(f"{workspace.url}/{made['id']}", workspace.people["rep"], title="Not mine")
         assert theirs.status_code == 403
 
+    @cites("Authentication: merge without the right to accept is 401", "Errors: 401 without the right to accept or cancel a merge")
+    async def test_merging_answers_401_without_the_right(self, workspace: MergeRequestProject) -> None:
+        await workspace.make.save(tables.ProtectedBranch(project_id=workspace.project.id, name="master"))
+        made = await workspace.create_merge_request(viewer=workspace.people["dev"])
+        for name in ("dev", "rep", "guest"):
+            for more in ({}, {"title": "Changed"}):
+                response = await workspace.api.put(f"{workspace.url}/{made['id']}", workspace.people[name], state_event="merge", **more)
+                assert (response.status_code, response.json()) == (401, UNAUTHORIZED)
+        assert (await workspace.api.get(f"{workspace.url}/{made['id']}", workspace.ada)).json() == made
+
+    async def test_merging_with_changes_needs_both_rights(self, workspace: MergeRequestProject) -> None:
+        made = await workspace.create_merge_request()
+
+        response = await workspace.api.put(f"{workspace.url}/{made['id']}", workspace.people["dev"], state_event="merge", title="Not mine")
+
+        assert response.status_code == 403
+        assert (await workspace.api.get(f"{workspace.url}/{made['id']}", workspace.ada)).json() == made
+
+    async def test_merging_into_another_target_needs_the_right_to_push_to_it(self, workspace: MergeRequestProject) -> None:
+        workspace.commit("stable", {"old.txt": b"old\n"}, start="master")
+        await workspace.make.save(tables.ProtectedBranch(project_id=workspace.project.id, name="stable"))
+        made = await workspace.create_merge_request(viewer=workspace.people["dev"])
+
+        response = await workspace.api.put(
+            f"{workspace.url}/{made['id']}", workspace.people["dev"], state_event="merge", target_branch="stable"
+        )
+
+        assert (response.status_code, response.json()) == (401, UNAUTHORIZED)
+        assert (await workspace.api.get(f"{workspace.url}/{made['id']}", workspace.ada)).json() == made
+
 
 class TestAcceptMergeRequest:
     """PUT /projects/:id/merge_requests/:merge_request_id/merge"""
