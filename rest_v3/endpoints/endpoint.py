@@ -132,7 +132,8 @@ class Endpoint:
         credential = self.credential_of(request, sent)
         variables, invalid = self._read_variables(request, sent)
         malformed = malformed or invalid
-        if malformed is not None:
+        # A route that always refuses has nothing to say about what it was sent.
+        if malformed is not None and self.route.rejection_status is None:
             return self._respond_error(await self._check_guard(request, variables, credential) or malformed)
         if request.method in ("GET", "HEAD") and not has_credential:
             self._parameter_cache.put(request.path_values, request.query, RequestParameters(sent, {**variables}))

@@ -195,6 +195,31 @@ class TestOrderOfChecks:
             assert "allow" in response.headers
             assert (await client.delete(path, headers={"PRIVATE-TOKEN": "nobody"})).status_code == 401
 
+    @pytest.mark.parametrize(
+        ("query", "content", "content_type"),
+        [
+            ("", b"{", "application/json"),
+            ("", b"[]", "application/json"),
+            ("", b"title=%ff", "application/x-www-form-urlencoded"),
+            ("", b"title=a", "text/plain"),
+            ("", b"--", "multipart/form-data"),
+            ("?title=%ff", b"", ""),
+            ("?title[a]=b", b"", ""),
+        ],
+    )
+    async def test_a_rejecting_route_ignores_what_it_is_sent(
+        self, client: httpx.AsyncClient, query: str, content: bytes, content_type: str
+    ) -> None:
+        for path in (ISSUE, "/projects/2/issues/abc", "/projects/%ff/issues/%ff"):
+            for viewer, status in (("ada", 405), ("nobody", 401)):
+                headers = {"PRIVATE-TOKEN": viewer, "content-type": content_type}
+                response = await client.request("DELETE", path + query, content=content, headers=headers)
+                assert response.status_code == status
+                check_error(response.json())
+
+    async def test_a_rejecting_route_reads_no_large_body(self, client: httpx.AsyncClient) -> None:
+        assert (await client.request("DELETE", ISSUE, content=b"a" * (2**20 + 1))).status_code == 413
+
     async def test_the_first_missing_parameter_is_named(self, client: httpx.AsyncClient) -> None:
         for settings in ({}, {"data": {"title": " "}}, {"json": {"title": None, "note": {}}}):
             response = await client.post("/projects/1/issues/101/names", **settings)  # type: ignore[arg-type]
