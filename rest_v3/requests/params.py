@@ -56,7 +56,7 @@ class RouteParameter:
     read: Reader
     is_required: bool = False
     aliases: tuple[str, ...] = ()
-    """Older names of the same parameter: read when `name` itself was not sent, never returned."""
+    """Older names of the same parameter: read when `name` itself was not sent or is ignored, never returned."""
     default: Value = NOT_SENT
     blank_value: Value = NOT_SENT
     """The value of a blank (and of 0 for integers); NOT_SENT where a blank is ignored."""
@@ -89,15 +89,17 @@ class RouteParameter:
         the first of them.
         """
         for key in self.accepted_names:
-            if key in sent:
-                raw = sent[key]
-                break
-        else:
-            return self.default
-        if raw is None:
-            return self.default if self.null_value is NOT_SENT else self.null_value
-        if is_blank(raw):
-            return self.default if self.blank_value is NOT_SENT else self.blank_value
+            if key not in sent:
+                continue
+            raw = sent[key]
+            if raw is not None and not is_blank(raw):
+                return self._read(raw)
+            meaning = self.null_value if raw is None else self.blank_value
+            if meaning is not NOT_SENT:
+                return meaning
+        return self.default
+
+    def _read(self, raw: Value) -> Value:
         try:
             return self.read(raw)
         except InvalidValueError:

@@ -32,6 +32,17 @@ class TestText:
         assert messenger.variable_value({"skype": "a", "icq": "b"}) == "a"
         assert messenger.variable_value({"skype": "a", "messenger": "c"}) == "c"
 
+    @pytest.mark.parametrize("raw", ["", " ", None])
+    def test_an_ignored_value_hides_no_older_name(self, raw: Any) -> None:
+        messenger = text("messenger", aliases=("skype", "icq"), default="d")
+        assert messenger.variable_value({"messenger": raw, "skype": "a"}) == "a"
+        assert messenger.variable_value({"messenger": raw, "skype": raw, "icq": "b"}) == "b"
+        assert messenger.variable_value({"messenger": raw, "skype": raw}) == "d"
+        assert boolean("enabled", aliases=("older",), strict=True).variable_value({"enabled": raw, "older": False}) is False
+
+    def test_a_blank_that_clears_is_read_before_older_names(self) -> None:
+        assert text("ref", aliases=("ref_name",), blank_clears=True).variable_value({"ref": "", "ref_name": "a"}) == ""
+
     def test_a_default_stands_for_what_was_not_sent(self) -> None:
         context = text("name", default="default")
         assert [context.variable_value(sent) for sent in ({}, {"name": ""}, {"name": None}, {"name": "x"})] == [*["default"] * 3, "x"]

@@ -273,6 +273,8 @@ class TestPostStatus:
             ({"name": None, "ref": None}, "default", None),
             ({"context": "ci"}, "ci", None),
             ({"name": "unit", "context": "ci"}, "unit", None),
+            ({"name": None, "context": "ci"}, "ci", None),
+            ({"name": " ", "context": "ci", "ref": "", "ref_name": "gone"}, "ci", "gone"),
             ({"ref": "v1"}, "default", "v1"),
             ({"ref_name": "gone"}, "default", "gone"),
             ({"ref": "master", "ref_name": "topic"}, "default", "master"),

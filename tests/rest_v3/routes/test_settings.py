@@ -107,6 +107,10 @@ class TestUpdateSettings:
 
         assert response.json()[name] is False
 
+        for ignored in (None, ""):
+            await api.put(PATH, admin, **{name: True})
+            assert (await api.put(PATH, admin, **{name: ignored, older: False})).json()[name] is False
+
     @pytest.mark.parametrize(("sent", "meant"), [(0, 0), (1, 1), (2, 2), (10, 1), (20, 2), ("20", 2)])
     async def test_accepts_the_levels_of_the_legacy_profile(self, api: Api, admin: tables.User, sent: object, meant: int) -> None:
         names = ("default_project_visibility", "default_snippet_visibility")

@@ -259,6 +259,14 @@ class TestUpdateUser:
         row = await make.fetch(tables.User, user.id)
         assert row is not None and (row.name, row.admin, row.bio, row.password_hash) == ("Ada", True, "Old", "kept")
 
+    @pytest.mark.parametrize("ignored", ["", None])
+    async def test_accepts_an_older_name_beside_a_name_without_a_value(self, api: Api, make: DataFactory, ignored: str | None) -> None:
+        user = await make.user("ada")
+
+        response = await api.put(f"/users/{user.id}", await make.admin(), messenger=ignored, skype="s")
+
+        assert response.json()["messenger"] == "s"
+
     @cites("Errors: 404 for every failure to modify a user")
     @pytest.mark.parametrize(
         ("params", "message"),
