@@ -187,7 +187,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
     "MergeStatus": {
         "UNCHECKED": "Not checked since one of the branches changed.",
         "CAN_BE_MERGED": "The branches can be merged without conflicts.",
-        "CANNOT_BE_MERGED": "The branches have merge conflicts.",
+        "CANNOT_BE_MERGED": "The branches have merge conflicts, or there is nothing to merge.",
     },
     "MilestoneState": {"ACTIVE": "The milestone is active.", "CLOSED": "The milestone is closed."},
     "MilestoneStateEvent": {"CLOSE": "Close it.", "ACTIVATE": "Activate it again."},

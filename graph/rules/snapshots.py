@@ -63,7 +63,7 @@ class MergeRequestSnapshot(IssuableSnapshot):
 
     @classmethod
     def of(cls, row: tables.MergeRequest) -> "MergeRequestSnapshot":
-        has_conflicts = row.merge_status is MergeStatus.CANNOT_BE_MERGED
+        has_conflicts = row.merge_status is MergeStatus.CANNOT_BE_MERGED and row.commit_count != 0
         return cls(
             row.state,
             row.title,

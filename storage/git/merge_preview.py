@@ -32,7 +32,7 @@ class MergePreview:
     `oids` are the new commits, newest first, at most MAX_COMMITS of `count`; `newest` are the first MAX_LOADED_COMMITS of them. `messages`
     are those that may mention an issue, newest first, at most MAX_MESSAGES. `base` is the merge base; None for unrelated histories. `stat`
     totals the changes from base to head; None without a base, or if it takes too long. `mergeable` is None if the attempt failed or took
-    too long.
+    too long, and false if there is nothing to merge, because the target contains the head.
     """
 
     head: str
@@ -61,7 +61,7 @@ def preview_merge(repository: Repository, head: str, target: str) -> MergePrevie
         except git_command.GitCommandError:
             stat = None
     try:
-        mergeable = try_merge(repository, target, head).mergeable
+        mergeable = bool(oids) and try_merge(repository, target, head).mergeable
     except (git_command.GitCommandError, OSError):
         mergeable = None
     return MergePreview(

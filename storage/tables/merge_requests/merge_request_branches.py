@@ -64,7 +64,9 @@ def open_for_update(project_id: int, names: Collection[str]) -> Select[int, int,
     row = MergeRequest
     source, target = _open_of_branches(project_id, names)
     cancels_waiting = source & col(row.merge_when_build_succeeds) if len(names) <= MAX_NAMES else false()
-    needs_notice = or_(col(row.merge_status) == MergeStatus.CANNOT_BE_MERGED, cancels_waiting)
+    # One without commits cannot be merged, but has no conflicts.
+    has_conflicts = (col(row.merge_status) == MergeStatus.CANNOT_BE_MERGED) & col(row.commit_count).is_distinct_from(0)
+    needs_notice = or_(has_conflicts, cancels_waiting)
     statement = select(col(row.id), col(row.project_id), col(row.target_branch), col(row.state), needs_notice).where(or_(source, target))
     return statement.order_by(col(row.id)).with_for_update(key_share=True)
 

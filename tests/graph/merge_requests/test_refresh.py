@@ -16,6 +16,7 @@ from graph.jobs import maintenance
 from graph.operations.transaction import commit_and_notify
 from graph.rules.git import commits, refs
 from graph.rules.merge_requests import branch_comparison, merge_request_refresh, moved_branches
+from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git import merge_preview
 from storage.git.protocol.push import PushRule, RefCommand
@@ -274,6 +275,23 @@ class TestSourcePush:
         assert (now.state, now.commit_count, await forge.commits(row)) == (MergeRequestState.OPENED, 0, [])
         assert [body for body, _ in await forge.notes(row)] == [f"Added 1 commit:\n\n* {fresh[:8]} - Instead"]
         assert first not in await forge.commits(row)
+
+    async def test_one_without_commits_cannot_be_merged_and_has_no_conflicts(self, forge: RefreshScenario) -> None:
+        git(forge.path(), "branch", "old", "master~1")
+        row = await forge.create_merge_request("old")
+        assert (row.merge_status, row.commit_count) == (MergeStatus.CANNOT_BE_MERGED, 0)
+        assert not MergeRequestSnapshot.of(row).has_conflicts
+        changes = await forge.make.count(tables.Change)
+
+        await forge.push_branch("master")
+        await forge.refresh_unchecked()
+
+        now = await forge.reload(row)
+        assert (now.state, now.merge_status) == (MergeRequestState.OPENED, MergeStatus.CANNOT_BE_MERGED)
+        assert await forge.make.count(tables.Change) == changes
+
+        await forge.push_branch("old")
+        assert (await forge.reload(row)).merge_status is MergeStatus.CAN_BE_MERGED
 
     async def test_cancels_the_automatic_merge_without_a_note(self, forge: RefreshScenario) -> None:
         waiting = {"merge_when_build_succeeds": True, "merge_params": {"a": 1}, "merge_user_id": forge.developer.id}

@@ -509,6 +509,16 @@ class TestAcceptMergeRequest:
         assert response.json() == {"message": "405 Method Not Allowed"}
         assert "Allow" in response.headers
 
+    async def test_of_no_commits_is_rejected_and_announced(self, workspace: MergeRequestProject) -> None:
+        git(workspace.path, "branch", "old", "master~1")
+
+        made = await workspace.create_merge_request("old")
+
+        assert made["merge_status"] == "cannot_be_merged"
+        response = await workspace.api.put(f"{workspace.url}/{made['id']}/merge", workspace.ada)
+        assert (response.status_code, response.json()) == (405, {"message": "Branch cannot be merged"})
+        assert (await workspace.api.get(f"{workspace.url}/{made['id']}", workspace.ada)).json() == made
+
     @cites("Authentication: merge without the right to accept is 401", "Errors: 401 without the right to accept or cancel a merge")
     async def test_answers_401_without_the_right(self, workspace: MergeRequestProject) -> None:
         await workspace.make.save(tables.ProtectedBranch(project_id=workspace.project.id, name="master"))
