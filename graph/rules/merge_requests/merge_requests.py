@@ -104,7 +104,7 @@ def _validate_branch_name(field: str, name: str) -> str:
 
 def _require_different(source_project_id: int, source_branch: str, project_id: int, target_branch: str) -> None:
     if (source_project_id, source_branch) == (project_id, target_branch):
-        raise NotAllowed(None, SAME_BRANCH_MESSAGE)
+        raise NotAllowed("targetBranch", SAME_BRANCH_MESSAGE)
 
 
 async def compare_branches(context: Context, branches: MergeRequestBranches, session: DatabaseSession | None = None) -> BranchComparison:

@@ -187,7 +187,7 @@ class TestRejections:
     async def test_of_a_branch_into_itself(self, ask: Ask, project: tables.Project, owner: tables.User) -> None:
         found = await user_error_codes(ask, owner, **create_input(project, targetBranch="topic"))
 
-        assert found == [(None, "You can not use same project/branch for source and target", "NOT_ALLOWED")]
+        assert found == [("targetBranch", "You can not use same project/branch for source and target", "NOT_ALLOWED")]
 
     async def test_of_unrelated_projects(self, ask: Ask, make: DataFactory, project: tables.Project, owner: tables.User) -> None:
         other = await make.project(owner=owner, history=HISTORY)

@@ -395,6 +395,22 @@ class TestUpdateMergeRequest:
         assert other.status_code == 400
         assert other.json() == {"message": "Source branch cannot be changed"}
 
+    async def test_rejects_its_source_as_the_target(self, workspace: MergeRequestProject) -> None:
+        made = await workspace.create_merge_request()
+
+        for more in ({}, {"state_event": "merge"}, {"state_event": "reopen"}):
+            response = await workspace.api.put(f"{workspace.url}/{made['id']}", workspace.ada, target_branch="feature", **more)
+            assert response.status_code == 422
+            assert response.json() == {"message": "You can not use same project/branch for source and target"}
+        assert (await workspace.api.get(f"{workspace.url}/{made['id']}", workspace.ada)).json() == made
+
+    async def test_answers_405_to_a_merge_that_the_state_does_not_allow(self, workspace: MergeRequestProject) -> None:
+        made = await workspace.create_merge_request(title="WIP: Add a door")
+
+        response = await workspace.api.put(f"{workspace.url}/{made['id']}", workspace.ada, state_event="merge")
+
+        assert (response.status_code, response.json()) == (405, {"message": "405 Method Not Allowed"})
+
     @cites("States: state_event of a merge request is close, reopen or merge and makes it closed, reopened or merged")
     async def test_rejects_an_unknown_event(self, workspace: MergeRequestProject) -> None:
         made = await workspace.create_merge_request()
