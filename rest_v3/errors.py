@@ -190,11 +190,18 @@ def _apply_override(
         return ErrorResponse(status, {"message": message}, headers)
     if isinstance(override, tuple):
         status, override_message = override
-        if placeholders is not None and isinstance(override_message, str):
-            override_message = override_message.format_map(placeholders)
+        if placeholders is not None:
+            override_message = _fill_in(override_message, placeholders)
         return ErrorResponse(status, override_message if status < 400 else {"message": override_message}, headers)
     if override < 400:
         return ErrorResponse(override, None, headers)
     # A status that the route chose has its own message, unless the error explains a value.
     has_standard_message = isinstance(message, str) and message == standard_message(status)
     return ErrorResponse(override, {"message": standard_message(override) if has_standard_message else message}, headers)
+
+
+def _fill_in(message: object, placeholders: Mapping[str, str]) -> object:
+    """The message of an override, a string or a list of strings, with its placeholders replaced."""
+    if isinstance(message, str):
+        return message.format_map(placeholders)
+    return [_fill_in(part, placeholders) for part in message] if isinstance(message, list) else message

@@ -17,6 +17,8 @@ CONTENT = (
 
 UNAUTHORIZED = (401, "401 Unauthorized")
 """The error of a caller who may not merge into the target branch."""
+EQUAL_EXISTS = (409, ["{message}"])
+"""The error if an open merge request has the same branches: a list, as GitLab sent it (docs/wire-facts.md 2.1)."""
 
 CANCEL = Route(
     call="PUT /projects/:id/merge_requests/:merge_request_id/cancel_merge_when_build_succeeds",
@@ -87,7 +89,7 @@ MERGE_REQUESTS = (
         result_path="createMergeRequest.mergeRequest",
         guard="MayCreateMergeRequest",
         status=200,
-        errors={"NOT_ALLOWED": (422, "{message}")},
+        errors={"NOT_ALLOWED": (422, "{message}"), "CONFLICT": EQUAL_EXISTS},
         shape="MergeRequest",
         section="Merge requests",
         summary="Create a merge request",
@@ -107,7 +109,11 @@ MERGE_REQUESTS = (
         error_codes=("NOT_ALLOWED", "NOT_MERGEABLE"),
         result_path="updateMergeRequest.mergeRequest",
         guard="MayUpdateMergeRequest",
-        errors={"FORBIDDEN Branch": UNAUTHORIZED, "NOT_ALLOWED targetBranch": (422, "{message}")},
+        errors={
+            "FORBIDDEN Branch": UNAUTHORIZED,
+            "NOT_ALLOWED targetBranch": (422, "{message}"),
+            "CONFLICT": EQUAL_EXISTS,
+        },
         shape="MergeRequest",
         section="Merge requests",
         summary="Update, close, reopen or merge a merge request",

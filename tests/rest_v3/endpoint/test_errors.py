@@ -92,6 +92,10 @@ class TestOverrides:
         refused = response_from_user_errors(row(errors={"CONFLICT": (409, "Already exists")}), [error("CONFLICT")], {})
         assert (refused.status, refused.body) == (409, {"message": "Already exists"})
 
+    def test_a_status_with_a_list_of_texts(self) -> None:
+        refused = response_from_user_errors(row(errors={"CONFLICT": (409, ["{Field}: {message}"])}), [error("CONFLICT", "is {odd}")], {})
+        assert (refused.status, refused.body) == (409, {"message": ["Title: is {odd}"]})
+
     def test_reasons_stay(self) -> None:
         refused = response_from_user_errors(row(errors={"TAKEN": 404}), [error("TAKEN", "has already been taken", "email")], {})
         assert (refused.status, refused.body) == (404, {"message": {"email": ["has already been taken"]}})

@@ -309,7 +309,7 @@ class TestCreateMergeRequest:
         response = await workspace.api.post(workspace.url, workspace.ada, source_branch="feature", target_branch="master", title="Second")
 
         assert response.status_code == 409
-        assert response.json() == {"message": 'Cannot Create: This merge request already exists: ["First"]'}
+        assert response.json() == {"message": ['Cannot Create: This merge request already exists: ["First"]']}
 
     async def test_comes_from_a_fork(self, workspace: MergeRequestProject) -> None:
         public = await workspace.make.project(owner=workspace.ada, history={"commits": 4}, visibility=Visibility.PUBLIC)
@@ -403,6 +403,18 @@ class TestUpdateMergeRequest:
             assert response.status_code == 422
             assert response.json() == {"message": "You can not use same project/branch for source and target"}
         assert (await workspace.api.get(f"{workspace.url}/{made['id']}", workspace.ada)).json() == made
+
+    async def test_rejects_the_branches_of_another_one(self, workspace: MergeRequestProject) -> None:
+        workspace.commit("stable", {"old.txt": b"old\n"}, start="master")
+        closed = await workspace.create_merge_request(title="Closed")
+        await workspace.api.put(f"{workspace.url}/{closed['id']}", workspace.ada, state_event="close")
+        await workspace.create_merge_request(title="First {message}")
+        other = await workspace.create_merge_request(target="stable", title="Other")
+
+        for made, change in ((other, {"target_branch": "master"}), (closed, {"state_event": "reopen"})):
+            response = await workspace.api.put(f"{workspace.url}/{made['id']}", workspace.ada, **change)
+            assert response.status_code == 409
+            assert response.json() == {"message": ['Cannot Create: This merge request already exists: ["First {message}"]']}
 
     async def test_answers_405_to_a_merge_that_the_state_does_not_allow(self, workspace: MergeRequestProject) -> None:
         made = await workspace.create_merge_request(title="WIP: Add a door")
