@@ -103,7 +103,7 @@ def response_from_error(route: Route, error: ErrorEntryProtocol) -> ErrorRespons
     headers = {}
     if status in RETRY_AFTER_SECONDS:
         headers["Retry-After"] = str(error.retry_after or RETRY_AFTER_SECONDS[status])
-    return _apply_override(route, code, status, message, headers, subject=error.subject)
+    return _apply_override(route, code, status, message, headers, {"Field": "", "message": error.message}, subject=error.subject)
 
 
 def not_found_response(route: Route, subject: str | None) -> ErrorResponse:

@@ -11,8 +11,8 @@ Reshape = Callable[[Any, Mapping[str, Any]], Any]
 """A function from the value at the result path, and the operation's whole data, to the body."""
 
 StatusOverride = int | tuple[int, object]
-"""A status, or a status and its message (below 400: its whole body). In the message for a user error, a string or a list of strings,
-`{Field}` is the field, capitalized, and `{message}` the error."""
+"""A status, or a status and its message (below 400: its whole body). In the message for an error of the operation, a string or a list of
+strings, `{Field}` is the field of a user error, capitalized, and `{message}` the error."""
 
 
 class PathNumber(str):

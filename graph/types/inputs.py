@@ -13,6 +13,7 @@ from graph.context import Context
 from graph.errors import NotFound
 from graph.fields.entities import ENTITIES, parse_global_id
 from graph.rules import lookup
+from graph.rules.accounts import accounts
 from graph.rules.permissions import policy
 from graph.rules.runners import runner_tokens
 from storage import tables
@@ -168,18 +169,21 @@ class UserResourceInput:
     user_id: int | None = optional("v3 ID of the owner, used with `databaseId`; administrators only. Default: the viewer.")
 
 
-async def resolve_owner_id(context: Context, user_id: int | None) -> int:
+async def resolve_owner_id(context: Context, user_id: int | None, *, is_adding: bool = False) -> int:
     """The id of the owner: the viewer, or a user whom only administrators may name.
 
-    Raises Forbidden, NotFound. The user is loaded in a separate session, so that no write lock is held during the validation that
-    follows.
+    Raises Forbidden, also if something would be added to the ghost user, and NotFound. The user is loaded in a separate session, so that
+    no write lock is held during the validation that follows.
     """
     requested_id = get_or(user_id, None)
     if requested_id is None:
         return context.viewer.id
     await policy.require(context, policy.Action.ADMIN_USERS)
     async with context.read_only() as reader:
-        return (await lookup.get_user(reader, requested_id)).id
+        user = await lookup.get_user(reader, requested_id)
+    if is_adding:
+        accounts.require_changeable(user)
+    return user.id
 
 
 async def find_owned(context: Context, table: type[R], input: UserResourceInput) -> R:

@@ -42,6 +42,9 @@ ALL_ERRORS_AS_404 = {"INVALID": 404, "REQUIRED": 404, "TAKEN": 404, "CONFLICT": 
 INVALID_AS_404 = {code: status for code, status in ALL_ERRORS_AS_404.items() if code != "REQUIRED"}
 """The same for keys and e-mail addresses of other users, where a missing parameter is 400 (docs/decisions.md 40)."""
 
+UNCHANGEABLE = {"FORBIDDEN User": (404, "{message}")}
+"""The error of the ghost user, which replaces deleted users."""
+
 USERS = (
     Route(
         call="GET /users",
@@ -87,7 +90,7 @@ USERS = (
         operation="UpdateUser",
         result_path="updateUser.user",
         guard="MayAdministrate",
-        errors=ALL_ERRORS_AS_404,
+        errors={**ALL_ERRORS_AS_404, **UNCHANGEABLE},
         shape="UserForAdmin",
         section="Users",
         summary="Update a user; administrators only",
@@ -153,7 +156,7 @@ USERS = (
         operation="AddUserKey",
         result_path="addSshKey.sshKey",
         guard="MayAddToUser",
-        errors=INVALID_AS_404,
+        errors={**INVALID_AS_404, **UNCHANGEABLE},
         shape="SSHKey",
         section="Users",
         summary="Add an SSH key to a user; administrators only",
@@ -220,7 +223,7 @@ USERS = (
         operation="AddUserEmail",
         result_path="addEmail.email",
         guard="MayAddToUser",
-        errors=INVALID_AS_404,
+        errors={**INVALID_AS_404, **UNCHANGEABLE},
         shape="Email",
         section="Users",
         summary="Add an e-mail address to a user; administrators only",

@@ -241,10 +241,15 @@ async def lock_user(context: Context, user_id: int) -> tables.User:
     user = await context.first(users.for_update(user_id))
     if user is None:
         raise NotFound("User")
-    if user.username == GHOST_USERNAME:
-        raise Forbidden("The ghost user replaces deleted users and cannot be changed")
+    require_changeable(user)
     context.rows_by_id(tables.User).prime(user.id, user)
     return user
+
+
+def require_changeable(user: tables.User) -> None:
+    """Raises Forbidden for the ghost user, with the subject User, because v3 answers 404 to all failures of a change of a user."""
+    if user.username == GHOST_USERNAME:
+        raise Forbidden("The ghost user replaces deleted users and cannot be changed", subject="User")
 
 
 def change_state(context: Context, user: tables.User, event: UserTransition) -> None:

@@ -91,7 +91,7 @@ class DeleteEmailInput(UserResourceInput):
     entity="email", returns=Email, entity_description="The added email address.", description="Adds a secondary email address to a user."
 )
 async def add_email(info: Info, input: AddEmailInput) -> tables.Email:
-    owner_id = await resolve_owner_id(info.context, input.user_id)
+    owner_id = await resolve_owner_id(info.context, input.user_id, is_adding=True)
     return await emails.add_email(info.context, owner_id, input.email)
 
 

@@ -101,7 +101,7 @@ class DeleteSshKeyInput(UserResourceInput):
 
 @mutation(entity="ssh_key", returns=SshKey, entity_description="The added key.", description="Adds an SSH key to a user.")
 async def add_ssh_key(info: Info, input: AddSshKeyInput) -> tables.SshKey:
-    owner_id = await resolve_owner_id(info.context, input.user_id)
+    owner_id = await resolve_owner_id(info.context, input.user_id, is_adding=True)
     return await ssh_keys.add_key(info.context, owner_id, input.title, input.key)
 
 

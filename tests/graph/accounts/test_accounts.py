@@ -373,6 +373,11 @@ class TestDeleteUser:
         for mutation in (DELETE, BLOCK, UNBLOCK):
             assert await ask.codes(mutation, admin, id=ghost) == ["FORBIDDEN"]
         assert await ask.codes(UPDATE, admin, input={"databaseId": ghost, "password": "12345678"}) == ["FORBIDDEN"]
+        for mutation in (
+            f'mutation {{ addEmail(input: {{userId: {ghost}, email: "ghost@example.org"}}) {{ email {{ id }} }} }}',
+            f'mutation {{ addSshKey(input: {{userId: {ghost}, title: "Key", key: "ssh-ed25519 AAAA"}}) {{ sshKey {{ id }} }} }}',
+        ):
+            assert await ask.codes(mutation, admin) == ["FORBIDDEN"]
 
     async def test_rejects_the_only_owner_of_a_group(self, ask: Ask, make: DataFactory) -> None:
         user, admin = await make.user("ada"), await make.admin()

@@ -92,6 +92,10 @@ class TestOverrides:
         refused = response_from_user_errors(row(errors={"CONFLICT": (409, "Already exists")}), [error("CONFLICT")], {})
         assert (refused.status, refused.body) == (409, {"message": "Already exists"})
 
+    def test_the_message_of_an_error(self) -> None:
+        refused = response_from_error(row(errors={"FORBIDDEN User": (404, "{message}")}), FakeErrorEntry("FORBIDDEN", "No", subject="User"))
+        assert (refused.status, refused.body) == (404, {"message": "No"})
+
     def test_a_status_with_a_list_of_texts(self) -> None:
         refused = response_from_user_errors(row(errors={"CONFLICT": (409, ["{Field}: {message}"])}), [error("CONFLICT", "is {odd}")], {})
         assert (refused.status, refused.body) == (409, {"message": ["Title: is {odd}"]})

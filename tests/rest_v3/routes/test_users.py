@@ -291,6 +291,19 @@ class TestUpdateUser:
 
         assert (response.status_code, response.json()) == (404, {"message": "404 Not found"})
 
+    @cites("Errors: 404 for every failure to modify a user", "Errors: 404 for a key or e-mail of an unknown user")
+    async def test_nothing_of_the_ghost_user_can_be_changed(self, api: Api, make: DataFactory) -> None:
+        ghost, admin = await make.user("ghost"), await make.admin()
+        refused = {"message": "The ghost user replaces deleted users and cannot be changed"}
+
+        for method, path, params in (
+            ("PUT", "", {"name": "X"}),
+            ("POST", "/keys", {"title": "Key", "key": "ssh-ed25519 AAAA"}),
+            ("POST", "/emails", {"email": "a@example.org"}),
+        ):
+            response = await api.request(method, f"/users/{ghost.id}{path}", admin, json=params)
+            assert (response.status_code, response.json()) == (404, refused)
+
     @cites("Authentication: modifying users is for administrators")
     async def test_requires_an_administrator(self, api: Api, make: DataFactory) -> None:
         user = await make.user()
