@@ -14,6 +14,7 @@ from rest_v3.pagination import PageRules
 from rest_v3.profile_reshapes import Chain, EmptyLists, Identities, InnerConstants, KeyOrder, MappedValues, OmittedNulls
 from rest_v3.reshape import add_keys, show_keys_to_admins
 from rest_v3.route import Reshape, Route
+from rest_v3.routes.users import TAKEN_AS_409
 
 DOCUMENT = "document"
 
@@ -115,8 +116,8 @@ PROFILES: Mapping[str, Profile] = {
             "GET /users/:id": {"reshape": Chain(Identities(), show_keys_to_admins(*KEYS_FOR_ADMINS))},
             "PUT /users/:id": {
                 "errors": {
-                    "TAKEN": (409, "{Field} {message}"),
-                    **dict.fromkeys(("INVALID", "REQUIRED", "NOT_ALLOWED", "TOO_LARGE"), 400),
+                    **TAKEN_AS_409,
+                    **dict.fromkeys(("INVALID", "TAKEN", "REQUIRED", "NOT_ALLOWED", "TOO_LARGE"), 400),
                 }
             },
             "DELETE /users/:id": {"errors": {"NOT_FOUND": 404}, "not_found_noun": "User"},

@@ -42,6 +42,10 @@ ALL_ERRORS_AS_404 = {"INVALID": 404, "REQUIRED": 404, "TAKEN": 404, "CONFLICT": 
 INVALID_AS_404 = {code: status for code, status in ALL_ERRORS_AS_404.items() if code != "REQUIRED"}
 """The same for keys and e-mail addresses of other users, where a missing parameter is 400 (docs/decisions.md 40)."""
 
+TAKEN = (409, "{Field} {message}")
+TAKEN_AS_409 = {"TAKEN email": TAKEN, "TAKEN username": TAKEN}
+"""The errors of a taken address and a taken name, which alone are a conflict (docs/wire-facts.md 2.1)."""
+
 UNCHANGEABLE = {"FORBIDDEN User": (404, "{message}")}
 """The error of the ghost user, which replaces deleted users."""
 
@@ -79,7 +83,7 @@ USERS = (
         operation="CreateUser",
         result_path="createUser.user",
         guard="MayAdministrate",
-        errors={"TAKEN": (409, "{Field} {message}")},
+        errors=TAKEN_AS_409,
         shape="UserForAdmin",
         section="Users",
         summary="Create a user; administrators only",

@@ -82,8 +82,15 @@ class TestUsers:
 
     async def test_have_the_statuses_of_their_failures(self, api: Api, legacy_api: Api, make: DataFactory, admin: tables.User) -> None:
         user, other = await make.user("ada"), await make.user("bob")
+        await api.put(f"/users/{other.id}", admin, provider="ldap", extern_uid="7")
         for path, parameters, documented, legacy in (
             (f"PUT /users/{user.id}", {"username": "bob"}, 404, (409, "Username has already been taken")),
+            (
+                f"PUT /users/{user.id}",
+                {"provider": "ldap", "extern_uid": "7"},
+                404,
+                (400, {"extern_uid": ["has already been taken"]}),
+            ),
             (f"PUT /users/{user.id}", {"bio": "b" * 256}, 404, (400, {"bio": ["is too long (maximum is 255 characters)"]})),
             ("PUT /users/999999", {"bio": "b"}, 404, (404, "404 Not found")),
             (f"POST /users/{user.id}/emails", {"email": "x"}, 404, (400, {"email": ["is invalid"]})),

@@ -218,6 +218,15 @@ class TestCreateUser:
             response = await api.post("/users", admin, **{**NEW_USER, field: value})
             assert (response.status_code, response.json()) == (409, {"message": f"{field.title()} has already been taken"})
 
+    async def test_a_taken_identity_is_an_invalid_value(self, api: Api, make: DataFactory) -> None:
+        admin = await make.admin()
+        await api.post("/users", admin, **NEW_USER, provider="ldap", extern_uid="7")
+        other = {**NEW_USER, "username": "other", "email": "other@example.org"}
+
+        response = await api.post("/users", admin, **other, provider="ldap", extern_uid="7")
+
+        assert (response.status_code, response.json()) == (400, {"message": {"extern_uid": ["has already been taken"]}})
+
     async def test_concurrent_duplicates_succeed_once(self, api: Api, make: DataFactory) -> None:
         admin = await make.admin()
 
