@@ -1,7 +1,7 @@
 """The section Issues of the interface document."""
 
 from rest_v3.operations import VIEWER
-from rest_v3.requests.params import choice, integer, integers, names, text
+from rest_v3.requests.params import choice, iids, integer, names, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -33,7 +33,7 @@ ISSUES = (
     ),
     Route(
         call="GET /projects/:id/issues",
-        params=(PROJECT, integers("iid"), text("milestone"), *FILTERS),
+        params=(PROJECT, iids("iid"), text("milestone"), *FILTERS),
         operation="ProjectIssues",
         result_path="project.issues",
         shape="Issue",

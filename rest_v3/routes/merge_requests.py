@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rest_v3.requests.params import boolean, choice, integer, integers, names, text
+from rest_v3.requests.params import boolean, choice, iids, integer, names, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -37,7 +37,7 @@ MERGE_REQUESTS = (
         call="GET /projects/:id/merge_requests",
         params=(
             PROJECT,
-            integers("iid"),
+            iids("iid"),
             choice("state", "closed", "merged", lenient=True, means={"opened": ["opened", "reopened"], "all": None}),
             choice("order_by", "created_at", "updated_at", lenient=True),
             choice("sort", "asc", "desc", lenient=True),

@@ -1,6 +1,6 @@
 """The section Milestones of the interface document."""
 
-from rest_v3.requests.params import choice, date, integer, integers, text
+from rest_v3.requests.params import choice, date, iids, integer, text
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
@@ -10,7 +10,7 @@ CONTENT = (text("description"), date("due_date"))
 MILESTONES = (
     Route(
         call="GET /projects/:id/milestones",
-        params=(PROJECT, integers("iid")),
+        params=(PROJECT, iids("iid")),
         operation="ProjectMilestones",
         result_path="project.milestones",
         shape="Milestone",

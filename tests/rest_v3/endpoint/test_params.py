@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rest_v3.requests.params import NOT_SENT, RouteParameter, boolean, choice, choices, date, integer, integers, names, text
+from rest_v3.requests.params import NOT_SENT, RouteParameter, boolean, choice, choices, date, iids, integer, integers, names, text
 from rest_v3.requests.path_segments import read_id
 from rest_v3.requests.values import MAX_INT, InvalidValueError
 
@@ -108,6 +108,18 @@ class TestLists:
         assert integers("iid").variable_value({"iid": ["1, 2", "3,"]}) == [1, 2, 3]
         with pytest.raises(InvalidValueError):
             integers("iid").variable_value({"iid": ["1", "x"]})
+
+    @pytest.mark.parametrize(
+        ("raw", "value"),
+        [("1", [1]), (" 1, 2", [1, 2]), (["1", "2", "1"], [1, 2]), ("99999999999", [0]), ("x", [0]), ("-1", [0]), ("1,2x", [1, 0])],
+    )
+    def test_iids(self, raw: Any, value: list[int]) -> None:
+        assert iids("iid").variable_value({"iid": raw}) == value
+
+    @pytest.mark.parametrize("raw", ["1\0", {"a": 1}, [True], "\ud800"])
+    def test_rejects_iids_that_are_no_text(self, raw: Any) -> None:
+        with pytest.raises(InvalidValueError):
+            iids("iid").variable_value({"iid": raw})
 
     def test_choices(self) -> None:
         scope = choices("scope", "pending", "running", invalid_message="Scope contains invalid value(s)")

@@ -131,6 +131,7 @@ class TestListProjectIssues:
             return [issue["title"] for issue in response.json()]
 
         assert await titles(iid=2) == ["Two"]
+        assert await titles(iid=99999999999) == await titles(iid="2x") == []
         assert await titles(**{"iid[]": ["1", "3"]}) == ["One", "Three"]
         assert await titles(state="opened") == ["One", "Three"]
         assert await titles(labels="bug") == ["Three"]

@@ -81,6 +81,7 @@ class TestListMergeRequests:
         assert await found(state="merged") == {"c"}
         assert await found(state="all") == await found(state="nonsense") == await found() == {"a", "b", "c"}
         assert await found(iid=opened["iid"]) == {"a"}
+        assert await found(iid=99999999999) == await found(iid="x") == set()
         await workspace.api.put(f"{workspace.url}/{closed['id']}", workspace.ada, state_event="reopen")
         assert await found(state="opened") == {"a", "b"}
 
