@@ -5,7 +5,8 @@ from rest_v3.reshape import add_keys, pairs_as_object
 from rest_v3.route import Route
 
 PROJECT = text("id", required=True)
-TRIGGER = (PROJECT, text("token", required=True, description="Token of the trigger."))
+TOKEN = text("token", required=True, description="Token of the trigger.")
+TRIGGER = (PROJECT, TOKEN)
 NEVER_DELETED = add_keys(deleted_at=None)
 """GitLab kept deleted triggers for a while; here they are gone."""
 
@@ -13,8 +14,9 @@ TRIGGERS = (
     Route(
         call="POST /projects/:id/trigger/builds",
         params=(
-            *TRIGGER,
+            PROJECT,
             text("ref", required=True, description="Branch or tag."),
+            TOKEN,
             pairs("variables", description="Variables for the builds, by their names."),
         ),
         operation="TriggerBuilds",

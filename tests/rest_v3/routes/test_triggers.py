@@ -167,6 +167,7 @@ class TestTriggerBuilds:
             response = await api.post(path, None, token=token, ref=ref)
             assert (ref, response.status_code, response.json()) == (ref, 400, NO_BUILDS)
         for sent, message in (
+            ({}, '400 (Bad request) "ref" not given'),
             ({"token": token}, '400 (Bad request) "ref" not given'),
             ({"ref": "ci"}, '400 (Bad request) "token" not given'),
             ({"variables": "value"}, "variables needs to be a hash"),
@@ -177,7 +178,7 @@ class TestTriggerBuilds:
             ({"variables": {f"A{n}": "" for n in range(101)}}, {"variables": ["can have at most 100 entries"]}),
         ):
             values = sent if message in ('400 (Bad request) "ref" not given', '400 (Bad request) "token" not given') else None
-            response = await api.post(path, None, **(values or {"token": token, "ref": "ci", **sent}))
+            response = await api.post(path, None, **({"token": token, "ref": "ci", **sent} if values is None else values))
             assert (response.status_code, response.json()) == (400, {"message": message})
         await make.save(project.sqlmodel_update({"builds_enabled": False}))
         assert (await api.post(path, None, token=token, ref="ci")).json() == NO_BUILDS
