@@ -128,7 +128,7 @@ PROJECTS = (
         params=(integer("user_id", required=True), text("name", required=True), text("default_branch"), *FEATURES),
         operation="CreateProjectForUser",
         result_path="createProject.project",
-        guard="MayAdministrate",
+        guard="MayCreateForUser",
         not_found_noun={"User": "User"},
         errors={**LIMIT_REACHED, "REQUIRED": (400, {"name": ["can't be blank"]})},
         no_store=True,

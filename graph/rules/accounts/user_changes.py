@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graph.context import Context
-from graph.errors import Invalid
-from graph.rules import settings
+from graph.errors import Invalid, UserError
+from graph.rules import lookup, settings
 from graph.rules.accounts import accounts
 from storage import tables
 from storage.tables.accounts import identities
@@ -28,11 +28,17 @@ async def create_user(context: Context, values: Mapping[str, Any]) -> tables.Use
 
 
 async def update_user(context: Context, find_id: Callable[[], int], values: Mapping[str, Any]) -> tables.User:
-    """Change a user by the values of `UpdateUserInput` that were sent. `find_id` returns the id; invalid values are reported first.
+    """Change a user by the values of `UpdateUserInput` that were sent. `find_id` returns the id.
 
-    Raises UserErrors, Invalid, Taken, NotFound, Forbidden.
+    Raises NotFound, Forbidden, UserErrors, Invalid, Taken.
     """
-    columns = _validate_profile(values)
+    try:
+        columns = _validate_profile(values)
+    except UserError:
+        # A user who cannot be changed is reported before values that cannot be stored.
+        async with context.read_only() as reader:
+            accounts.require_changeable(await lookup.get_user(reader, find_id()))
+        raise
     await hash_password(context, columns)
     user = await accounts.lock_user(context, find_id())
     if columns.get("admin") is False and user.admin and user.id == context.viewer.id:

@@ -93,6 +93,8 @@ class TestUsers:
             ),
             (f"PUT /users/{user.id}", {"bio": "b" * 256}, 404, (400, {"bio": ["is too long (maximum is 255 characters)"]})),
             ("PUT /users/999999", {"bio": "b"}, 404, (404, "404 Not found")),
+            ("PUT /users/999999", {"bio": "b" * 256, "projects_limit": "x"}, 404, (404, "404 Not found")),
+            ("PUT /users/999999", {"bio": "b" * 256}, 404, (404, "404 Not found")),
             (f"POST /users/{user.id}/emails", {"email": "x"}, 404, (400, {"email": ["is invalid"]})),
             (f"POST /users/{user.id}/emails", {"email": other.email}, 404, (400, {"email": ["has already been taken"]})),
             ("POST /users/999999/emails", {"email": "x@example.org"}, 404, (404, "404 Not found")),

@@ -259,8 +259,10 @@ class TestCreateProject:
         assert (again.status_code, again.json()["message"][:23]) == (403, "Your project limit is 1")
         missing = await api.post(f"/projects/user/{user.id}", admin)
         assert (missing.status_code, missing.json()) == (400, {"message": {"name": ["can't be blank"]}})
-        assert (await api.post("/projects/user/999999", admin, name="A")).json() == {"message": "404 User Not Found"}
+        for params in ({"name": "A"}, {}, {"name": "A", "visibility_level": 7}):
+            assert (await api.post("/projects/user/999999", admin, **params)).json() == {"message": "404 User Not Found"}
         assert (await api.post(f"/projects/user/{user.id}", user)).json() == FORBIDDEN
+        assert (await api.post("/projects/user/999999", user)).json() == FORBIDDEN
 
 
 class TestChangeProject:

@@ -89,17 +89,19 @@ class TestReleases:
 
     async def test_are_created_once_and_changed(self, any_api: Api, project: tables.Project, people: dict[str, tables.User]) -> None:
         developer, path = people["developer"], path_of(project, "/v1/release")
-        missing = await any_api.put(path, developer, description="Early")
+        for description in (" ", "Early"):
+            missing = await any_api.put(path, developer, description=description)
+            assert (missing.status_code, missing.json()) == (404, {"message": "Release does not exist"})
         created = await any_api.post(path, developer, description="First")
         again = await any_api.post(path, developer, description="Again")
         changed = await any_api.put(path, developer, description="Second")
 
-        assert (missing.status_code, missing.json()) == (404, {"message": "Release does not exist"})
         assert (created.status_code, created.json()) == (201, {"tag_name": "v1", "description": "First"})
         assert (again.status_code, again.json()) == (409, {"message": "Release already exists"})
         assert (changed.status_code, changed.json()) == (200, {"tag_name": "v1", "description": "Second"})
         for request in (any_api.post, any_api.put):
-            response = await request(path_of(project, "/unknown/release"), developer, description="X")
-            assert (response.status_code, response.json()) == (404, {"message": "Tag does not exist"})
+            for description in ("X", " ", {}):
+                response = await request(path_of(project, "/unknown/release"), developer, description=description)
+                assert (response.status_code, response.json()) == (404, {"message": "Tag does not exist"})
             response = await request(path, developer, description=" ")
             assert (response.status_code, response.json()) == (400, {"message": '400 (Bad request) "description" not given'})

@@ -296,9 +296,10 @@ class TestUpdateUser:
         assert (response.status_code, response.json()) == (404, {"message": message})
 
     async def test_a_missing_user_is_404(self, api: Api, make: DataFactory) -> None:
-        response = await api.put("/users/4711", await make.admin(), name="X")
+        for params in ({"name": "X"}, {"projects_limit": "many"}, {"password": "short"}):
+            response = await api.put("/users/4711", await make.admin(), **params)
 
-        assert (response.status_code, response.json()) == (404, {"message": "404 Not found"})
+            assert (response.status_code, response.json()) == (404, {"message": "404 Not found"})
 
     @cites("Errors: 404 for every failure to modify a user", "Errors: 404 for a key or e-mail of an unknown user")
     async def test_nothing_of_the_ghost_user_can_be_changed(self, api: Api, make: DataFactory) -> None:

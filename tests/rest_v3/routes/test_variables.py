@@ -57,6 +57,8 @@ class TestVariables:
             assert (sent, response.status_code, response.json()) == (sent, 400, {"message": message})
         too_long = await api.put(f"{path}/TAKEN", owner, value="x" * 16385)
         assert (too_long.status_code, too_long.json()) == (400, {"message": {"value": ["is too long (maximum is 16384 bytes)"]}})
+        unknown = await api.put(f"{path}/UNKNOWN", owner, value={"a": 1})
+        assert (unknown.status_code, unknown.json()) == (404, NOT_FOUND)
         assert await make.count(tables.Variable) == 1
 
     async def test_a_project_has_a_limit(self, api: Api, make: DataFactory, owner: tables.User) -> None:
