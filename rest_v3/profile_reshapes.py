@@ -145,6 +145,23 @@ class KeyOrder:
         return schema
 
 
+class LastKeys:
+    """Puts these keys of each object, where it has them, behind all others."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+
+    def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
+        return [self._sort(entry) for entry in value] if isinstance(value, list) else self._sort(value)
+
+    def _sort(self, entry: Object) -> Object:
+        others = {key: part for key, part in entry.items() if key not in self.keys}
+        return {**others, **{key: entry[key] for key in self.keys if key in entry}}
+
+    def transform_schema(self, schema: Schema) -> Schema:
+        return schema
+
+
 class Chain:
     """Conversions one after the other."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rest_v3.operations import OperationRegistry
 from rest_v3.pagination import PageRules
-from rest_v3.profile_reshapes import Chain, EmptyLists, Identities, InnerConstants, KeyOrder, MappedValues, OmittedNulls
+from rest_v3.profile_reshapes import Chain, EmptyLists, Identities, InnerConstants, KeyOrder, LastKeys, MappedValues, OmittedNulls
 from rest_v3.reshape import add_keys, show_keys_to_admins
 from rest_v3.route import Reshape, Route
 from rest_v3.routes.users import TAKEN_AS_409
@@ -41,6 +41,15 @@ SETTINGS = Chain(
 )
 GROUP = Chain(add_keys(avatar_url=None), KeyOrder("id", "name", "path", "description", "avatar_url", "web_url"))
 MEMBERSHIP = KeyOrder("id", "access_level", "source_id", "source_type", "user_id", "notification_level")
+HOOK_ROW = KeyOrder(
+    *("id", "url", "project_id", "created_at", "updated_at", "service_id"),
+    *("push_events", "issues_events", "merge_requests_events", "tag_push_events", "note_events", "enable_ssl_verification", "build_events"),
+)
+ACTIVITY = KeyOrder(
+    *("title", "project_id", "action_name", "target_id", "target_type", "author_id", "data", "target_title", "created_at", "note"),
+    *("author", "author_username"),
+)
+PROJECT_WITH_TOKEN = Chain(PROJECT, LastKeys("public_builds", "permissions"))
 BUILD = OmittedNulls("artifacts_file")
 NAMESPACE = Chain(add_keys(avatar=NO_AVATAR), KeyOrder("id", "name", "path", "owner_id", "created_at", "updated_at"))
 KEYS_FOR_ADMINS = (
@@ -69,11 +78,15 @@ PROFILES: Mapping[str, Profile] = {
     "gitlab-8.5": Profile(
         operations="gitlab-8.5.graphql",
         reshapes={
+            "Activity": ACTIVITY,
             "Build": BUILD,
             "CurrentUser": Identities(),
+            "DeletedHook": HOOK_ROW,
+            "DeletedProjectHook": HOOK_ROW,
             "DeletedProjectSnippet": VISIBILITY,
             "DeletedSSHKey": add_keys(public=False),
             "DeletedLabel": add_keys(description=None),
+            "File": KeyOrder("file_name", "file_path", "size", "encoding"),
             "Group": GROUP,
             "GroupDetails": Chain(GROUP, PROJECT),
             "ApplicationSettings": SETTINGS,
@@ -81,10 +94,11 @@ PROFILES: Mapping[str, Profile] = {
             "ProjectNamespace": NAMESPACE,
             "ProjectOfGroup": PROJECT,
             "ProjectWithAccess": PROJECT,
-            "ProjectWithToken": PROJECT,
+            "ProjectWithToken": PROJECT_WITH_TOKEN,
             "RemovedProjectMember": MEMBERSHIP,
             "SSHKeyWithUser": Identities(),
-            "SingleProject": PROJECT,
+            "SingleProject": PROJECT_WITH_TOKEN,
+            "Trigger": KeyOrder("token", "created_at", "updated_at", "deleted_at"),
             "UserForAdmin": Identities(),
         },
         routes={

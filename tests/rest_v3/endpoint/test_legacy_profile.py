@@ -9,6 +9,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory, ssh_key
 from tests.rest_v3.support.legacy_shapes import LEGACY_SHAPES
 from tests.support.api_clients import Api
+from tests.support.git.git_history import commit_to_branch
 from tests.support.queries.permission_matrix import V3, parse_matrix
 from tests.support.scenario import HOOK_URL, Scenario, valid_v3_request
 
@@ -166,6 +167,27 @@ class TestMergeRequests:
             (405, {"message": "Branch cannot be merged"}),
             (406, {"message": "Branch cannot be merged"}),
         ]
+
+
+class TestChangedFiles:
+    async def test_of_merge_requests_and_comparisons_have_another_order_than_those_of_commits(
+        self, legacy_api: Api, make: DataFactory
+    ) -> None:
+        owner = await make.user()
+        project = await make.project(owner=owner, history={"commits": 3})
+        commit_to_branch(make.services.repositories.path_of(project.id), "feature", {"door.txt": b"a door\n"}, start="master")
+        branches = {"source_branch": "feature", "target_branch": "master"}
+        made = (await legacy_api.post(f"/projects/{project.id}/merge_requests", owner, **branches, title="T")).json()
+
+        changed = (await legacy_api.get(f"/projects/{project.id}/merge_requests/{made['id']}/changes", owner)).json()["changes"]
+        path = f"/projects/{project.id}/repository"
+        compared = (await legacy_api.get(f"{path}/compare", owner, **{"from": "master", "to": "feature"})).json()["diffs"]
+        (of_commit,) = (await legacy_api.get(f"{path}/commits/feature/diff", owner)).json()
+
+        further = ["new_file", "renamed_file", "deleted_file"]
+        assert list(changed[0]) == list(compared[0]) == ["old_path", "new_path", "a_mode", "b_mode", "diff", *further]
+        assert list(of_commit) == ["diff", "new_path", "old_path", "a_mode", "b_mode", *further]
+        assert changed == compared == [of_commit]
 
 
 class TestBuilds:
