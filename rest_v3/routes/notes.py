@@ -9,6 +9,8 @@ SNIPPET = (PROJECT, integer("snippet_id", required=True))
 MERGE_REQUEST = (PROJECT, integer("merge_request_id", required=True))
 NOTE = integer("note_id", required=True)
 BODY = text("body", required=True)
+VOTE_TAKEN = {"TAKEN": 404}
+"""The error if the caller has cast the same vote before (docs/wire-facts.md 6)."""
 
 NOTES = (
     Route(
@@ -35,6 +37,7 @@ NOTES = (
         operation="CreateIssueNote",
         result_path="createNote.note",
         guard="MayCreateIssueNote",
+        errors=VOTE_TAKEN,
         shape="Note",
         section="Notes",
         summary="Create a note on an issue",
@@ -112,6 +115,7 @@ NOTES = (
         operation="CreateMergeRequestNote",
         result_path="createNote.note",
         guard="MayCreateMergeRequestNote",
+        errors=VOTE_TAKEN,
         shape="Note",
         section="Notes",
         summary="Create a note on a merge request",

@@ -110,11 +110,13 @@ class TestCreateIssueNote:
 
     async def test_counts_a_vote_of_one_author_once(self, api: Api, make: DataFactory) -> None:
         project = await make.project(owner=(owner := await make.user()))
-        path = f"/projects/{project.id}/issues/{(await make.issue(project)).id}/notes"
+        for parent in (f"issues/{(await make.issue(project)).id}", f"merge_requests/{(await make.merge_request(project)).id}"):
+            path = f"/projects/{project.id}/{parent}/notes"
 
-        assert (await api.post(path, owner, body=":+1:")).status_code == 201
-        assert (await api.post(path, owner, body=":thumbsup:")).status_code == 400
-        assert (await api.post(path, owner, body=":-1:")).status_code == 201
+            assert (await api.post(path, owner, body=":+1:")).status_code == 201
+            again = await api.post(path, owner, body=":thumbsup:")
+            assert (again.status_code, again.json()) == (404, {"message": {"body": ["has already been taken"]}})
+            assert (await api.post(path, owner, body=":-1:")).status_code == 201
 
     @pytest.mark.parametrize("body", [None, "", " \n"])
     async def test_rejects_a_missing_body(self, api: Api, make: DataFactory, body: str | None) -> None:
