@@ -9,9 +9,8 @@ from then on, and counts that arrive while its connection is down are missing.
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -27,6 +26,13 @@ MAX_COUNTS = 100
 """Counts in one notification. A count takes at most 60 bytes of the payload."""
 
 log = structlog.get_logger("graph")
+
+
+class CountBatch(NamedTuple):
+    """The counts of one notification: failures by kind and name, points by viewer."""
+
+    failures: list[tuple[str, str]]
+    points: list[tuple[int, int]]
 
 
 class LimitSharing:
@@ -53,8 +59,7 @@ class LimitSharing:
         while self._is_shared:
             await self._wakeup.wait(INTERVAL_SECONDS)
             if notifications.is_connected:
-                for payload in self._take_payloads():
-                    await notifications.notify(self.channel, payload)
+                await self._send(notifications)
 
     def receive(self, payload: str) -> None:
         """Adds the counts of a notification, unless this process sent it. What is not valid is logged and ignored."""
@@ -81,11 +86,28 @@ class LimitSharing:
         if viewer_id in self._points or len(self._points) < MAX_VIEWERS:
             self._points[viewer_id] += points
 
-    def _take_payloads(self) -> Iterator[str]:
+    async def _send(self, notifications: Notifications) -> None:
+        """Sends what was counted since the last call. From a notification that may not have been sent on, the counts wait for the next."""
+        batches = self._take_batches()
+        for number, batch in enumerate(batches):
+            if not await notifications.notify(self.channel, self._make_payload(batch)):
+                for unsent in batches[number:]:
+                    self._return_batch(unsent)
+                return
+
+    def _take_batches(self) -> list[CountBatch]:
         failures, self._failures = self._failures, []
-        points = [(viewer_id, count, round(self._rates.window_age(viewer_id), 1)) for viewer_id, count in self._points.items()]
+        points = list(self._points.items())
         self._points.clear()
-        for start in range(0, max(len(failures), len(points)), MAX_COUNTS):
-            batch = slice(start, start + MAX_COUNTS)
-            counts: dict[str, Any] = {"process": self._process, "failures": failures[batch], "points": points[batch]}
-            yield json.dumps(counts, separators=(",", ":"))
+        starts = range(0, max(len(failures), len(points)), MAX_COUNTS)
+        return [CountBatch(failures[start : start + MAX_COUNTS], points[start : start + MAX_COUNTS]) for start in starts]
+
+    def _return_batch(self, batch: CountBatch) -> None:
+        self._failures += batch.failures[: MAX_FAILURES - len(self._failures)]
+        for viewer_id, points in batch.points:
+            self._add_points(viewer_id, points)
+
+    def _make_payload(self, batch: CountBatch) -> str:
+        points = [(viewer_id, points, round(self._rates.window_age(viewer_id), 1)) for viewer_id, points in batch.points]
+        counts: dict[str, Any] = {"process": self._process, "failures": batch.failures, "points": points}
+        return json.dumps(counts, separators=(",", ":"))

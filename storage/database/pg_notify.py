@@ -26,6 +26,8 @@ class Notifications:
         self._database = database
         self._callbacks = callbacks
         self._connection: Any = None
+        self._send_lock = asyncio.Lock()
+        """A connection of asyncpg runs one statement at a time, and several background jobs send."""
         self._disconnected = asyncio.Event()
 
     @property
@@ -39,13 +41,26 @@ class Notifications:
                 await self._listen_once()
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def notify(self, channel: str, payload: str = "") -> None:
-        """Notifies every listening process. Does nothing while the connection is down: the others poll soon."""
-        connection = self._connection
-        if connection is None:
-            return
-        with contextlib.suppress(OSError, TimeoutError, *self._database.driver_errors):
-            await connection.execute("SELECT pg_notify($1, $2)", channel, payload, timeout=CONNECT_SECONDS)
+    async def notify(self, channel: str, payload: str = "") -> bool:
+        """Notifies every listening process. Returns False if they may not have been notified: the connection is down, or was lost.
+
+        Listeners that poll need not know; a payload that is found nowhere else has to be sent again.
+        """
+        async with self._send_lock:
+            connection = self._connection
+            if connection is None:
+                return False
+            errors: tuple[type[Exception], ...] = (OSError, *self._database.driver_errors)
+            try:
+                await connection.execute("SELECT pg_notify($1, $2)", channel, payload, timeout=CONNECT_SECONDS)
+            except TimeoutError:
+                # Reconnects, so that the next sender does not wait for the same time.
+                self._connection = None
+                self._disconnected.set()
+                return False
+            except errors:
+                return False
+            return True
 
     async def _listen_once(self) -> None:
         connection = await self._database.connect_unpooled()
