@@ -156,24 +156,33 @@ class WriteSession(DatabaseSession):
             if reader is None:
                 if not self._has_ended and not self._statement_lock.locked():
                     reader = self._reader = self._database.reader_pool.try_acquire()
-                reader = reader or await self._acquire_reader()
+                if reader is None:
+                    async with self._statement_lock:
+                        reader = await self._acquire_reader()
             if reader.is_concurrent:
                 self._database.record_statement(sql, parameters)
                 return await reader.fetch(sql, parameters, columns, self.budget)
             async with self._statement_lock:
+                if self._reader is not reader:
+                    # It was released during the wait for the lock, so another session may use it.
+                    reader = await self._acquire_reader()
                 self._database.record_statement(sql, parameters)
                 return await reader.fetch(sql, parameters, columns, self.budget)
         finally:
             self._active_reads -= 1
 
     async def _acquire_reader(self) -> Reader:
-        async with self._statement_lock:
+        """Returns the session's reader. The caller has the statement lock. Raises InvalidRequestError if the session has ended."""
+        if self._reader is None and not self._has_ended:
+            reader = await self._database.reader_pool.acquire()
             if self._has_ended:
-                # A loader runs after the end of its operation.
-                raise InvalidRequestError(CLOSED_MESSAGE)
-            if self._reader is None:
-                self._reader = await self._database.reader_pool.acquire()
-            return self._reader
+                self._database.reader_pool.release(reader)
+            else:
+                self._reader = reader
+        if self._reader is None:
+            # A loader runs after the end of its operation.
+            raise InvalidRequestError(CLOSED_MESSAGE)
+        return self._reader
 
     def _release_reader(self) -> None:
         if self._reader is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import UTC, date, datetime
 from itertools import count
 from types import SimpleNamespace
@@ -49,6 +49,40 @@ def interrupted_statements(
             lambda _: SimpleNamespace(ru_nvcsw=waits if (used := next(calls)) else 0, ru_utime=cpu_seconds if used else 0.0, ru_stime=0.0),
         )
         yield reader
+
+
+def open_session(database: Database, kind: str) -> AbstractAsyncContextManager[DatabaseSession]:
+    return database.read_session() if kind == "read" else database.write_session()
+
+
+class TestEndOfSession:
+    """An operation can end, by its time limit or an error of another field, while its loaders still read."""
+
+    @pytest.mark.parametrize("kind", ["read", "write"])
+    async def test_a_read_that_waits_for_a_reader_is_rejected_and_keeps_none(self, database: Database, kind: str) -> None:
+        pool = database.reader_pool
+        size = pool._free_slots
+        taken = [await pool.acquire() for _ in range(size)]
+        async with open_session(database, kind) as session:
+            late = asyncio.ensure_future(session.read(select(col(tables.User.id))))
+            await asyncio.sleep(0.01)
+        for reader in taken:
+            pool.release(reader)
+
+        found = await asyncio.gather(late, return_exceptions=True)
+
+        assert isinstance(found[0], InvalidRequestError)
+        assert pool._free_slots == size
+
+    @pytest.mark.parametrize("kind", ["read", "write"])
+    @pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
+    async def test_a_read_that_waits_for_another_one_does_not_use_the_released_reader(self, database: Database, kind: str) -> None:
+        async with open_session(database, kind) as session:
+            tasks = [asyncio.ensure_future(session.fetch("SELECT pg_sleep(0.05)", ())) for _ in range(2)]
+            await asyncio.sleep(0.01)
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert isinstance(found[1], InvalidRequestError)
 
 
 class TestQuery:
