@@ -1,7 +1,7 @@
 """Loads the rows of a dump into an empty database, in one transaction that also checks the foreign keys.
 
 Foreign keys and secondary indexes are created again after the rows: rows come in any order, and an index over all rows is built faster than
-row by row.
+row by row. Tables that a dump does not have keep their indexes, because triggers search these tables for each row that is loaded.
 """
 
 import asyncio
@@ -67,10 +67,8 @@ class SqliteLoader(TableLoader):
     def __init__(self, tables: Mapping[str, TableEntry], connection: sqlite3.Connection) -> None:
         super().__init__(tables)
         self._connection = connection
-        self._indexes = [
-            (str(name), str(sql))
-            for name, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
-        ]
+        indexes = connection.execute("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+        self._indexes = [(str(name), str(sql)) for name, table, sql in indexes if table in tables]
         for name, _ in self._indexes:
             connection.execute(f'DROP INDEX "{name}"')
         connection.execute(f"DELETE FROM {SETTINGS_TABLE}")  # noqa: S608 - a constant
@@ -112,8 +110,9 @@ class PostgresLoader(TableLoader):
             self._definitions.append(f"ALTER TABLE {name} ADD CONSTRAINT {key} {definition}")
         indexes = await self._connection.fetch(
             "SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition FROM pg_index"
-            " JOIN pg_class ON pg_class.oid = indexrelid WHERE relnamespace = current_schema()::regnamespace"
-            " AND NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = indexrelid)"
+            " JOIN pg_class ON pg_class.oid = indrelid WHERE relnamespace = current_schema()::regnamespace AND relname = ANY($1)"
+            " AND NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = indexrelid)",
+            list(self._columns),
         )
         for name, definition in indexes:
             await self._connection.execute(f"DROP INDEX {name}")

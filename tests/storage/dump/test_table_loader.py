@@ -1,6 +1,7 @@
 """Loading rows into an empty database of either kind: all or nothing, with its indexes, foreign keys and sequences."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ from storage import migrations
 from storage.database.engine import Database
 from storage.dump import portable_rows
 from storage.dump.dump_format import TableEntry
-from storage.dump.table_loader import BrokenRows, TargetNotEmpty, open_loader, require_empty
+from storage.dump.instance_dump import LOCATION_TABLES
+from storage.dump.table_loader import BrokenRows, TableLoader, TargetNotEmpty, open_loader, require_empty
 from storage.tables import metadata
 
 REVISION = migrations.newest_revision()
@@ -23,6 +25,18 @@ SCHEMA = {
     " pg_class.oid = indexrelid WHERE relnamespace = 'public'::regnamespace UNION ALL SELECT conrelid::regclass || '.' || conname,"
     " pg_get_constraintdef(oid), convalidated, false FROM pg_constraint WHERE contype = 'f' ORDER BY 1",
 }
+INDEXED_TABLES = {
+    "sqlite": "SELECT DISTINCT tbl_name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL",
+    "postgresql": "SELECT DISTINCT relname FROM pg_index JOIN pg_class ON pg_class.oid = indrelid"
+    " WHERE relnamespace = 'public'::regnamespace AND NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = indexrelid)",
+}
+TRIGGERS = {
+    "sqlite": "SELECT sql FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '% AFTER INSERT ON %'",
+    # Functions that the triggers call are without arguments of their own, or merge counters.
+    "postgresql": "SELECT prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND (prorettype <> 'trigger'::regtype"
+    " OR oid IN (SELECT tgfoid FROM pg_trigger WHERE NOT tgisinternal AND tgtype & 4 <> 0))",
+}
+DUMPED_TABLES = metadata.tables.keys() - LOCATION_TABLES
 
 
 @pytest.fixture
@@ -49,6 +63,14 @@ async def fetch(database: Database, sql: str) -> list[Any]:
         return [tuple(row) for row in (await session.execute(text(sql))).all()]
 
 
+async def fetch_uncommitted(loader: TableLoader, sql: str) -> list[Any]:
+    """What a statement returns within the transaction of the loader."""
+    connection: Any = vars(loader)["_connection"]
+    if loader.dialect == "sqlite":
+        return connection.execute(sql).fetchall()  # type: ignore[no-any-return]
+    return [tuple(row) for row in await connection.fetch(sql)]
+
+
 async def load(database: Database, **lines: bytes) -> None:
     async with open_loader(database, REVISION, entries(*lines)) as loader:
         for table, rows in lines.items():
@@ -62,11 +84,24 @@ class TestLoad:
         assert await fetch(empty, "SELECT id, user_id FROM emails") == [(4, 7)]
 
     async def test_schema_is_that_of_a_migrated_database(self, empty: Database, new_database: Callable[[], str]) -> None:
-        await load(empty, users=line("users", id=7))
+        async with open_loader(empty, REVISION, entries(*DUMPED_TABLES)) as loader:
+            await loader.load("users", line("users", id=7))
+            await loader.create_constraints()
         migrated = Database(url := new_database())
         await asyncio.to_thread(migrations.upgrade, url)
         assert await fetch(empty, SCHEMA[empty.dialect]) == await fetch(migrated, SCHEMA[empty.dialect]) != []
         await migrated.close()
+
+    async def test_tables_that_triggers_search_keep_their_indexes(self, empty: Database) -> None:
+        """They would search all counters for each issue, merge request and build."""
+        async with open_loader(empty, REVISION, entries(*DUMPED_TABLES)) as loader:
+            indexed = {name for (name,) in await fetch_uncommitted(loader, INDEXED_TABLES[empty.dialect])}
+            triggers = [sql for (sql,) in await fetch_uncommitted(loader, TRIGGERS[empty.dialect])]
+            await loader.create_constraints()
+        found = {name for sql in triggers for name in re.findall(r"(?:FROM|INTO|UPDATE|JOIN) (\w+)", sql)}
+
+        assert found & metadata.tables.keys() == {"build_changes", "row_counts"}
+        assert {"build_changes", "row_counts"} <= indexed <= LOCATION_TABLES
 
     async def test_row_without_its_parent_raises(self, empty: Database) -> None:
         with pytest.raises(BrokenRows, match="users"):
