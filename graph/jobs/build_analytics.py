@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -39,6 +39,8 @@ QUESTION_NICENESS = 5
 do not delay other answers much, and are still answered."""
 
 log = structlog.get_logger("analytics")
+
+T = TypeVar("T")
 
 
 class NoCopy(Exception):
@@ -76,6 +78,8 @@ class BuildAnalytics:
         self._min_builds = min_builds
         self._executor = ThreadPoolExecutor(1, "analytics", initializer=_lower_priority, initargs=(QUESTION_NICENESS,))
         self._lock = asyncio.Lock()
+        self._work: asyncio.Task[Any] | None = None
+        """The last work of the thread that changes the copy, or its state."""
         self._copy: BuildCopy | None = None
         self._wakeup = Wakeup()
         self._needs_rebuild = False
@@ -94,7 +98,7 @@ class BuildAnalytics:
 
     async def catch_up(self) -> None:
         """Brings the copy up to what is committed now. Raises NoCopy, and the database's errors."""
-        async with self._lock:
+        async with self._locked():
             if self._is_closed or self._needs_rebuild:
                 raise NoCopy
             try:
@@ -109,7 +113,7 @@ class BuildAnalytics:
                     # Nothing has changed, so there is nothing to write, and no need to wait for answers that are being computed.
                     copy.apply(rows)
                 else:
-                    await self._run(copy.apply, rows)
+                    await self._finish(self._run(copy.apply, rows))
                 self._caught_up_at = began
             except NoCopy:
                 raise
@@ -136,7 +140,7 @@ class BuildAnalytics:
             _cancel_question(copy, question, running)
             raise
         except Exception as error:
-            async with self._lock:
+            async with self._locked():
                 if self._copy is copy:
                     await self._discard(error)
             raise NoCopy from error
@@ -146,23 +150,44 @@ class BuildAnalytics:
         if pointer is None or pointer.identity != await read_identity(self._database):
             self._request_rebuild()
             raise NoCopy
-        self._copy = await self._run(BuildCopy, self._folder, pointer)
-        return self._copy
+        return await self._finish(self._open_copy(pointer))
+
+    async def _open_copy(self, pointer: CopyPointer) -> BuildCopy:
+        copy = self._copy = await self._run(BuildCopy, self._folder, pointer)
+        return copy
+
+    async def _close_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            await self._finish(self._run(copy.close))
 
     async def _discard(self, error: Exception) -> None:
         log.warning("copy of builds discarded", error=f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
-        if self._copy is not None:
-            await self._run(self._copy.close)
-            self._copy = None
         self._request_rebuild()
+        await self._close_copy()
 
     def _request_rebuild(self) -> None:
         self._needs_rebuild = True
         self._wakeup.notify()
 
-    async def _run(self, function: Any, *arguments: Any) -> Any:
-        # Shielded: the thread goes on in any case, and a later call must see what it has done.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments))
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs work of the thread under the lock. If the caller is canceled, the work goes on, as its thread does in any case."""
+        self._work = task = asyncio.create_task(work)
+        # Without the caller nobody needs an error: the next holder of the lock meets it again.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.wait([task])
+        return task.result()
+
+    @contextlib.asynccontextmanager
+    async def _locked(self) -> AsyncIterator[None]:
+        """Acquires the lock, and waits for the work of the last holder, which may have been canceled during it."""
+        async with self._lock:
+            if self._work is not None and not self._work.done():
+                await asyncio.wait([self._work])
+            yield
 
     async def run_forever(self) -> None:
         """Keeps the copy up to date, and rebuilds it when that is necessary, until canceled."""
@@ -187,10 +212,9 @@ class BuildAnalytics:
 
     async def _find_rebuild_reason(self) -> bool:
         pointer = await asyncio.to_thread(read_pointer, self._folder)
-        async with self._lock:
+        async with self._locked():
             if self._copy is not None and pointer is not None and self._copy.pointer != pointer:
-                await self._run(self._copy.close)
-                self._copy = None
+                await self._close_copy()
             if self._needs_rebuild and pointer is not None and pointer != self._last_pointer:
                 # Another process has written it meanwhile.
                 self._needs_rebuild = False
@@ -220,10 +244,9 @@ class BuildAnalytics:
             return
         finally:
             self._is_rebuilding = False
-        async with self._lock:
-            if self._copy is not None:
-                await self._run(self._copy.close)
-            self._copy, self._needs_rebuild = None, False
+        async with self._locked():
+            self._needs_rebuild = False
+            await self._close_copy()
         log.info("copy of builds written", builds=pointer.rows)
 
     def _write_copy(self, loop: asyncio.AbstractEventLoop, finished: "asyncio.Future[Any]") -> None:
@@ -248,10 +271,8 @@ class BuildAnalytics:
 
     async def close(self) -> None:
         self._is_closed = True
-        async with self._lock:
-            if self._copy is not None:
-                await self._run(self._copy.close)
-                self._copy = None
+        async with self._locked():
+            await self._close_copy()
         self._executor.shutdown(wait=False)
 
 

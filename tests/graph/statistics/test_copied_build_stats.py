@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -397,6 +398,43 @@ class TestCanceledQuestions:
 
         assert found.rows == [(20,)]
         assert results == [[], [(20,)]], "a question was computed that nobody waited for"
+
+    @pytest.mark.parametrize("function", ["apply", "__init__", "close"])
+    async def test_leave_the_copy_in_order(
+        self, analytics: BuildAnalytics, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch, function: str
+    ) -> None:
+        """The thread goes on after the cancellation. A later question finds the copy as the thread leaves it, and opens no second one."""
+        await builds.insert(20)
+        await analytics.rebuild()
+        if function != "__init__":
+            await analytics.catch_up()
+        await builds.insert(5)
+        has_begun, may_end, calls = threading.Event(), threading.Event(), Counter[str]()
+
+        def slow(name: str, original: Any) -> Any:
+            def run(*arguments: Any) -> Any:
+                calls[name] += 1
+                if name == function and calls[name] == 1:
+                    has_begun.set()
+                    may_end.wait()
+                return original(*arguments)
+
+            return run
+
+        for name in ("apply", "__init__", "close"):
+            monkeypatch.setattr(BuildCopy, name, slow(name, getattr(BuildCopy, name)))
+        canceled = asyncio.create_task(analytics.rebuild() if function == "close" else analytics.catch_up())
+        await asyncio.to_thread(has_begun.wait)
+        canceled.cancel()
+        await asyncio.gather(canceled, return_exceptions=True)
+        following = asyncio.create_task(analytics.catch_up())
+        await asyncio.sleep(0.01)
+        may_end.set()
+        await following
+
+        assert (analytics.state.builds, analytics._needs_rebuild) == (25, False)
+        assert calls["__init__"] == (0 if function == "apply" else 1)
+        assert calls["close"] == (1 if function == "close" else 0)
 
 
 class TestWriting:
