@@ -193,7 +193,7 @@ class ChangeBroadcaster:
         self._subscribers: set[Subscriber] = set()
         self._log_reader = CommittedLogReader()
         self._read_lock = asyncio.Lock()
-        self._read_count = 0
+        self._begun_reads = self._last_complete_read = 0
         self._wakeup = Wakeup()
         self._is_notified = False
         self._is_closed = False
@@ -257,11 +257,13 @@ class ChangeBroadcaster:
 
     async def catch_up(self, database: Database) -> None:
         """Reads the log up to its current end. Concurrent callers share one read. Raises Unavailable."""
-        count_before = self._read_count
+        begun_before = self._begun_reads
         async with self._read_lock:
-            # A read that began after this call suffices.
-            if self._read_count == count_before:
+            # A read that began after this call suffices, if it has not failed.
+            if self._last_complete_read <= begun_before:
+                self._begun_reads += 1
                 await self._read_log(database)
+                self._last_complete_read = self._begun_reads
 
     def wake(self, _payload: str = "") -> None:
         """Wakes the reader after a notification of another process."""
@@ -303,12 +305,11 @@ class ChangeBroadcaster:
                 slot.end(StreamEnd.UNAUTHENTICATED)
 
     async def _read_log(self, database: Database) -> None:
-        self._read_count += 1
         if not self._subscribers or self._log_reader.watermark is None:
             newest = await self._log_reader.read_newest_seq(database)
             # Without subscribers changes are skipped: a later subscriber reads them from the table. But a subscriber that was added
-            # during this read expects all changes after the previous watermark.
-            if not self._subscribers:
+            # during this read expects all changes after the previous watermark, if there is one.
+            if not self._subscribers or self._log_reader.watermark is None:
                 self._log_reader.start_at(newest)
                 return
         changes, retry_seconds = await self._log_reader.read(database)

@@ -105,10 +105,10 @@ class TraceFeed:
         """The state of the trace, read after the last notification; None if the build was deleted."""
         async with self._lock:
             if self._state_count != self._count or time.monotonic() - self._read_at >= POLL_SECONDS:
-                count, self._read_at = self._count, time.monotonic()
+                count, began = self._count, time.monotonic()
                 async with database.read_session() as session:
                     rows = await session.read(artifacts.trace_state(self._build_id))
-                self._state, self._state_count = TraceState(*rows[0]) if rows else None, count
+                self._state, self._state_count, self._read_at = TraceState(*rows[0]) if rows else None, count, began
             return self._state
 
     async def read_piece(self, database: Database, objects: ObjectStore, state: TraceState, start: int) -> TracePiece | None:

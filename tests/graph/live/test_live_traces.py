@@ -5,14 +5,16 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import delete
 from sqlmodel import col
 
 from graph.context import Context, Services
+from graph.live import trace_feeds
 from graph.live.subscriptions import SubscriptionStream
-from graph.live.trace_feeds import TraceFeeds
+from graph.live.trace_feeds import TraceFeed, TraceFeeds
 from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds, traces
@@ -154,3 +156,21 @@ class TestPieces:
             await asyncio.sleep(0.05)
             await running.append("one\n")
             assert await waiting == ("one\n", 0, 4)
+
+    async def test_are_read_again_after_a_read_that_failed(self, running: TraceScenario, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A notification of another process may be lost, so the state is read again after the interval, and sooner if that has failed."""
+        await running.append("one\n")
+        database = running.services.database
+        feed = TraceFeed(running.build.id)
+        assert await feed.read_state(database) is not None
+        await running.append("two\n")
+        feed._read_at -= trace_feeds.POLL_SECONDS
+
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "read_session", Mock(side_effect=ConnectionError))
+            with pytest.raises(ConnectionError):
+                await feed.read_state(database)
+
+        state = await feed.read_state(database)
+        assert state is not None
+        assert state.end == 8

@@ -11,9 +11,9 @@ from sqlalchemy import delete, insert, update
 from sqlmodel import col
 
 from graph.context import Context, Services
-from graph.errors import Code
+from graph.errors import Code, Unavailable
 from graph.live import broadcaster
-from graph.live.broadcaster import ChangeBroadcaster
+from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, Subscriber
 from graph.live.change_log import CommittedLogReader
 from graph.live.subscriptions import SubscriptionStream
 from graph.operations.execution import Graph, prepare
@@ -274,6 +274,57 @@ class TestEventOrder:
         assert isinstance(stream, SubscriptionStream)
         assert [(await next_event(stream))["seq"] for _ in range(2)] == ["1", "2"]
         stream.close()
+
+
+class TestCatchingUp:
+    """Callers that wait for a read share it, but only one that has succeeded."""
+
+    @pytest.fixture
+    def newest_reads(self, monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
+        """What reads of the newest number raise, in their order; each takes some time."""
+        outcomes: list[BaseException | None] = []
+        read_newest_seq = CommittedLogReader.read_newest_seq
+
+        async def read(reader: CommittedLogReader, database: Database) -> int:
+            await asyncio.sleep(0.02)
+            if outcomes and (outcome := outcomes.pop(0)) is not None:
+                raise outcome
+            return await read_newest_seq(reader, database)
+
+        monkeypatch.setattr(CommittedLogReader, "read_newest_seq", read)
+        return outcomes
+
+    @pytest.mark.parametrize("error", [Unavailable, asyncio.CancelledError])
+    async def test_a_read_that_fails_is_not_shared(
+        self, forge: BuildScenario, newest_reads: list[BaseException | None], error: type[BaseException]
+    ) -> None:
+        await forge.change(await forge.build())
+        other = ChangeBroadcaster()
+        newest_reads += [error(), error(), None]
+        tasks = [asyncio.create_task(other.catch_up(forge.services.database))]
+        await asyncio.sleep(0.01)
+        tasks += [asyncio.create_task(other.catch_up(forge.services.database)) for _ in range(2)]
+
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert [type(each) for each in found] == [error, error, type(None)]
+        assert other.watermark > 0
+
+    async def test_a_read_that_succeeds_is_shared(self, forge: BuildScenario, newest_reads: list[BaseException | None]) -> None:
+        newest_reads += [None] * 4
+
+        await asyncio.gather(*(forge.catch_up() for _ in range(4)))
+
+        assert len(newest_reads) == 2, "one read that had begun, and one for all callers that came later"
+
+    async def test_the_first_read_starts_at_the_end_of_the_log(self, forge: BuildScenario) -> None:
+        await forge.change(await forge.build())
+        other = ChangeBroadcaster()
+        other.subscribe(Subscriber(ChangeFilter(ChangeKind.BUILD, None, None, None)), 0)
+
+        await other.catch_up(forge.services.database)
+
+        assert other.watermark > 0
 
 
 class TestNotifications:
