@@ -130,6 +130,12 @@ async def read_pruned_seq(session: DatabaseSession) -> int:
     return int(rows[0][0]) if rows else 0
 
 
+async def read_last_seq(database: Database, session: DatabaseSession) -> int:
+    """Returns the largest number that a change ever had. A larger one is of another database, as after a restoration."""
+    rows = await session.fetch(changes.LAST_ID[database.dialect], ())
+    return int(rows[0][0] or 0) if rows else 0
+
+
 async def _writers(database: Database) -> frozenset[str]:
     async with database.read_session() as session:
         return frozenset((await session.execute(changes.OPEN_WRITERS)).scalars())

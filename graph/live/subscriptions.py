@@ -25,7 +25,7 @@ from graph.context import Context
 from graph.documents.documents import AllowedOperation, PreparedOperation, find_variable_error
 from graph.errors import BadRequest, LimitExceeded, NotFound, Unauthenticated, Unavailable
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
-from graph.live.change_log import LoggedChange, read_changes, read_pruned_seq
+from graph.live.change_log import LoggedChange, read_changes, read_last_seq, read_pruned_seq
 from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
 from graph.live.trace_feeds import POLL_SECONDS, TraceFilter, TracePiece
 from graph.operations import execution
@@ -45,6 +45,10 @@ INTERRUPTING_ENDS = (StreamEnd.SHUTDOWN, StreamEnd.UNAVAILABLE)
 """After these the client resumes without losing events."""
 PRUNED_MESSAGE = (
     "Changes after `afterSeq: {}` were deleted, because they are old. Subscribe again without `afterSeq`, then read the current state."
+)
+UNKNOWN_SEQ_MESSAGE = (
+    "`afterSeq: {}` is larger than every `seq` so far: the service was restored to an earlier moment. Subscribe again without `afterSeq`,"
+    " then read the current state."
 )
 SLOW_CONSUMER_MESSAGE = "The client reads events too slowly, so the stream ends. Subscribe again with the last `seq` as `afterSeq`."
 
@@ -107,7 +111,8 @@ class SubscriptionStream:
         await live.catch_up(self._graph.services.database)
         after_seq = self._subscriber.filter.after
         self._position = live.watermark if after_seq is None else after_seq
-        if self._position >= live.watermark:
+        # A larger position is verified first, because the changes up to it may be of another database (`_read_backlog`).
+        if self._position == live.watermark:
             self._subscribe()
 
     @property
@@ -200,6 +205,8 @@ class SubscriptionStream:
             )
             if await read_pruned_seq(session) > self._position:
                 raise BadRequest(PRUNED_MESSAGE.format(self._position))
+            if self._position > until and await read_last_seq(services.database, session) < self._position:
+                raise BadRequest(UNKNOWN_SEQ_MESSAGE.format(self._position))
         self._backlog = deque(changes)
         self._position = changes[-1].seq if len(changes) == PAGE_SIZE else max(until, self._position)
         # Nothing is awaited between this check and the subscription, so no change is missed.

@@ -69,6 +69,12 @@ OPEN_WRITERS = text(
 An INSERT acquires this lock before it takes an id, holds it to the end of its transaction, and releases it after its rows are visible.
 """
 
+LAST_ID = {
+    "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'changes'",
+    "postgresql": "SELECT pg_sequence_last_value(pg_get_serial_sequence('changes', 'id')::regclass)",
+}
+"""The largest sequence number that was ever given, also if its change was deleted; null, or no row, before the first one. By dialect."""
+
 
 @cache
 def insert_changes() -> Insert:

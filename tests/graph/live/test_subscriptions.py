@@ -208,6 +208,46 @@ class TestResuming:
         assert await rejection_code(graph, owner, CHANGED, after=after) == Code.BAD_REQUEST
 
 
+class TestResumingAfterRestoration:
+    """An older backup does not have the last changes that a client has received, and their numbers are given again."""
+
+    async def test_a_number_that_no_change_had_yet_is_rejected(self, forge: BuildScenario) -> None:
+        build = await forge.build()
+        await forge.change(build)
+        async with forge.subscribed() as stream:
+            last = stream.position
+        async with forge.subscribed(after=str(last + 1)) as stream:
+            event = await stream.next(1)
+            assert event is not None
+            assert [error.code for error in event.outcome.errors] == [Code.BAD_REQUEST]
+            assert "restored" in event.outcome.errors[0].message and "without `afterSeq`" in event.outcome.errors[0].message
+            assert stream.is_ended
+
+    async def test_a_number_of_an_empty_log_is_rejected(self, forge: BuildScenario) -> None:
+        async with forge.subscribed(after="1") as stream:
+            assert await end_code(stream) == Code.BAD_REQUEST
+
+    async def test_the_number_of_a_change_that_was_deleted_is_accepted(self, forge: BuildScenario) -> None:
+        """A deleted project takes its changes along. A process that starts then knows only lower numbers."""
+        build, deleted = await forge.build(), await forge.build()
+        await forge.change(build)
+        async with forge.subscribed() as stream:
+            await forge.change(deleted)
+            await forge.catch_up()
+            last = (await next_event(stream))["seq"]
+        await forge.execute(delete(tables.Build).where(col(tables.Build.id) == deleted.id))
+        services = replace(forge.services, broadcaster=ChangeBroadcaster())
+
+        async with subscribed(Graph(services), forge.owner, CHANGED, after=last) as stream:
+            assert services.broadcaster.watermark < int(last)
+            assert await stream.next(0.02) is None
+            await forge.change(build, CheckStatus.SUCCESS)
+            # The first read finds the gap, the second one that nothing will fill it.
+            for _ in range(2):
+                await services.broadcaster.catch_up(services.database)
+            assert (await next_event(stream))["to"] == "SUCCESS"
+
+
 class TestEventOrder:
     """A number that is given first may be seen last: it is waited for."""
 
