@@ -17,6 +17,7 @@ from graph.events.outbox import Outbox
 from graph.jobs.build_analytics import BuildAnalytics
 from graph.jobs.health_checks import HealthChecks
 from graph.jobs.job_monitor import JobMonitor
+from graph.jobs.job_position import JobPosition
 from graph.jobs.lease_grace import LeaseGrace
 from graph.jobs.maintenance_wakeup import MaintenanceWakeup, MaintenanceWork
 from graph.jobs.runner_queue import RunnerQueue
@@ -132,6 +133,7 @@ class Services:
     job_monitor: JobMonitor = field(default_factory=JobMonitor)
     health_checks: HealthChecks = field(default_factory=HealthChecks)
     lease_grace: LeaseGrace = field(default_factory=LeaseGrace)
+    trace_join_position: JobPosition = field(default_factory=JobPosition)
     broadcaster: ChangeBroadcaster = field(default_factory=ChangeBroadcaster)
     trace_feeds: TraceFeeds = field(default_factory=TraceFeeds)
     index_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_INDEXING))

@@ -210,11 +210,14 @@ async def _fetch_tails(context: Context, ids: list[int]) -> dict[int, list[Trace
 
 async def join_traces(services: Services) -> None:
     """Maintenance job: join the parts of finished builds' traces into one object each."""
+    position = services.trace_join_position
     async with session_for(services.database, writing=False) as session:
-        before = services.clock() - JOIN_DELAY
-        waiting = [key for (key,) in await session.read(artifacts.traces_to_join(before, JOIN_BATCH_SIZE))]
-    for build_id in waiting:
+        found = await session.read(artifacts.traces_to_join(services.clock() - JOIN_DELAY, position.last_id, JOIN_BATCH_SIZE))
+    for (build_id,) in found:
+        position.last_id = build_id
         await _join_trace(services, build_id)
+    if len(found) < JOIN_BATCH_SIZE:
+        position.last_id = 0
 
 
 async def _join_trace(services: Services, build_id: int) -> None:
@@ -225,10 +228,15 @@ async def _join_trace(services: Services, build_id: int) -> None:
     key, size = new_key(), parts[-1].start + parts[-1].size
     async with aclosing(_stream_parts(services, parts)) as pieces:
         try:
-            await services.objects.put(key, pieces, size)
+            stored = await services.objects.put(key, pieces, size)
         except ObjectNotFound as error:
             log.error("trace could not be joined", build_id=build_id, error=str(error))
             return
+    if stored != size:
+        # The parts are left as they are, with what they still have at its place.
+        log.error("trace could not be joined", build_id=build_id, error=f"its objects have {stored} bytes, not {size}")
+        await services.objects.delete(key)
+        return
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "maintenance")
         locked = await context.first(statements.for_update(build_id))

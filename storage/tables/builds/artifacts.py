@@ -119,11 +119,12 @@ def trace_state(build_id: int) -> Any:
     return select(*columns, func.coalesce(last, 0)).where(col(build.id) == build_id)
 
 
-def traces_to_join(before: datetime, limit: int) -> Select[int]:
-    """Ids of builds that finished before this time and whose traces have several parts."""
-    several = select(col(TracePart.build_id)).where(col(TracePart.start) > 0).distinct().subquery()
+def traces_to_join(before: datetime, after_id: int, limit: int) -> Select[int]:
+    """Ids of builds, above `after_id` and in order, that finished before this time and whose traces have several parts."""
+    several = select(col(TracePart.build_id)).where(col(TracePart.start) > 0, col(TracePart.build_id) > after_id).distinct().subquery()
     ended = col(Build.status).in_(FINISHED), col(Build.finished_at) < before
-    return select(col(Build.id)).join(several, several.c.build_id == col(Build.id)).where(*ended).limit(limit)
+    found = select(col(Build.id)).join(several, several.c.build_id == col(Build.id)).where(*ended)
+    return found.order_by(col(Build.id)).limit(limit)
 
 
 def delete_later_parts(build_id: int) -> Delete:

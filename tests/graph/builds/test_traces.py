@@ -1,15 +1,19 @@
 """Traces of builds: appended once, read from the end, joined when the build has finished."""
 
+import contextlib
+import errno
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlmodel import col
 
 from graph.context import Services
 from graph.rules.builds import stored_objects, traces
 from storage import tables
-from storage.objects.object_store import new_key
+from storage.objects.object_store import ObjectNotFound, new_key
 from storage.tables import AccessLevel, CheckStatus
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
@@ -226,6 +230,61 @@ class TestMergeParts:
         assert await make.count(tables.TracePart) == files(services) == 3
         await traces.join_traces(services)
         assert await make.count(tables.TracePart) == files(services) == 1
+
+
+class TestTracesThatCannotBeMerged:
+    """An object of the store was lost or damaged. Its trace is tried again, as the store may be repaired, but others do not wait for it."""
+
+    @pytest.fixture
+    async def finished(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> list[tables.Build]:
+        """More builds than a run joins, each with a trace in two parts."""
+        monkeypatch.setattr(traces, "JOIN_BATCH_SIZE", 2)
+        ended = datetime.now(UTC) - timedelta(hours=1)
+        made = [(await create_build(make, status=CheckStatus.SUCCESS, created_at=ended))[1] for _ in range(6)]
+        return [await make.trace(build, "a\n", "b\n") for build in made]
+
+    @staticmethod
+    async def parts(services: Services) -> dict[int, list[tables.TracePart]]:
+        """The parts of each build."""
+        found: dict[int, list[tables.TracePart]] = {}
+        async with services.database.read_session() as session:
+            for (part,) in await session.read(select(tables.TracePart).order_by(col(tables.TracePart.start))):
+                found.setdefault(part.build_id, []).append(part)
+        return found
+
+    @pytest.mark.parametrize("damage", ["lost", "shortened", "unreadable"])
+    async def test_do_not_keep_others_waiting(
+        self, services: Services, finished: list[tables.Build], damage: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        parts = await self.parts(services)
+        damaged = finished[:4]
+        keys = [parts[build.id][1].key for build in damaged]
+        open_object = services.objects.open
+
+        def open_damaged(key: str, start: int = 0, size: int | None = None) -> Any:
+            if key in keys:
+                if damage == "lost":
+                    raise ObjectNotFound(key)
+                if damage == "unreadable":
+                    raise OSError(errno.EIO, "Input/output error")
+                size = 1
+            return open_object(key, start, size)
+
+        monkeypatch.setattr(services.objects, "open", open_damaged)
+        for _ in range(6):
+            with contextlib.suppress(OSError):
+                await traces.join_traces(services)
+
+        found = {build_id: len(parts) for build_id, parts in (await self.parts(services)).items()}
+        assert found == {build.id: 2 if build in damaged else 1 for build in finished}
+
+        monkeypatch.undo()
+        monkeypatch.setattr(traces, "JOIN_BATCH_SIZE", 2)
+        for _ in range(3):
+            await traces.join_traces(services)
+        joined = await self.parts(services)
+        assert {build_id: [part.size for part in parts] for build_id, parts in joined.items()} == {build.id: [4] for build in finished}
+        assert files(services) == len(finished)
 
 
 class TestCleanup:
