@@ -200,7 +200,10 @@ class BuildImporter:
         return files.is_complete
 
     async def import_commit_facts(self, work: ProjectWork) -> None:
-        """Statuses and comments of commits: the interface lists them by commit alone."""
+        """Statuses and comments of commits: the interface lists them by commit alone.
+
+        The mark names the set of commits that were read. A time would not do: who commits chooses it, and commits are pushed later.
+        """
         if not work.has_repository:
             return
         try:
@@ -210,11 +213,13 @@ class BuildImporter:
             return
         if len(commits) > MAX_COMMITS:
             self.run.report.leave("commit comments", work.path, f"comments and statuses of all but the newest {MAX_COMMITS:,} commits")
+        mirrors, listed = self.run.mirrors, commits[:MAX_COMMITS]
         mark = self.run.target.marks.get(work.mark_name("commits"), "")
+        read_before = await asyncio.to_thread(mirrors.load_read_commits, int(work.id), mark)
         times = {commit.oid: commit.committed_at for commit in commits}
         wanted = dict.fromkeys(oid for oid in work.commit_oids if oid)
-        wanted |= dict.fromkeys(commit.oid for commit in commits[:RECENT_COMMITS])
-        wanted |= dict.fromkeys(commit.oid for commit in commits[:MAX_COMMITS] if commit.committed_at > int(mark or -1))
+        wanted |= dict.fromkeys(commit.oid for commit in listed[:RECENT_COMMITS])
+        wanted |= dict.fromkeys(commit.oid for commit in listed if commit.oid not in read_before)
         statuses, comments = BatchWriter(self.run.target, "commit statuses"), BatchWriter(self.run.target, "commit comments")
         state = CollectionState()
 
@@ -227,7 +232,8 @@ class BuildImporter:
         await statuses.flush()
         await comments.flush()
         if state.is_complete and not statuses.retry and not comments.retry and commits:
-            await self.run.target.set_mark(work.mark_name("commits"), str(max(commit.committed_at for commit in commits)))
+            digest = await asyncio.to_thread(mirrors.store_read_commits, int(work.id), [commit.oid for commit in listed])
+            await self.run.target.set_mark(work.mark_name("commits"), digest)
 
     async def _read_statuses(self, work: ProjectWork, oid: str, writer: BatchWriter, state: CollectionState) -> None:
         path, own = self.run.source.path("commit_statuses", project=work.id, sha=oid), CollectionState()

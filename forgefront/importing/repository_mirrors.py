@@ -13,7 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
@@ -28,6 +28,8 @@ MAX_REASON_LENGTH = 500
 REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/merge-requests/*:refs/merge-requests/*")
 DIGEST_FILE = "refs.digest"
 """What git listed at the last complete fetch, as a digest; without it the next run fetches."""
+READ_COMMITS_FILE = "commits.read"
+"""The commits whose statuses and comments the last complete run had read, a line each."""
 SSH_ENVIRONMENT = ("HOME", "USER", "SSH_AUTH_SOCK")
 _SSH_URL = re.compile(r"(?:ssh://)?[\w.-]+@[\w.-]+(?::\d+)?[:/][^\s]+", re.ASCII)
 _HEAD = re.compile(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
@@ -121,6 +123,20 @@ class RepositoryMirrors:
             return []
         listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", "--all", f"--max-count={limit}", "--format=%H %ct")
         return [MirrorCommit(line.split()[0], int(line.split()[1])) for line in listed.splitlines()]
+
+    def load_read_commits(self, project_id: int, digest: str) -> frozenset[str]:
+        """The commits that `store_read_commits` has stored and returned this digest for; none if the mirror has others, or is new."""
+        try:
+            content = (self.path_of(project_id) / READ_COMMITS_FILE).read_bytes()
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(content.decode().split()) if hashlib.sha256(content).hexdigest() == digest else frozenset()
+
+    def store_read_commits(self, project_id: int, oids: Iterable[str]) -> str:
+        """Stores commits beside the objects of the mirror. Returns the digest with which an import finds them again."""
+        content = "".join(f"{oid}\n" for oid in oids).encode()
+        (self.path_of(project_id) / READ_COMMITS_FILE).write_bytes(content)
+        return hashlib.sha256(content).hexdigest()
 
     def list_heads(self, project_id: int) -> list[MirrorCommit]:
         """The commits that branches and tags name. Raises CloneFailed."""
