@@ -68,6 +68,9 @@ MAX_CONCURRENT_FORKS = 2
 MAX_CONCURRENT_RENDERING = 1
 """Maximum of operations whose long texts one process renders concurrently: threads of Python share one processor."""
 
+MAX_CONCURRENT_CHECKS = 1
+"""Maximum of CI files that one process checks concurrently: reads of repositories keep the other threads."""
+
 MAX_CONCURRENT_ARCHIVES = 4
 """Maximum of archives that one process makes concurrently."""
 MAX_WAITING_ARCHIVES = 100
@@ -146,6 +149,7 @@ class Services:
         default_factory=lambda: FairLimiter(MAX_CONCURRENT_ARCHIVES, max_waiting=MAX_WAITING_ARCHIVES, seconds=ARCHIVE_WAIT_SECONDS)
     )
     rendering_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_RENDERING))
+    config_check_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_CHECKS))
     build_analytics: BuildAnalytics | None = None
     fork_semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_FORKS))
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from graph.rules.ci.expressions import compile_expression
+from graph.rules.ci.expressions import ExpressionSearches, compile_expression
 from storage.git import trees
 from storage.git.packing.pushed_objects import MAX_CHANGED_PATHS, list_changed_paths
 from storage.git.refs.ref_names import NULL_ID
@@ -19,18 +19,16 @@ _SPECIAL = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/\n]*", "?": "[^/\n]", "{": "
 
 
 def glob_expression(pattern: str) -> str:
-    r"""The RE2 expression of a pattern for whole lines. Raises InvalidExpression if it is too long or its braces do not match.
+    r"""The RE2 expression of a pattern for whole lines; an invalid one if its braces do not match.
 
     >>> glob_expression("src/**/*.{c,h}")
-    '(?m)^src/(?:.*/)?[^/\\n]*\\.(?:c|h)$'
+    '(?m)^src/(?:.*/)?[^/\n]*\\.(?:c|h)$'
     """
     depth, parts = 0, []
     for part in _SPECIAL_PATTERN.findall(pattern):
         parts.append("|" if part == "," and depth else _SPECIAL.get(part) or re.escape(part))
         depth += (part == "{") - (part == "}")
-    expression = f"(?m)^{''.join(parts)}$"
-    compile_expression(expression, max_length=len(expression))
-    return expression
+    return f"(?m)^{''.join(parts)}$"
 
 
 class CommitFiles:
@@ -43,12 +41,16 @@ class CommitFiles:
         self._repository = repository
         self._sha = sha
         self._before = before if before != NULL_ID else None
+        self._changed: dict[str, bool] = {}
+        self._existing: dict[str, bool] = {}
 
-    def has_changed(self, patterns: Iterable[str]) -> bool:
-        return _matches(self._changed_paths, patterns)
+    def has_changed(self, patterns: Iterable[str], searches: ExpressionSearches) -> bool:
+        """Whether a changed path matches one of the patterns. Each pattern is searched once. Raises SearchTooLong."""
+        return any(_matches(self._changed_paths, pattern, self._changed, searches) for pattern in patterns)
 
-    def has_any(self, patterns: Iterable[str]) -> bool:
-        return _matches(self._paths, patterns)
+    def has_any(self, patterns: Iterable[str], searches: ExpressionSearches) -> bool:
+        """As `has_changed`, of all paths."""
+        return any(_matches(self._paths, pattern, self._existing, searches) for pattern in patterns)
 
     @cached_property
     def _changed_paths(self) -> str | None:
@@ -70,8 +72,10 @@ class CommitFiles:
         return None if len(page) > MAX_LISTED_PATHS else "\n".join(entry.path for entry in page)
 
 
-def _matches(paths: str | None, patterns: Iterable[str]) -> bool:
+def _matches(paths: str | None, pattern: str, known: dict[str, bool], searches: ExpressionSearches) -> bool:
     if paths is None:
         return True
-    expressions = map(glob_expression, patterns)
-    return any(compile_expression(each, max_length=len(each)).search(paths) is not None for each in expressions)
+    if pattern not in known:
+        expression = glob_expression(pattern)
+        known[pattern] = searches.contains_line(paths, compile_expression(expression, max_length=len(expression)))
+    return known[pattern]

@@ -1,13 +1,14 @@
 """Parses `.gitlab-ci.yml` into jobs, or into problems with their lines and remedies (docs/wire-facts.md 13.1).
 
 All input is bounded, because anyone who may push can write it: see `yaml_documents` for YAML, `expressions` for regular expressions.
+A value that jobs share, by `extends` or an alias, is parsed once, so that the work depends on the size of the file and not on the jobs.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -27,13 +28,16 @@ from graph.rules.ci.config_versions import (
     is_known,
     version_of_file,
 )
-from graph.rules.ci.expressions import InvalidExpression, compile_expression
+from graph.rules.ci.expressions import ExpressionBudget, InvalidExpression, TooManyExpressions
 from graph.rules.ci.job_rules import JobRule
 from graph.rules.ci.job_selection import JobConfig, PipelineConfig, RefPattern
-from graph.rules.ci.rules_parser import expressions_in, parse_rules
+from graph.rules.ci.rules_parser import parse_rules
 from graph.rules.ci.unsupported_keys import UNSUPPORTED_GLOBAL_KEYS, UNSUPPORTED_JOB_KEYS
-from graph.rules.ci.yaml_documents import DocumentBudget, MappingEntry, MappingNode, parse_document
+from graph.rules.ci.yaml_documents import DocumentBudget, MappingEntry, MappingNode, Node, parse_document
+from storage.git.cancellation import check_cancelled
 from storage.tables import RunWhen
+
+T = TypeVar("T")
 
 CONFIG_FILENAME = ".gitlab-ci.yml"
 DEFAULT_STAGES = ("build", "test", "deploy")
@@ -41,8 +45,6 @@ DEFAULT_STAGE = "test"
 MAX_JOBS = 500
 MAX_STAGES = 100
 MAX_TAGS = 20
-MAX_EXPRESSIONS = 100
-"""Distinct regular expressions per file."""
 MAX_JOBS_BYTES = 512 * 1024
 """Bytes of all jobs as JSON, each with the global options it inherits."""
 
@@ -79,7 +81,10 @@ class _ConfigParser:
     templates: TemplateExpander
     version: CiVersion | None
     problems: list[ConfigProblem] = field(default_factory=list)
-    expressions: set[tuple[str, bool]] = field(default_factory=set)
+    expressions: ExpressionBudget = field(default_factory=ExpressionBudget)
+    jobs_bytes: int = 0
+    parsed: dict[tuple[str, int], tuple[Node, Any]] = field(default_factory=dict)
+    """Results by key and identity of the node, with the node, so that the identity remains its own."""
 
     def parse(self) -> PipelineConfig:
         entries = {key: entry for key, entry in self.root.entries.items() if not self._is_global(key) or not is_empty(entry)}
@@ -101,10 +106,17 @@ class _ConfigParser:
             if self._is_global(name) or (name.startswith(".") and is_known(self.version, HIDDEN_KEYS_SINCE)):
                 continue
             with self._collect_errors():
+                check_cancelled()
                 jobs.append(self._parse_job(name, entry, stages, before, shared))
+                # Before the next job is built: global options of 256 KiB in 500 jobs would take 125 MiB.
+                self.jobs_bytes += len(orjson.dumps(jobs[-1].serialize()))
                 if len(jobs) > MAX_JOBS:
                     raise PipelineConfigError.from_message(f"The file has more than {MAX_JOBS} jobs.", entry.line)
-            if len(self.problems) >= MAX_PROBLEMS or len(jobs) > MAX_JOBS:
+                if self.jobs_bytes > MAX_JOBS_BYTES:
+                    raise PipelineConfigError.from_message(
+                        f"All jobs, each with the global options, exceed {MAX_JOBS_BYTES} bytes.", entry.line
+                    )
+            if len(self.problems) >= MAX_PROBLEMS or len(jobs) > MAX_JOBS or self.jobs_bytes > MAX_JOBS_BYTES:
                 break
         if not self.problems:
             with self._collect_errors():
@@ -124,6 +136,14 @@ class _ConfigParser:
             yield
         except PipelineConfigError as error:
             self.problems += error.problems
+
+    def _parse_once(self, key: str, entry: MappingEntry, parse: Callable[[], T]) -> T:
+        """The result of `parse` for this value; the one of the first job that has the same node under the key."""
+        known = self.parsed.get((key, id(entry.value)))
+        if known is None:
+            known = self.parsed[key, id(entry.value)] = entry.value, parse()
+        found: T = known[1]
+        return found
 
     def _parse_stages(self, entries: dict[str, MappingEntry]) -> tuple[str, ...]:
         key = "stages" if "stages" in entries else "types"
@@ -157,11 +177,12 @@ class _ConfigParser:
             raise PipelineConfigError.from_message(
                 f"{location}: `script` is missing. The name of a template without a script must begin with a dot.", entry.line
             )
-        script = parse_lines(f"{location}: script", parts["script"])
+        script = self._parse_once("script", parts["script"], lambda: parse_lines(f"{location}: script", parts["script"]))
         if not any(line.strip() for line in script):
             raise PipelineConfigError.from_message(f"{location}: the script is empty.", parts["script"].line)
         if "before_script" in parts:
-            before = parse_lines(f"{location}: before_script", parts["before_script"])
+            part = parts["before_script"]
+            before = self._parse_once("before_script", part, partial(parse_lines, f"{location}: before_script", part))
         stage, stage_line = DEFAULT_STAGE, entry.line
         for key in ("type", "stage"):
             if key in parts:
@@ -176,32 +197,35 @@ class _ConfigParser:
             **self._parse_options(f"{location}: ", parts, ("after_script", "image", "services", "cache", "artifacts", "dependencies")),
         }
         if "variables" in parts:
-            options["variables"] = {
-                **shared.get("variables", {}),
-                **job_options.parse_variables(f"{location}: variables", parts["variables"]),
-            }
+            part = parts["variables"]
+            options["variables"] = self._parse_once("variables", part, partial(self._parse_variables, location, part, shared))
         if "coverage" in parts:
             options["coverage"] = self._parse_coverage(f"{location}: coverage", parts["coverage"])
         if "retry" in parts:
-            options["retry"] = job_options.parse_retry(f"{location}: retry", parts["retry"])
+            part = parts["retry"]
+            options["retry"] = self._parse_once("retry", part, partial(job_options.parse_retry, f"{location}: retry", part))
         if "environment" in parts:
             options["environment"] = job_options.parse_environment(f"{location}: environment", parts["environment"], self.version)
+        needs = None
+        if "needs" in parts:
+            part = parts["needs"]
+            needs = self._parse_once("needs", part, partial(job_options.parse_needs, f"{location}: needs", part))
         return JobConfig(
             name=name,
             stage=stage,
             stage_index=stages.index(stage),
             commands="\n".join([*before, *script]),
-            tags=self._parse_tags(f"{location}: tags", parts.get("tags")),
+            tags=self._parse_tags(f"{location}: tags", parts["tags"]) if "tags" in parts else (),
             allow_failure=(
                 parse_boolean(f"{location}: allow_failure", parts["allow_failure"])
                 if "allow_failure" in parts
                 else run_when is RunWhen.MANUAL and is_known(self.version, MANUAL_IS_ALLOWED_TO_FAIL_SINCE)
             ),
             run_when=run_when,
-            only=self._parse_refs(f"{location}: only", parts.get("only")),
-            excepted=self._parse_refs(f"{location}: except", parts.get("except")),
+            only=self._parse_refs(f"{location}: only", parts["only"]) if "only" in parts else None,
+            excepted=self._parse_refs(f"{location}: except", parts["except"]) if "except" in parts else None,
             rules=self._parse_rules(location, parts, run_when),
-            needs=job_options.parse_needs(f"{location}: needs", parts["needs"]) if "needs" in parts else None,
+            needs=needs,
             options=options,
             line=entry.line,
         )
@@ -232,9 +256,12 @@ class _ConfigParser:
                     f'{location}: `rules` and `{key}` exclude each other. Write into `rules`: `if: $CI_COMMIT_BRANCH == "x"`.',
                     parts[key].line,
                 )
-        found = parse_rules(f"{location}: rules", parts["rules"], run_when)
-        self._count_expressions(expressions_in(found), parts["rules"].line)
-        return found
+        entry = parts["rules"]
+        parse = partial(parse_rules, f"{location}: rules", entry, run_when, self.expressions)
+        try:
+            return self._parse_once(f"rules {run_when}", entry, parse)
+        except TooManyExpressions as error:
+            raise PipelineConfigError.from_message(str(error), entry.line) from error
 
     def _check_jobs(self, jobs: list[JobConfig]) -> None:
         """Validate what involves several jobs."""
@@ -251,11 +278,6 @@ class _ConfigParser:
                             f"{quote(job.name)} job: {key}: {quote(name)} is not in an earlier stage.", job.line
                         )
         self._check_environments({job.name: job for job in jobs})
-        size = 0
-        for job in jobs:
-            size += len(orjson.dumps(job.serialize()))
-            if size > MAX_JOBS_BYTES:
-                raise PipelineConfigError.from_message(f"All jobs, each with the global options, exceed {MAX_JOBS_BYTES} bytes.", job.line)
 
     def _check_environments(self, jobs: dict[str, JobConfig]) -> None:
         """Validate that each `on_stop` names a job that stops the same environment."""
@@ -282,7 +304,13 @@ class _ConfigParser:
             "artifacts": partial(job_options.parse_file_patterns, job_options.ARTIFACTS_KEYS, self.version),
             "dependencies": parse_strings,
         }
-        return {key: parsers[key](f"{location}{key}", parts[key]) for key in keys if key in parts}
+        return {
+            key: self._parse_once(key, parts[key], partial(parsers[key], f"{location}{key}", parts[key])) for key in keys if key in parts
+        }
+
+    def _parse_variables(self, location: str, entry: MappingEntry, shared: dict[str, Any]) -> dict[str, str]:
+        """The variables of a job, with those of the file."""
+        return {**shared.get("variables", {}), **job_options.parse_variables(f"{location}: variables", entry)}
 
     def _parse_coverage(self, location: str, entry: MappingEntry) -> str:
         text = parse_string(location, entry)
@@ -293,9 +321,10 @@ class _ConfigParser:
         self._check_expression(location, entry.line, text[1:-1])
         return text[1:-1]
 
-    def _parse_refs(self, location: str, entry: MappingEntry | None) -> tuple[RefPattern, ...] | None:
-        if entry is None:
-            return None
+    def _parse_refs(self, location: str, entry: MappingEntry) -> tuple[RefPattern, ...]:
+        return self._parse_once("refs", entry, partial(self._parse_ref_patterns, location, entry))
+
+    def _parse_ref_patterns(self, location: str, entry: MappingEntry) -> tuple[RefPattern, ...]:
         found = []
         for text in parse_strings(location, entry):
             try:
@@ -311,19 +340,16 @@ class _ConfigParser:
 
     def _check_expression(self, location: str, line: int, source: str, *, ignore_case: bool = False) -> None:
         try:
-            compile_expression(source, ignore_case=ignore_case)
+            self.expressions.compile(source, ignore_case=ignore_case)
         except InvalidExpression as error:
             raise PipelineConfigError.from_message(f"{location}: not a valid RE2 expression: {error}.", line) from error
-        self._count_expressions([(source, ignore_case)], line)
+        except TooManyExpressions as error:
+            raise PipelineConfigError.from_message(str(error), line) from error
 
-    def _count_expressions(self, expressions: Iterable[tuple[str, bool]], line: int) -> None:
-        self.expressions.update(expressions)
-        if len(self.expressions) > MAX_EXPRESSIONS:
-            raise PipelineConfigError.from_message(f"The file has more than {MAX_EXPRESSIONS} different regular expressions.", line)
+    def _parse_tags(self, location: str, entry: MappingEntry) -> tuple[str, ...]:
+        return self._parse_once("tags", entry, partial(self._parse_tag_names, location, entry))
 
-    def _parse_tags(self, location: str, entry: MappingEntry | None) -> tuple[str, ...]:
-        if entry is None:
-            return ()
+    def _parse_tag_names(self, location: str, entry: MappingEntry) -> tuple[str, ...]:
         found = sorted({text.strip() for text in parse_strings(location, entry)})
         if len(found) > MAX_TAGS:
             raise PipelineConfigError.from_message(f"{location}: has {len(found)} tags; the limit is {MAX_TAGS}.", entry.line)

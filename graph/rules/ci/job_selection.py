@@ -1,13 +1,14 @@
 """Selects the jobs of a file that run for a ref, and serializes them for the pipeline."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graph.rules.ci.config_errors import PipelineConfigError, quote
 from graph.rules.ci.expressions import InvalidExpression, compile_expression
-from graph.rules.ci.job_rules import JobRule, RuleContext
+from graph.rules.ci.job_rules import JobRule, RuleContext, RuleLimitExceeded
+from storage.git.cancellation import check_cancelled
 from storage.tables import RunWhen
 
 MAX_REF_LENGTH = 255
@@ -115,21 +116,26 @@ class PipelineConfig:
 def select_jobs(config: PipelineConfig, ref: str, *, tag: bool, path: str, rule_context: RuleContext | None = None) -> list[JobConfig]:
     """The jobs that run for a branch or tag of the project with this full path, in order, as their rules decide.
 
-    May take a second on large files with many expressions. Raises PipelineConfigError if a job needs one that does not run.
+    May take two seconds on large files with many expressions. Raises PipelineConfigError if a job needs one that does not run, and if
+    rules exceed a limit.
     """
     known: dict[RefPattern, bool] = {}
+    known_lists: dict[int, bool] = {}
 
-    def any_of(patterns: Iterable[RefPattern]) -> bool:
-        for pattern in patterns:
-            if pattern not in known:
-                known[pattern] = pattern.matches(ref, tag=tag, path=path)
-            if known[pattern]:
-                return True
-        return False
+    def matches(pattern: RefPattern) -> bool:
+        if pattern not in known:
+            known[pattern] = pattern.matches(ref, tag=tag, path=path)
+        return known[pattern]
+
+    def any_of(patterns: Sequence[RefPattern]) -> bool:
+        # Jobs share the lists of templates and aliases. All of them exist until the end, so that their identities are unique.
+        if id(patterns) not in known_lists:
+            known_lists[id(patterns)] = any(map(matches, patterns))
+        return known_lists[id(patterns)]
 
     if len(ref) > MAX_REF_LENGTH:
         return []
-    selected = [job for job in config.jobs if (not job.only or any_of(job.only)) and not any_of(job.excepted or ())]
+    selected = [job for job in config.jobs if (not job.only or any_of(job.only)) and not (job.excepted and any_of(job.excepted))]
     context = rule_context if rule_context is not None else RuleContext()
     return _resolve_needs([decided for job in selected if (decided := _apply_rules(job, context)) is not None])
 
@@ -138,8 +144,11 @@ def _apply_rules(job: JobConfig, context: RuleContext) -> JobConfig | None:
     """The job as its first rule that applies has it; None if it does not run."""
     if job.rules is None:
         return job
-    configured = job.options.get("variables", {})
-    rule = next((rule for rule in job.rules if context.applies(rule, configured)), None)
+    check_cancelled()
+    try:
+        rule = context.first_rule(job.rules, job.options.get("variables"))
+    except RuleLimitExceeded as error:
+        raise PipelineConfigError.from_message(f"{quote(job.name)} job: rules: {error}.", job.line) from error
     if rule is None or rule.run_when is None:
         return None
     return replace(job, run_when=rule.run_when, allow_failure=job.allow_failure if rule.allow_failure is None else rule.allow_failure)

@@ -1,7 +1,7 @@
 """Status and stages of pipelines, and validation of CI files that are not pushed yet."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from graph.rules.ci.job_rules import RuleContext, push_variables
 from graph.rules.ci.job_selection import JobConfig, group_by_stage, select_jobs
 from graph.rules.ci.pipeline_planner import file_reader
 from storage import tables
+from storage.git.cancellation import Cancellation
 from storage.git.refs.ref_names import BRANCHES, NULL_ID, TAGS
 from storage.git.repository import NotARepository, Repository
 from storage.tables.builds import pipelines
@@ -59,7 +60,8 @@ async def load_stages(context: Context, pipeline: tables.Pipeline) -> list[Stage
 async def lint_config(context: Context, project: tables.Project, content: str, ref: str | None, *, tag: bool) -> CiLintResult:
     """Parse the content as `.gitlab-ci.yml`; with a ref, select the jobs that would run for it.
 
-    Files that it includes are those of the ref, by default of the default branch.
+    Files that it includes are those of the ref, by default of the default branch. Files are checked one at a time, because each occupies
+    a thread that also reads repositories, and a check that nobody waits for ends.
     """
     path, version = await full_path(context, project), context.services.ci_file_version
     named = f"{TAGS if tag else BRANCHES}{ref}" if ref is not None else f"{BRANCHES}{project.default_branch}"
@@ -79,10 +81,26 @@ async def lint_config(context: Context, project: tables.Project, content: str, r
             return CiLintResult(error.problems)
         return CiLintResult((), config.stages, jobs)
 
-    if named in oids:
-        with suppress(NotARepository):
-            return await context.services.repositories.read(project.id, work)
-    return await asyncio.to_thread(work, None)
+    async with context.services.config_check_semaphore:
+        if named in oids:
+            with suppress(NotARepository):
+                return await context.services.repositories.read(project.id, work, cancellable=True)
+        return await _run_in_thread(lambda: work(None))
+
+
+async def _run_in_thread(work: Callable[[], CiLintResult]) -> CiLintResult:
+    """Run `work` in a thread; when the caller is cancelled, it ends where it next checks for that."""
+    cancellation = Cancellation()
+
+    def run() -> CiLintResult:
+        with cancellation.activate():
+            return work()
+
+    try:
+        return await asyncio.to_thread(run)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        raise
 
 
 async def _load_builds(context: Context, pipeline: tables.Pipeline) -> list[tables.Build]:

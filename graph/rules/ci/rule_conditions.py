@@ -1,11 +1,11 @@
 """Conditions of `rules: if`: variables compared with strings, null and expressions, joined by `&&`, `||` and parentheses."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from graph.rules.ci.expressions import InvalidExpression, compile_expression
+from graph.rules.ci.expressions import ExpressionSearches, InvalidExpression, compile_expression
 
 MAX_CONDITION_LENGTH = 1_000
 MAX_DEPTH = 20
@@ -36,7 +36,7 @@ class ValueComparison:
     right: Operand | None
     is_negated: bool = False
 
-    def holds(self, variables: Mapping[str, str]) -> bool:
+    def holds(self, variables: Mapping[str, str], searches: ExpressionSearches) -> bool:
         value = self.left.value(variables)
         return bool(value) if self.right is None else (value == self.right.value(variables)) is not self.is_negated
 
@@ -50,9 +50,9 @@ class ExpressionMatch:
     ignore_case: bool
     is_negated: bool
 
-    def holds(self, variables: Mapping[str, str]) -> bool:
+    def holds(self, variables: Mapping[str, str], searches: ExpressionSearches) -> bool:
         value = self.left.value(variables)
-        matches = value is not None and compile_expression(self.source, ignore_case=self.ignore_case).search(value) is not None
+        matches = value is not None and searches.contains(value, self.source, ignore_case=self.ignore_case)
         return matches is not self.is_negated
 
 
@@ -63,33 +63,31 @@ class Junction:
     parts: tuple["Condition", ...]
     needs_all: bool
 
-    def holds(self, variables: Mapping[str, str]) -> bool:
-        return (all if self.needs_all else any)(part.holds(variables) for part in self.parts)
+    def holds(self, variables: Mapping[str, str], searches: ExpressionSearches) -> bool:
+        return (all if self.needs_all else any)(part.holds(variables, searches) for part in self.parts)
 
 
 Condition: TypeAlias = ValueComparison | ExpressionMatch | Junction
 
 
-def parse_condition(text: str) -> Condition:
-    """Parse the condition. Raises ValueError with the reason.
+def parse_condition(text: str, compile_match: Callable[..., Any] = compile_expression) -> Condition:
+    """Parse the condition. Raises ValueError with the reason, and what `compile_match` raises, which compiles its expressions.
 
-    >>> parse_condition('$A == "x" && $B').holds({"A": "x", "B": "1"})
+    >>> parse_condition('$A == "x" && $B').holds({"A": "x", "B": "1"}, ExpressionSearches())
     True
     """
     if len(text) > MAX_CONDITION_LENGTH:
         raise ValueError(f"it has more than {MAX_CONDITION_LENGTH} characters")
-    parser = _ConditionParser(_tokenize(text))
+    parser = _ConditionParser(_tokenize(text), compile_match)
     found = parser.parse_any(0)
     if parser.tokens:
         raise ValueError(f"{parser.tokens[0][0].strip()} is not expected there")
     return found
 
 
-def expressions_of(condition: Condition) -> list[ExpressionMatch]:
-    """All matches in a condition."""
-    if isinstance(condition, Junction):
-        return [match for part in condition.parts for match in expressions_of(part)]
-    return [condition] if isinstance(condition, ExpressionMatch) else []
+def count_comparisons(condition: Condition) -> int:
+    """The comparisons that a condition makes at most."""
+    return sum(map(count_comparisons, condition.parts)) if isinstance(condition, Junction) else 1
 
 
 def _tokenize(text: str) -> list[re.Match[str]]:
@@ -108,6 +106,7 @@ def _tokenize(text: str) -> list[re.Match[str]]:
 @dataclass(slots=True)
 class _ConditionParser:
     tokens: list[re.Match[str]]
+    compile_match: Callable[..., Any]
 
     def parse_any(self, depth: int) -> Condition:
         return self._parse_junction("||", depth)
@@ -140,7 +139,7 @@ class _ConditionParser:
                 token = self.tokens.pop(0)
                 source = token["expression"].replace("\\/", "/")
                 try:
-                    compile_expression(source, ignore_case=bool(token["flag"]))
+                    self.compile_match(source, ignore_case=bool(token["flag"]))
                 except InvalidExpression as error:
                     raise ValueError(f"/{source}/ is not a valid RE2 expression: {error}") from error
                 return ExpressionMatch(left, source, bool(token["flag"]), operator == "!~")

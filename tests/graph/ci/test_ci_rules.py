@@ -10,7 +10,7 @@ from graph.rules.ci import rule_conditions
 from graph.rules.ci.commit_files import glob_expression
 from graph.rules.ci.config_errors import PipelineConfigError
 from graph.rules.ci.config_parser import parse_config
-from graph.rules.ci.expressions import compile_expression
+from graph.rules.ci.expressions import ExpressionSearches, compile_expression
 from graph.rules.ci.job_rules import RuleContext, push_variables
 from graph.rules.ci.job_selection import select_jobs
 from graph.rules.ci.rule_conditions import parse_condition
@@ -52,7 +52,7 @@ class TestConditions:
             '($A == "y" || $A == "x") && $MISSING': False,
             '$A == "y" || ($A == "x" && ($B))': True,
         }.items():
-            assert parse_condition(text).holds(VALUES) is holds, text
+            assert parse_condition(text).holds(VALUES, ExpressionSearches()) is holds, text
 
     def test_errors(self) -> None:
         for text, reason in {
@@ -75,7 +75,7 @@ class TestConditions:
         begun = thread_time()
         for text in ("$A =~ /" + "\\/" * 490, "(" * 1_000, "$A||" * 249 + "$A", "/" + "a" * 990, "$" * 1_000):
             try:
-                parse_condition(text).holds(VALUES)
+                parse_condition(text).holds(VALUES, ExpressionSearches())
             except ValueError:
                 continue
         assert thread_time() - begun < 2
