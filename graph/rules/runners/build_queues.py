@@ -3,7 +3,7 @@
 A queue has the builds that require the same tags. Projects that refuse shared runners have queues of their own.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from storage import tables
 
@@ -27,6 +27,16 @@ def queue_name(project: tables.Project | None, tags: Collection[str]) -> str | N
     """The name of the queue for the project's builds that require exactly these tags; None if runners take no builds of it."""
     prefix = queue_prefix(project)
     return None if prefix is None else prefix + ",".join(sorted(set(tags)))
+
+
+def accepted_queues(oldest_builds: Mapping[str, int], runner: tables.Runner) -> dict[str, int]:
+    """The queues whose builds a runner may run. Most are left out by their first tag, because a project can make thousands of them."""
+    first_tags = {"", *runner.tags}
+    return {
+        queue: oldest
+        for queue, oldest in oldest_builds.items()
+        if queue.removeprefix(OWN_RUNNERS_PREFIX).partition(",")[0] in first_tags and accepts_queue(queue, runner)
+    }
 
 
 def accepts_queue(queue: str, runner: tables.Runner) -> bool:

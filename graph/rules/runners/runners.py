@@ -24,7 +24,7 @@ from graph.rules.builds.automatic_retries import FailureReason
 from graph.rules.builds.stored_objects import erase_objects_of_builds
 from graph.rules.ci.coverage import parse_coverage
 from graph.rules.runners import runner_tokens
-from graph.rules.runners.build_queues import accepts_queue, queue_name, queue_prefix
+from graph.rules.runners.build_queues import accepted_queues, accepts_queue, queue_name, queue_prefix
 from graph.rules.snapshots import BuildSnapshot
 from storage import tables
 from storage.secrets import digest_token
@@ -165,11 +165,19 @@ async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int
     """
 
     async def load_queues() -> Mapping[str, int]:
+        """All queues, whoever has made them: the runner's may be the last ones. More than MAX_QUEUES take more statements."""
+        found: dict[str, int] = {}
+        last = ""
         async with context.read_only() as reader:
-            return dict(map(tuple, await reader.tuples(runners.oldest_of_queues())))
+            while True:
+                page: list[tuple[str, int]] = [(queue, oldest) for queue, oldest in await reader.tuples(runners.oldest_of_queues(last))]
+                found.update(page)
+                if len(page) < runners.MAX_QUEUES:
+                    return found
+                last = page[-1][0]
 
     queues = await context.services.runner_queue.oldest_builds(load_queues)
-    acceptable = {queue: oldest for queue, oldest in queues.items() if accepts_queue(queue, runner)}
+    acceptable = accepted_queues(queues, runner)
     if not acceptable:
         return None
     if runner.shared:

@@ -49,7 +49,7 @@ class RunnerProject(SQLModel, table=True):
 
 
 MAX_QUEUES = 1_000
-"""Maximum of queues that one statement returns."""
+"""Maximum of queues that one statement returns; the last one is where the next statement continues."""
 
 
 def by_digest(digest: str) -> Select[Runner]:
@@ -105,12 +105,17 @@ def count_waiting() -> Select[int]:
     return select(func.count()).select_from(Build).where(*_is_waiting(Build))
 
 
-def oldest_of_queues() -> Select[str, int]:
-    """(queue, oldest waiting build): one index lookup per queue, however many builds wait (a loose index scan)."""
+def oldest_of_queues(after: str = "") -> Select[str, int]:
+    """(queue, oldest waiting build) in the order of queues: one index lookup per queue, however many builds wait (a loose index scan).
+
+    They begin after a queue; the one without tags, whose name is empty, is among those from the beginning.
+    """
     build: Any = aliased(Build)
     later: Any = aliased(Build)
     oldest: Any = aliased(Build)
-    queues = select(select(func.min(build.queue)).where(*_is_waiting(build)).scalar_subquery().label("queue")).cte("queues", recursive=True)
+    start = build.queue > after if after else build.queue >= after
+    first_queue = select(func.min(build.queue)).where(*_is_waiting(build), start).scalar_subquery()
+    queues = select(first_queue.label("queue")).cte("queues", recursive=True)
     following = select(func.min(later.queue)).where(*_is_waiting(later), later.queue > queues.c.queue).correlate(queues).scalar_subquery()
     queues = queues.union_all(select(following).select_from(queues).where(queues.c.queue.is_not(None)))
     first = _oldest(oldest, oldest.id, queues.c.queue).correlate(queues).scalar_subquery()
@@ -118,7 +123,10 @@ def oldest_of_queues() -> Select[str, int]:
 
 
 def oldest_of_own_queues(runner_id: int) -> Select[str, int, int]:
-    """(queue, project, oldest waiting build) of the projects of a runner, by index lookups as in `oldest_of_queues`."""
+    """(queue, project, oldest waiting build) of the projects of a runner, by index lookups as in `oldest_of_queues`.
+
+    The recursion finds the first queue of each project, then the second of each, so that many queues of one leave out none of the others.
+    """
     build: Any = aliased(Build)
     later: Any = aliased(Build)
     oldest: Any = aliased(Build)

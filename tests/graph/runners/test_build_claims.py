@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from graph.operations.execution import Graph
 from graph.operations.transaction import session_for
 from graph.rules.builds import traces
 from graph.rules.runners import runners as rules
+from graph.rules.runners.build_queues import accepted_queues, accepts_queue
 from storage import tables
 from storage.database.engine import Database, now
 from storage.database.pg_notify import Notifications
@@ -164,6 +166,41 @@ class TestBuildSelection:
         assert job is not None
 
         assert await runner(CLAIM, job["token"]) == "FORBIDDEN"
+
+
+class TestManyQueues:
+    """Queues that other runners serve do not hide those of a runner."""
+
+    async def create_queues(self, make: DataFactory, project: tables.Project, number: int) -> None:
+        for name in (f"!{number:05}" for number in range(number)):
+            await make.pending_build(project, tags=(name,))
+
+    @pytest.mark.parametrize("tags", [("docker",), ("docker", "linux"), ()])
+    async def test_of_other_projects(
+        self, tags: tuple[str, ...], calls: Calling, make: DataFactory, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(runners, "MAX_QUEUES", 3)
+        await self.create_queues(make, await make.project(), 7)
+        build = await make.pending_build(await make.project(), tags=tags)
+
+        with statements.record() as seen:
+            assert await calls(await make.runner(tags=["docker", "linux"])).claim_id() == build.id
+
+        assert sum("RECURSIVE" in statement for statement in seen) == 3
+
+    async def test_of_another_project_of_the_runner(self, calls: Calling, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(runners, "MAX_QUEUES", 3)
+        other, project = await make.project(), await make.project()
+        await self.create_queues(make, other, 7)
+        build = await make.pending_build(project, tags=("docker",))
+
+        assert await calls(await make.runner(other, project, tags=["docker"])).claim_id() == build.id
+
+    def test_accepted_queues_are_those_that_a_runner_accepts(self) -> None:
+        oldest = dict.fromkeys(["", ",", "a", "a,b", "a,c", "b", "c", ",a", ",c", ",a,b", "a b", "aa"], 1)
+        for shared, run_untagged, tags in itertools.product((True, False), (True, False), ([], ["a"], ["b", "a"])):
+            runner = tables.Runner(description="r", token_digest="x", shared=shared, run_untagged=run_untagged, tags=tags)
+            assert set(accepted_queues(oldest, runner)) == {queue for queue in oldest if accepts_queue(queue, runner)}
 
 
 class TestBuildsDisabled:
@@ -709,12 +746,13 @@ class TestCost:
         assert counts[0] <= 20
         assert seconds[1] < 3 * seconds[0] + 0.005
 
-    @pytest.mark.parametrize("name", ["oldest_of_queues", "oldest_of_own_queues", "next_of", "oldest_id"])
+    @pytest.mark.parametrize("name", ["oldest_of_queues", "following_queues", "oldest_of_own_queues", "next_of", "oldest_id"])
     async def test_no_statement_scans_pending_builds(self, make: DataFactory, name: str) -> None:
         project, database = await make.project(), make.services.database
         await self.create_builds(database, project, 2_000, [])
         statement = {
             "oldest_of_queues": runners.oldest_of_queues(),
+            "following_queues": runners.oldest_of_queues("a"),
             "oldest_of_own_queues": runners.oldest_of_own_queues((await make.runner(project)).id),
             "next_of": runners.next_for_update("", None),
             "oldest_id": runners.oldest_id(""),
