@@ -7,7 +7,7 @@ refuses shared runners wait in queues that shared runners skip.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -118,8 +118,9 @@ async def claim_build(
 async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bool) -> tuple[tables.Build, str] | None:
     """Assign the next build to the runner; locks of unsuccessful attempts are released."""
     runner_queue = context.services.runner_queue
+    exhausted: set[tuple[str, int | None]] = set()
     for _ in range(MAX_CLAIM_ATTEMPTS):
-        candidate = await _find_queue(context, runner)
+        candidate = await _find_queue(context, runner, exhausted)
         if candidate is None:
             return None
         if has_waited:
@@ -133,6 +134,8 @@ async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bo
         queue, project_id = candidate
         build: tables.Build | None = await context.session.scalar(runners.next_for_update(queue, project_id))
         if build is None:
+            # Other transactions have taken its builds, or have locked them, perhaps for longer than this claim lasts.
+            exhausted.add(candidate)
             runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
             await context.session.close()
             continue
@@ -158,10 +161,12 @@ async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bo
     return None
 
 
-async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int | None] | None:
-    """The queue that has the oldest build the runner may run.
+async def _find_queue(
+    context: Context, runner: tables.Runner, exhausted: Collection[tuple[str, int | None]]
+) -> tuple[str, int | None] | None:
+    """The queue that has the oldest build the runner may run, with the project if the runner is not shared.
 
-    With the project, if the runner is not shared.
+    Those that are `exhausted`, in which this claim has found nothing, are left out.
     """
 
     async def load_queues() -> Mapping[str, int]:
@@ -178,13 +183,22 @@ async def _find_queue(context: Context, runner: tables.Runner) -> tuple[str, int
 
     queues = await context.services.runner_queue.oldest_builds(load_queues)
     acceptable = accepted_queues(queues, runner)
+    if runner.shared:
+        remaining = ((oldest, queue) for queue, oldest in acceptable.items() if (queue, None) not in exhausted)
+        first = min(remaining, default=None)
+        return (first[1], None) if first is not None else None
     if not acceptable:
         return None
-    if runner.shared:
-        return min(acceptable, key=lambda queue: acceptable[queue]), None
     async with context.read_only() as reader:
         own_queues = [tuple(row) for row in await reader.tuples(runners.oldest_of_own_queues(runner.id))]
-    found = min(((oldest, queue, project_id) for queue, project_id, oldest in own_queues if accepts_queue(queue, runner)), default=None)
+    found = min(
+        (
+            (oldest, queue, project_id)
+            for queue, project_id, oldest in own_queues
+            if accepts_queue(queue, runner) and (queue, project_id) not in exhausted
+        ),
+        default=None,
+    )
     return (found[1], found[2]) if found is not None else None
 
 

@@ -28,7 +28,7 @@ from storage import tables
 from storage.database.engine import Database, now
 from storage.database.pg_notify import Notifications
 from storage.tables import CheckStatus
-from storage.tables.builds import runners
+from storage.tables.builds import builds, runners
 from tests.make import DataFactory, alter_token, token_of
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
@@ -280,6 +280,24 @@ class TestSharedRunnersDisabled:
 
 
 class TestConcurrentClaims:
+    @pytest.mark.parametrize("own", [False, True])
+    async def test_a_queue_whose_builds_are_locked_is_left_out(
+        self, own: bool, calls: Calling, make: DataFactory, statements: StatementRecorder
+    ) -> None:
+        database = make.services.database
+        if database.dialect != "postgresql":
+            pytest.skip("SQLite has no locks of rows")
+        projects = [await make.project(), await make.project()]
+        locked, free, last = [await make.pending_build(projects[index], tags=tags) for index, tags in ((0, ("a",)), (1, ()), (1, ("a",)))]
+        runner = calls(await make.runner(*(projects if own else []), tags=["a"]))
+        async with database.write_session() as session:
+            await session.execute(builds.for_update(locked.id))
+            assert {await runner.claim_id() for _ in range(2)} == {free.id, last.id}
+            with statements.record() as seen:
+                assert await runner.claim_id() is None
+            assert sum("SKIP LOCKED" in statement for statement in seen) == 1
+        assert await runner.claim_id() == locked.id
+
     async def test_two_runners_never_claim_the_same_build(self, calls: Calling, make: DataFactory) -> None:
         project = await make.project()
         builds = {(await make.pending_build(project)).id for _ in range(12)}
