@@ -15,6 +15,8 @@ from graph.rules.builds import variables
 from graph.rules.ci import pipeline_planner, pipelines
 from graph.rules.ci.pipeline_planner import PipelinePlan
 from graph.rules.permissions.project_access import PROJECTS_LOADER, load_projects
+from graph.rules.projects import projects
+from graph.rules.runners.build_queues import has_builds
 from storage import tables
 from storage.git.refs.ref_names import BRANCHES, TAGS
 from storage.secrets import digest_token
@@ -78,7 +80,10 @@ async def trigger_builds(
         plan = await _plan(reader, project, ref)
     if plan is None:
         raise NotAllowed("ref", NO_BUILDS)
-    await context.value(lock(tables.Project, project.id))
+    # Builds may have been disabled while the file was read: no runner would take them from the queues.
+    project = await projects.lock_project(context, project)
+    if not has_builds(project):
+        raise NotAllowed("ref", NO_BUILDS)
     locked = await context.first(triggers.for_update(trigger.id))
     if locked is None:
         raise NotFound("Trigger")
@@ -124,7 +129,7 @@ def _validate_variables(given: Sequence[tuple[str, str]]) -> None:
 
 async def _plan(context: Context, project: tables.Project, ref: str) -> PipelinePlan | None:
     """The pipeline of a branch, or else a tag, as its file defines it now; None if there is nothing to build."""
-    if not project.builds_enabled or project.archived:
+    if not has_builds(project):
         return None
     names = [ref] if ref.startswith((BRANCHES, TAGS)) else [BRANCHES + ref, TAGS + ref]
     oids = dict(map(tuple, await context.tuples(refs.targets(project.id, names))))

@@ -17,7 +17,7 @@ import structlog
 from graph.context import Context, RunnerIdentity, Services
 from graph.errors import Forbidden, NotAllowed, NotFound, Unavailable
 from graph.operations.disconnects import watch_disconnect
-from graph.operations.transaction import commit_and_notify, session_for
+from graph.operations.transaction import commit_and_notify, session_for, write_transaction
 from graph.rules import validation
 from graph.rules.builds import builds, traces, variables
 from graph.rules.builds.automatic_retries import FailureReason
@@ -29,6 +29,7 @@ from graph.rules.snapshots import BuildSnapshot
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
+from storage.tables.builds import builds as build_statements
 from storage.tables.builds import runners
 from storage.tables.builds.commit_statuses import FINISHED
 from storage.tables.events import changes
@@ -116,7 +117,7 @@ async def claim_build(
 
 
 async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bool) -> tuple[tables.Build, str] | None:
-    """Assign the next build to the runner; locks of unsuccessful attempts are released."""
+    """Assign the next build to the runner. Unsuccessful attempts leave no transaction open, in which the claim would wait for a build."""
     runner_queue = context.services.runner_queue
     exhausted: set[tuple[str, int | None]] = set()
     for _ in range(MAX_CLAIM_ATTEMPTS):
@@ -136,19 +137,21 @@ async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bo
         if build is None:
             # Other transactions have taken its builds, or have locked them, perhaps for longer than this claim lasts.
             exhausted.add(candidate)
-            runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
-            await context.session.close()
+            await _refresh_queue(context, queue)
             continue
+        build_id = build.id
         project = await context.session.get(tables.Project, build.project_id)
         queue_now = queue_name(project, build.tags)
         if queue_now is None or not accepts_queue(queue_now, runner):
             # The build was queued while the project's builds or shared runners were being disabled.
-            build.queue = queue_now
-            await context.session.flush()
-            runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+            await context.session.close()
+            await _correct_queue(context.services, build_id)
+            await _refresh_queue(context, queue)
             continue
         claimed = await builds.change_status(context, build, CheckStatus.RUNNING)
         if claimed is None:
+            exhausted.add(candidate)
+            await _refresh_queue(context, queue)
             continue
         token = runner_tokens.generate_build_token(claimed.id)
         claimed.runner_id, claimed.token_digest = runner.id, digest_token(token)
@@ -159,6 +162,21 @@ async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bo
         runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
         return claimed, token
     return None
+
+
+async def _refresh_queue(context: Context, queue: str) -> None:
+    """Correct the cached oldest build of a queue after an attempt that has assigned none, and end its transaction."""
+    context.services.runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
+    await context.session.close()
+
+
+async def _correct_queue(services: Services, build_id: int) -> None:
+    """Put a waiting build into the queue that its project has now, or into none, in a transaction of its own."""
+    async with write_transaction(services.database) as session:
+        build: tables.Build | None = await session.scalar(build_statements.for_update(build_id))
+        if build is not None and build.status is CheckStatus.PENDING and build.queue is not None:
+            # Read after the lock, for which a change of the project that has cleared its queues may have made this wait.
+            build.queue = queue_name(await session.get(tables.Project, build.project_id), build.tags)
 
 
 async def _find_queue(

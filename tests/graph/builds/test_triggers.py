@@ -1,11 +1,19 @@
-"""Triggers through the graph: how they are listed and named."""
+"""Triggers through the graph: how they are listed and named, and when they create builds."""
 
+from typing import Any
+
+import pytest
+
+from graph.rules.ci import pipeline_planner
 from storage.tables import AccessLevel
+from tests.graph.builds.test_pipelines import PushScenario
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 
 CREATE = "mutation ($path: String!) { createTrigger(input: {projectPath: $path}) { trigger { id token } userErrors { code } } }"
 DELETE = "mutation ($input: DeleteTriggerInput!) { deleteTrigger(input: $input) { deletedId userErrors { code } } }"
+TRIGGER = "mutation ($input: TriggerBuildsInput!) { triggerBuilds(input: $input) { userErrors { code message } } }"
+UPDATE = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) { userErrors { code } } }"
 LIST = "query ($path: String!) { project(path: $path) { triggers { nodes { id } } } }"
 
 
@@ -30,3 +38,27 @@ class TestDeletion:
         for input, deleted in (({"id": first["id"]}, first), ({"projectPath": path, "token": second["token"]}, second)):
             assert (await ask.data(DELETE, owner, input=input))["deleteTrigger"] == {"deletedId": deleted["id"], "userErrors": []}
         assert (await ask.data(LIST, owner, path=path))["project"]["triggers"]["nodes"] == []
+
+
+class TestBuilds:
+    @pytest.mark.parametrize("switch", [{"buildsEnabled": False}, {"archived": True}])
+    async def test_are_not_created_if_they_are_disabled_while_the_file_is_read(
+        self, switch: dict[str, bool], ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 2})
+        await PushScenario(make, await make.indexed(project), owner).commit("a: {script: x}")
+        path = str(project.id)
+        token = (await ask.data(CREATE, owner, path=path))["createTrigger"]["trigger"]["token"]
+        plan_ref = pipeline_planner.plan_ref
+
+        async def plan_then_switch(*arguments: Any) -> Any:
+            found = await plan_ref(*arguments)
+            assert found is not None
+            assert (await ask.data(UPDATE, owner, input={"projectPath": path, **switch}))["updateProject"]["userErrors"] == []
+            return found
+
+        monkeypatch.setattr(pipeline_planner, "plan_ref", plan_then_switch)
+        outcome = await ask.data(TRIGGER, None, input={"projectPath": path, "token": token, "ref": "master"})
+
+        assert outcome["triggerBuilds"]["userErrors"] == [{"code": "NOT_ALLOWED", "message": "No builds created"}]
+        assert await PushScenario(make, project, owner).builds() == {}

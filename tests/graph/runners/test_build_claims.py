@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import insert, select, text, update
 
 from graph.context import Context, Services
 from graph.errors import Forbidden, NotFound, Unauthenticated
@@ -256,6 +256,25 @@ class TestBuildsDisabled:
 
         assert await runner.claim_id() == build.id
         assert await runner.claim_id() is None
+
+    @pytest.mark.parametrize(("columns", "queue"), [({"builds_enabled": False}, None), ({"shared_runners_enabled": False}, ",")])
+    async def test_a_claim_that_has_met_such_a_build_waits_without_a_transaction(
+        self, columns: dict[str, Any], queue: str | None, services: Services, make: DataFactory
+    ) -> None:
+        services = replace(services, runner_queue=RunnerQueue(cache_seconds=20.0, poll_seconds=20.0))
+        # Queued while the switch was being changed.
+        build = await make.pending_build(await make.project(**columns))
+        runner = RunnerCalls(Graph(services), make.runner_token(await make.runner()))
+        waiting = asyncio.create_task(runner.claim(waitSeconds=20))
+        await wait_until(lambda: services.runner_queue._waiting == 1)
+
+        assert (await row_of(make, build.id)).queue == queue
+        async with services.database.write_session() as session:
+            assert await session.scalar(select(tables.Build.id).with_for_update(nowait=True)) == build.id
+            await session.execute(update(tables.Build).values(description="x"))
+            await session.commit()
+        services.runner_queue.close()
+        assert await waiting is None
 
 
 class TestSharedRunnersDisabled:
