@@ -45,6 +45,8 @@ PICTURE_PATTERN = re.compile(r".*\.(?:png|jpe?g|gif|bmp|webp|svg)", re.IGNORECAS
 
 SUGGESTION_PATTERN = re.compile(r"suggestion(?::-(?P<above>[0-9]{1,2})\+(?P<below>[0-9]{1,2}))?")
 """What follows the fence of a suggestion; with the numbers of lines above and below the commented one that it also replaces."""
+SUGGESTION_START_PATTERN = re.compile(r"(?:`{3}|~{3})\s*suggestion")
+"""What every text with a suggestion contains; most other texts do not, and need not be parsed."""
 MAX_SUGGESTIONS = 20
 """Suggestions of a text; further ones are ordinary code."""
 
@@ -149,13 +151,18 @@ def render(parsed: ParsedMarkdown, links: Mapping[Reference, ReferenceLink], bas
     return _sanitize(parser.renderer.render(parsed.tokens, parser.options, {}))
 
 
+def may_have_suggestions(text: str) -> bool:
+    """Whether a text must be parsed to find its suggestions."""
+    return SUGGESTION_START_PATTERN.search(text) is not None
+
+
 def find_suggestions(text: str) -> list[SuggestedText]:
-    """The suggestions of a text, in order.
+    """The suggestions of a text, in order. It parses the text, which may take a second, so call it in a thread.
 
     >>> find_suggestions("Shorter:\\n```suggestion:-1+0\\na = 1\\n```")
     [SuggestedText(above=1, below=0, text='a = 1\\n')]
     """
-    if "suggestion" not in text:
+    if not may_have_suggestions(text):
         return []
     return [
         SuggestedText(int(match["above"] or 0), int(match["below"] or 0), token.content)

@@ -1,4 +1,4 @@
-"""The HTML of Markdown texts of an operation, rendered for all texts of a level together."""
+"""The HTML of Markdown texts of an operation, and their suggestions, for all texts of a level together."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,12 +8,23 @@ from graph.context import Context
 from graph.rules import web_urls
 from graph.rules.markdown import references
 from graph.rules.markdown.references import PlacedReference
-from graph.rules.markdown.rendering import LinkBase, ParsedMarkdown, parse, render
+from graph.rules.markdown.rendering import (
+    LinkBase,
+    ParsedMarkdown,
+    SuggestedText,
+    find_suggestions,
+    may_have_suggestions,
+    parse,
+    render,
+)
 
 MAX_LOOP_CHARACTERS = 2_000
 """Texts up to this total length are rendered on the event loop, which takes some 10 ms; longer ones in a thread."""
 MAX_OPERATION_CHARACTERS = 300_000
-"""Total length of the texts that one operation renders; further ones are shown as they are."""
+"""Total length of the texts that one operation renders, and of those that it searches for suggestions.
+
+Further ones are shown as they are, and have no suggestions.
+"""
 
 LOADER = "rendered markdown"
 """Key of the loader in `Context.loaders`."""
@@ -66,6 +77,24 @@ async def load_html(context: Context, texts: Sequence[MarkdownText]) -> list[str
 
     loaded = await context.loader(LOADER, fetch).get_many(texts)
     return [loaded[key] or "" for key in texts]
+
+
+async def load_suggestions(context: Context, text: str) -> list[SuggestedText]:
+    """The suggestions of a text, in order: those that its HTML shows."""
+    if not may_have_suggestions(text):
+        return []
+    searched_characters = 0
+
+    async def fetch(keys: list[str]) -> dict[str, list[SuggestedText]]:
+        nonlocal searched_characters
+        searched = []
+        for key in keys:
+            if searched_characters + len(key) <= MAX_OPERATION_CHARACTERS:
+                searched.append(key)
+                searched_characters += len(key)
+        return await _run(context, lambda: {key: find_suggestions(key) for key in searched}, sum(map(len, searched)))
+
+    return await context.loader("suggestions", fetch).get(text) or []
 
 
 async def _run(context: Context, work: Callable[[], T], characters: int) -> T:

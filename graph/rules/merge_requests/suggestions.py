@@ -13,7 +13,8 @@ from graph.rules.git import file_commits, ref_updates, refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.git.file_commits import FileAction, FileActionKind
 from graph.rules.git.ref_updates import BranchOperation
-from graph.rules.markdown.rendering import SuggestedText, find_suggestions
+from graph.rules.markdown import texts
+from graph.rules.markdown.rendering import SuggestedText
 from storage import tables
 from storage.git import trees
 from storage.git.diffs.diff_lines import MAX_FOLLOWED_BYTES, LineFollower, LineSpan, replace_lines
@@ -33,13 +34,15 @@ FindNote = Callable[[Context], Awaitable[tuple[tables.Project, tables.Note]]]
 class SuggestedChange:
     """A suggestion of a note.
 
-    `old_text` are the lines that it replaces, as they were when the thread began; None if they cannot be read. `current` are the
-    numbers that these lines have at the head now; None if one of them was changed. `applied_oid` is the commit that applied it.
+    `lines` are the numbers of the lines that it replaces, and `old_text` their content, as they were when the thread began; `old_text` is
+    None if they cannot be read. `current` are the numbers that these lines have at the head now; None if one of them was changed.
+    `applied_oid` is the commit that applied it.
     """
 
     merge_request: tables.MergeRequest
     index: int
     path: str
+    lines: LineSpan
     new_text: str
     old_text: str | None
     current: LineSpan | None
@@ -64,7 +67,10 @@ class _FoundLines(NamedTuple):
 async def load_suggestions(context: Context, note: tables.Note) -> list[SuggestedChange]:
     """The suggestions of a note on a line; all notes of a level are read at once. Raises Unavailable."""
     thread = await context.rows_by_id(tables.ReviewThread).get(note.thread_id) if note.thread_id is not None else None
-    if thread is None or thread.new_line is None or thread.head_oid is None or not (found := find_suggestions(note.body)):
+    if thread is None or thread.new_line is None or thread.head_oid is None:
+        return []
+    found = await texts.load_suggestions(context, note.body)
+    if not found:
         return []
     merge_request = await context.rows_by_id(tables.MergeRequest).get(thread.merge_request_id)
     if merge_request is None or merge_request.head_oid is None:
@@ -83,7 +89,7 @@ async def load_suggestions(context: Context, note: tables.Note) -> list[Suggeste
     suggestions = []
     for index, (each, key) in enumerate(zip(found, keys, strict=True)):
         old_text, current = lines[key] or _FoundLines(None, None)
-        suggestions.append(SuggestedChange(merge_request, index, path, each.text, old_text, current, applied.get(index)))
+        suggestions.append(SuggestedChange(merge_request, index, path, key.lines, each.text, old_text, current, applied.get(index)))
     return suggestions
 
 
@@ -129,7 +135,7 @@ async def apply_suggestion(context: Context, find: FindNote, index: int, message
         _, note = await find(reader)
         suggestion = next((each for each in await load_suggestions(reader, note) if each.index == index), None)
         thread = await reader.rows_by_id(tables.ReviewThread).get(note.thread_id or 0)
-        if suggestion is None or thread is None or thread.new_line is None or thread.head_oid is None:
+        if suggestion is None or thread is None or thread.head_oid is None:
             raise NotFound("Suggestion")
         row = suggestion.merge_request
         source = await lookup.get_project(reader, str(row.source_project_id))
@@ -142,11 +148,10 @@ async def apply_suggestion(context: Context, find: FindNote, index: int, message
         head = await refs.find(reader, source.id, BRANCHES + row.source_branch)
     if head is None:
         raise Conflict("index", "The source branch does not exist any more.")
-    lines = _lines_of(thread.new_line, find_suggestions(note.body)[index])
     begun = thread.head_oid
 
     def work(repository: Repository) -> FileAction | None:
-        current = LineFollower(repository).follow_range(suggestion.path, lines, begun, head)
+        current = LineFollower(repository).follow_range(suggestion.path, suggestion.lines, begun, head)
         entry = trees.find_blob(repository, head, suggestion.path)
         if current is None or entry is None or (trees.blob_size(repository, entry[0]) or 0) > MAX_FOLLOWED_BYTES:
             return None

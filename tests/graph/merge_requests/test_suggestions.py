@@ -1,10 +1,12 @@
 """Suggestions in notes on lines of merge requests, through the graph."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graph.rules.markdown import rendering, texts
 from storage import tables
 from storage.git.diffs.diff_lines import ChangedRange, LineSpan, follow_line, replace_lines
 from storage.tables import AccessLevel
@@ -13,6 +15,9 @@ from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git.git_history import build_once
 
+SUGGESTIONS = (
+    "query ($path: String!) { project(path: $path) { mergeRequest(iid: 1) { notes(first: 20) { nodes { suggestions { index } } } } } }"
+)
 NOTES = """query ($path: String!) { project(path: $path) { mergeRequest(iid: 1) { headCommit { oid } notes { nodes { id bodyHtml
     suggestions { index path oldText newText firstLine lastLine appliedOid viewerCanApply } } } }
     blob(ref: "topic", path: "a.txt") { text } } }"""
@@ -78,6 +83,60 @@ class TestApplySuggestion:
         assert [each["viewerCanApply"] for each in found["suggestions"]] == [False, False]
         payload = (await ask.data(APPLY, owner, input={"id": found["id"], "index": 0}))["applySuggestion"]
         assert (note.id, payload["userErrors"][0]["code"]) == (note.id, "NOT_ALLOWED")
+
+
+class TestLongNotes:
+    """What it costs to find the suggestions of notes."""
+
+    async def read(self, bodies: list[str], ask: Ask, make: DataFactory, histories: Path, tmp_path: Path) -> list[int]:
+        """The number of suggestions of each note, and of the note about the commits."""
+        base, _, head = build_once(create_history, histories, path := tmp_path / "source.git").split()
+        project = await make.project(owner=(owner := await make.user()), source=path)
+        request = await make.merge_request(project, source_branch="topic", base_oid=base, head_oid=head)
+        line = {"base_oid": base, "head_oid": head, "old_path": "a.txt", "new_path": "a.txt", "new_line": 12, "excerpt": ""}
+        thread = await make.thread(request, **line)
+        for body in bodies:
+            await make.note(request, thread_id=thread.id, body=body)
+        found = (await ask.data(SUGGESTIONS, owner, path=str(project.id)))["project"]["mergeRequest"]["notes"]["nodes"]
+        return sorted(len(note["suggestions"]) for note in found)
+
+    async def test_are_parsed_in_one_thread_and_only_if_they_have_such_a_fence(
+        self, ask: Ask, make: DataFactory, histories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        parsed: list[tuple[int, str]] = []
+        parse = rendering.parse
+        monkeypatch.setattr(rendering, "parse", lambda text: parsed.append((threading.get_ident(), text)) or parse(text))
+        short = [f"{BODY} {number}" for number in range(2)]
+        long = [f"{BODY}\n\n{'- a ' * 500}{number}" for number in range(3)]
+        others = ["suggestion\n\n" + "- a\n" * 500, "```\nsuggestion\n", "plain"]
+
+        assert await self.read([*short, *long, *others], ask, make, histories, tmp_path) == [0] * 4 + [2] * 5
+
+        assert {text for _, text in parsed} == {*short, *long, others[1]}
+        (thread,) = {thread for thread, _ in parsed}
+        assert thread != threading.get_ident()
+
+    async def test_are_bounded_for_one_operation(
+        self, ask: Ask, make: DataFactory, histories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(texts, "MAX_OPERATION_CHARACTERS", 3 * len(BODY) - 1)
+        bodies = [BODY.replace("TEN", letter * 3) for letter in "abcd"]
+        assert await self.read(bodies, ask, make, histories, tmp_path) == [0, 0, 0, 2, 2]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "```suggestion\nx",
+            "~~~suggestion:-1+0\nx\n~~~",
+            "- ````` suggestion\n  x\n  `````",
+            "> ```\t suggestion\n> x",
+            "a\r\n~~~~\u00a0suggestion\r\nx",
+        ],
+    )
+    def test_may_have_suggestions_is_true_of_all_that_have_some(self, text: str) -> None:
+        assert rendering.may_have_suggestions(text)
+        assert len(rendering.find_suggestions(text)) == 1
+        assert not rendering.may_have_suggestions(text.replace("sugg", "dig"))
 
 
 @pytest.mark.parametrize(
