@@ -2,8 +2,9 @@
 
 A row stores the progress, and any process takes an import without a lease. A batch is one transaction: the merge requests of some
 merges, and the new progress. A crash therefore loses at most the current batch, the next process continues after the last committed
-one, and nothing is written twice. A process has a lease while it works, which each batch renews; after another process has taken over
-the lease, it writes nothing more. Deleting a project deletes its import.
+one, and nothing is written twice. A process has a lease while it works, which it renews also during a batch, because a batch of large
+changes may take longer than the lease; after another process has taken over the lease, it writes nothing more. Deleting a project deletes
+its import.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from functools import partial
 import structlog
 
 from graph.context import Context, Services
+from graph.jobs import lease_renewal
 from graph.jobs.import_polls import has_unleased_import
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import refs
@@ -29,7 +31,9 @@ from storage.tables import ImportState, imports
 BATCH_SIZE = 200
 """Merges per transaction."""
 LEASE_DURATION = timedelta(seconds=60)
-"""Time limit of a batch; after a crash, another process continues the import when the lease expires."""
+"""After a crash, another process continues the import when the lease expires."""
+RENEW_SECONDS = 20.0
+"""Seconds between renewals of the lease, besides those of each batch."""
 POLL_SECONDS = 20.0
 """Seconds between polls for imports whose lease has expired."""
 PROGRESS_PHASE = "merge requests"
@@ -121,10 +125,42 @@ class _ImportRun:
     def __init__(self, services: Services, job: _LeasedImport) -> None:
         self._services = services
         self._job = job
+        self._is_finished = False
+        self._lease_lock = asyncio.Lock()
+        """Locked while a transaction compares and changes the lease, so that a batch and a renewal do not take it from each other."""
 
     async def run(self) -> None:
+        """Write all batches. Raises _LeaseLost, and what reading the repository raises."""
+        work = asyncio.ensure_future(self._write_batches())
+        try:
+            await lease_renewal.renew_until_done(work, self._renew_lease, RENEW_SECONDS)
+        finally:
+            await lease_renewal.end(work)
+
+    async def _renew_lease(self) -> None:
+        """Extend the lease. Raises _LeaseLost."""
+        async with self._lease_lock:
+            if self._is_finished:
+                return
+            async with session_for(self._services.database, writing=True) as session:
+                context = Context(self._services, session, None, "import")
+                row = await self._find_leased(context)
+                row.lease_until = self._job.lease_until = context.now() + LEASE_DURATION
+                await commit_and_notify(context)
+
+    async def _find_leased(self, context: Context) -> tables.MergeRequestImport:
+        """The row of the import, locked. Raises _LeaseLost."""
+        row = await context.first(imports.leased_for_update(tables.MergeRequestImport, self._job.id, self._job.lease_until))
+        if row is None:
+            raise _LeaseLost
+        return row
+
+    async def _write_batches(self) -> None:
         job, services = self._job, self._services
-        merge_oids, highest = await services.repositories.read(job.project_id, self._read_merge_line) if await self._find_tip() else ([], 0)
+        merge_oids: list[str] = []
+        highest = 0
+        if await self._find_tip():
+            merge_oids, highest = await services.repositories.read(job.project_id, self._read_merge_line, cancellable=True)
         self._report_progress(len(merge_oids))
         if job.processed >= len(merge_oids):
             await self._write_batch([], [], len(merge_oids), highest)
@@ -133,9 +169,8 @@ class _ImportRun:
             async with session_for(services.database, writing=False) as session:
                 known = await merged_history.load_known_merges(Context(services, session, None, "import"), job.project_id, oids)
             known_oids = {oid for oid in known if oid is not None}
-            past_merges = await services.repositories.read(
-                job.project_id, partial(merged_history.read_past_merges, oids=oids, known=known_oids)
-            )
+            read = partial(merged_history.read_past_merges, oids=oids, known=known_oids)
+            past_merges = await services.repositories.read(job.project_id, read, cancellable=True)
             await self._write_batch(oids, past_merges, len(merge_oids), highest)
             self._report_progress(len(merge_oids))
             # Lets other tasks run between two batches.
@@ -163,11 +198,9 @@ class _ImportRun:
     async def _write_batch(self, oids: Sequence[str], past_merges: Sequence[merged_history.PastMerge], total: int, highest: int) -> None:
         """Write a batch and the progress. Raises _LeaseLost."""
         job, services = self._job, self._services
-        async with session_for(services.database, writing=True) as session:
+        async with self._lease_lock, session_for(services.database, writing=True) as session:
             context = Context(services, session, None, "import")
-            row = await context.first(imports.leased_for_update(tables.MergeRequestImport, job.id, job.lease_until))
-            if row is None:
-                raise _LeaseLost
+            row = await self._find_leased(context)
             project = await session.get(tables.Project, job.project_id)
             context.viewer_or_none = await session.get(tables.User, job.user_id) if job.user_id is not None else None
             if project is None:
@@ -193,6 +226,7 @@ class _ImportRun:
             else:
                 row.lease_until = job.lease_until = context.now() + LEASE_DURATION
             await commit_and_notify(context)
+            self._is_finished = row.state is ImportState.FINISHED
 
     def _report_progress(self, total: int) -> None:
         if self._services.progress is not None and total:

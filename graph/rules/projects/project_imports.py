@@ -1,9 +1,9 @@
 """Imports of repositories from other hosts, as background jobs.
 
 The project exists, empty, from the start, and a row has the state of its import. Any process takes an import without a lease, fetches
-into a folder that belongs to no project, and installs the result in one transaction: a crash leaves the project empty, and the next
-process begins again. While git fetches, the process renews its lease and writes the progress. After another process has taken over the
-lease, or the project was deleted, git is stopped and nothing is written.
+into a folder that belongs to no project, and installs the result in one transaction: a crash leaves the project empty, and the next process
+begins again. While git fetches and the result is uploaded, the process renews its lease and writes the progress. After another process has
+taken over the lease, or the project was deleted, git is stopped and nothing is written.
 
 Git connects only to addresses that webhooks may call (`graph/events/address_guard.py`).
 """
@@ -12,6 +12,7 @@ import asyncio
 import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import httpx
 import structlog
@@ -19,6 +20,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import Invalid
 from graph.events.address_guard import ForbiddenAddress, HookUrl, UnresolvableHost, port_of
+from graph.jobs import lease_renewal
 from graph.jobs.import_polls import has_unleased_import
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import hooks
@@ -143,6 +145,8 @@ async def _run(services: Services, job: _ImportJob) -> None:
     remote = RemoteRepository(job.url.url, url.raw_host.decode("ascii").strip("[]"), port_of(url), addresses, job.url.credentials)
     folder = services.repositories.new_staging_folder()
     stop = threading.Event()
+    report = partial(_report, services, job)
+    publishing: asyncio.Future[StagedRepository] | None = None
 
     def report_progress(phase: str, done: int, total: int) -> None:
         if stop.is_set():
@@ -151,10 +155,9 @@ async def _run(services: Services, job: _ImportJob) -> None:
 
     fetching = asyncio.ensure_future(asyncio.to_thread(import_remote, remote, folder, report_progress))
     try:
-        while not (await asyncio.wait([fetching], timeout=REPORT_SECONDS))[0]:
-            await _report(services, job)
-        await fetching
-        await _install(services, job, await services.repositories.publish_staged(folder))
+        await lease_renewal.renew_until_done(fetching, report, REPORT_SECONDS)
+        publishing = asyncio.ensure_future(services.repositories.publish_staged(folder))
+        await _install(services, job, await lease_renewal.renew_until_done(publishing, report, REPORT_SECONDS))
     except (GitCommandError, NotARepository) as error:
         raise _ImportFailed(f"The repository cannot be imported: {_shorten(error)}") from error
     except OSError as error:
@@ -166,6 +169,8 @@ async def _run(services: Services, job: _ImportJob) -> None:
         if not fetching.cancelled():
             # Marks the exception as retrieved.
             fetching.exception()
+        if publishing is not None:
+            await lease_renewal.end(publishing)
         await asyncio.to_thread(services.repositories.discard, folder)
 
 

@@ -2,15 +2,18 @@
 
 import asyncio
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
+from graph.context import Services
 from graph.rules.merge_requests import merge_request_imports, merged_history
 from storage import tables
 from storage.tables import AccessLevel, MergeRequestState
@@ -56,8 +59,6 @@ def history(folder: Path, *messages: str) -> Path:
 
 
 async def merge_request_rows(make: DataFactory, project: tables.Project) -> list[tables.MergeRequest]:
-    from sqlalchemy import select
-
     async with make.services.database.read_session() as session:
         statement = select(tables.MergeRequest).where(tables.MergeRequest.project_id == project.id).order_by(tables.MergeRequest.iid)
         return [row[0] for row in await session.read(statement)]
@@ -158,6 +159,44 @@ def long_history(path: Path, commits: int) -> Path:
         process.stdin.writelines(stream())
     assert process.returncode == 0
     return path
+
+
+class SlowReading:
+    """Stops the reading of the first batch until `go_on` is called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._begun, self._goes_on = threading.Event(), threading.Event()
+        self.go_on = self._goes_on.set
+        read = merged_history.read_past_merges
+
+        def read_later(*given: Any, **named: Any) -> Any:
+            self._begun.set()
+            assert self._goes_on.wait(30)
+            return read(*given, **named)
+
+        monkeypatch.setattr(merged_history, "read_past_merges", read_later)
+
+    async def wait_begun(self) -> None:
+        assert await asyncio.to_thread(self._begun.wait, 30)
+
+
+@pytest.fixture
+def slow_reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowReading]:
+    monkeypatch.setattr(merge_request_imports, "RENEW_SECONDS", 0.02)
+    slow = SlowReading(monkeypatch)
+    yield slow
+    slow.go_on()
+
+
+async def wait_for_renewal(make: DataFactory, services: Services) -> None:
+    """Waits until the lease of the import lasts nearly as long as one that begins now."""
+    async with asyncio.timeout(20):
+        while True:
+            async with make.services.database.read_session() as session:
+                lease_until = await session.scalar(select(tables.MergeRequestImport.lease_until))
+            if lease_until is not None and lease_until - services.clock() > merge_request_imports.LEASE_DURATION * 0.9:
+                return
+            await asyncio.sleep(0.02)
 
 
 class TestImportJob:
@@ -274,6 +313,40 @@ class TestImportJob:
         await merge_request_imports.run_pending(make.services)
         assert await merge_request_rows(make, project) == []
         assert (await progress(ask, owner, project))["state"] == "RUNNING"
+
+    async def test_a_batch_that_takes_longer_than_the_lease_keeps_it(
+        self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, slow_reading: SlowReading
+    ) -> None:
+        await ask.data(IMPORT, owner, path=str(project.id))
+        offset = timedelta()
+        services = replace(make.services, clock=lambda: make.services.clock() + offset)
+        running = asyncio.create_task(merge_request_imports.run_pending(services))
+        await slow_reading.wait_begun()
+        for _ in range(3):
+            offset += merge_request_imports.LEASE_DURATION * 0.75
+            await wait_for_renewal(make, services)
+            assert await merge_request_imports._lease_next(services) is None
+        slow_reading.go_on()
+
+        await running
+        done = await progress(ask, owner, project)
+        assert (done["state"], done["processed"], done["imported"]) == ("FINISHED", 35, 35)
+
+    async def test_a_superseded_job_does_not_wait_for_its_reading(
+        self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, slow_reading: SlowReading
+    ) -> None:
+        await ask.data(IMPORT, owner, path=str(project.id))
+        running = asyncio.create_task(merge_request_imports.run_pending(make.services))
+        await slow_reading.wait_begun()
+        async with make.services.database.write_session() as session:
+            moment = make.services.clock() + 3 * merge_request_imports.LEASE_DURATION
+            await session.execute(update(tables.MergeRequestImport).values(lease_until=moment))
+            await session.commit()
+
+        async with asyncio.timeout(20):
+            await running
+        slow_reading.go_on()
+        assert await merge_request_rows(make, project) == []
 
     async def test_is_deleted_with_its_project(
         self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch

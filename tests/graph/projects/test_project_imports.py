@@ -1,8 +1,10 @@
 """Imports of repositories from other hosts."""
 
+import asyncio
 import base64
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -161,6 +163,40 @@ class TestImport:
         await project_imports.run_pending(make.services)
         failed = (await read_import(ask, user, key))["repositoryImport"]
         assert (failed["state"], failed["error"]) == ("FAILED", "rebinding.example is at 10.0.0.1, which is not a public address")
+
+    async def test_keeps_its_lease_while_the_result_is_uploaded(
+        self, ask: Ask, make: DataFactory, open_services: Services, host: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        port, _ = host
+        user, offset, leases = await make.user(), timedelta(), []
+        services = replace(open_services, clock=lambda: open_services.clock() + offset)
+        publish = services.repositories.publish_staged
+        report = project_imports._report
+        renewed = asyncio.Event()
+
+        async def report_and_count(*given: Any) -> None:
+            await report(*given)
+            renewed.set()
+
+        async def publish_slowly(folder: Path) -> Any:
+            nonlocal offset
+            for _ in range(3):
+                offset += project_imports.LEASE_DURATION * 0.75
+                for _ in range(2):
+                    renewed.clear()
+                    await renewed.wait()
+                leases.append(await project_imports._lease_next(services))
+            return await publish(folder)
+
+        key = await create(ask, user, f"http://code.invalid:{port}/open.git")
+        monkeypatch.setattr(project_imports, "REPORT_SECONDS", 0.02)
+        monkeypatch.setattr(project_imports, "_report", report_and_count)
+        monkeypatch.setattr(services.repositories, "publish_staged", publish_slowly)
+        async with asyncio.timeout(30):
+            await project_imports.run_pending(services)
+
+        assert leases == [None] * 3
+        assert (await read_import(ask, user, key))["repositoryImport"]["state"] == "FINISHED"
 
     async def test_continues_after_a_crash_and_stops_with_its_project(
         self, ask: Ask, make: DataFactory, open_services: Services, host: tuple[int, str]

@@ -1,0 +1,26 @@
+"""Renews the lease of work that may take longer than the lease lasts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def renew_until_done(work: asyncio.Future[T], renew: Callable[[], Awaitable[None]], seconds: float) -> T:
+    """Returns the result of `work`, and calls `renew` every so many seconds until then.
+
+    Raises what either raises. If that is `renew`, or if the caller is cancelled, the work continues; the caller ends it.
+    """
+    while not (await asyncio.wait([work], timeout=seconds))[0]:
+        await renew()
+    return work.result()
+
+
+async def end(work: asyncio.Future[T]) -> None:
+    """Cancels the work, waits until it has ended, and ignores its result. Call it in `finally`."""
+    work.cancel()
+    await asyncio.wait([work])
+    if not work.cancelled():
+        # Marks the exception as retrieved.
+        work.exception()
