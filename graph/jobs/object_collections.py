@@ -6,14 +6,12 @@ from time import monotonic
 import structlog
 
 from graph.context import Services
-from graph.operations.transaction import write_transaction
+from graph.rules.git import commit_index
 from storage.git.packing import object_collection
 from storage.git.packing.object_collection import CollectionTips
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import named_commits
-from storage.tables.git import commits, refs
-
-ROWS_PER_STATEMENT = 500
+from storage.tables.git import refs
 
 log = structlog.get_logger("objects")
 
@@ -53,10 +51,7 @@ async def collect_project(services: Services, project_id: int) -> int | None:
     collected = await services.repositories.collect(project_id, tips, services.clock())
     if collected is None:
         return None
-    for start in range(0, len(collected.deleted), ROWS_PER_STATEMENT):
-        async with write_transaction(services.database) as writer:
-            await writer.execute(commits.delete_commits(project_id, collected.deleted[start : start + ROWS_PER_STATEMENT]))
-    return len(collected.deleted)
+    return await commit_index.delete_absent_commits(services, project_id, collected.deleted)
 
 
 async def _read_version(services: Services, project_id: int) -> int | None:

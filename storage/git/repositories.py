@@ -123,6 +123,9 @@ class Repositories:
         Raises NotARepository, also if there are no packs, unless there are no refs (`is_empty`).
         """
 
+    async def fetch_new_packs(self, project_id: int) -> None:
+        """Adds the objects that other hosts have published, also those that no ref reaches yet. Raises NotARepository."""
+
     async def publish(self, project_id: int, session: DatabaseSession | None = None) -> None:
         """Stores new objects where all hosts find them. Call it before the transaction whose refs reach them, or with its session.
 

@@ -120,6 +120,10 @@ class RepositoryCache(Repositories):
         if missing:
             log.info("packs downloaded", project_id=project_id, number=len(missing), bytes=sum(pack.pack_bytes for pack in missing))
 
+    async def fetch_new_packs(self, project_id: int) -> None:
+        async with self.use(project_id) as path, projection.lock(path):
+            await self.fetch_packs(project_id)
+
     async def list_packs(self, project_id: int) -> list[rows.Pack]:
         """The current packs of a project."""
         async with self._database.read_session() as session:

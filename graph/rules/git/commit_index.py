@@ -31,6 +31,7 @@ from storage.git.commits import GitCommit
 from storage.git.history import commit_walk
 from storage.git.protocol.push import RefCommand
 from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, choose_default_branch
+from storage.git.repository import Repository
 from storage.index_comparison import list_absent_commits
 from storage.tables.git import branch_moves, commits
 from storage.tables.git import refs as git_refs
@@ -163,9 +164,39 @@ async def rebuild_index(services: Services, project_id: int) -> None:
     Raises as `index_imported` does.
     """
     async for absent in list_absent_commits(services.database, services.repositories, project_id):
-        async with write_transaction(services.database) as session:
-            await session.execute(commits.delete_commits(project_id, absent))
+        await delete_absent_commits(services, project_id, absent)
     await index_all(services, project_id)
+
+
+async def delete_absent_commits(services: Services, project_id: int, oids: Sequence[str]) -> int:
+    """Delete the rows of those of these ids that the repository does not have; returns the number of these ids.
+
+    Raises NotFound when the project is deleted meanwhile, NotARepository.
+    """
+    absent, deleted = 0, list[str]()
+    for part in _split_batches(list(oids)):
+        missing = await _read_absent(services, project_id, part)
+        absent += len(missing)
+        if missing:
+            async with write_transaction(services.database) as session:
+                deleted += [oid for (oid,) in await session.execute(commits.delete_commits(project_id, missing))]
+    # A push may have brought some of them back: it inserts no row while one exists, and reads that after its objects are in the repository.
+    # So the objects of every push that has read a deleted row are there now.
+    for part in _split_batches(deleted):
+        returned = sorted(set(part) - set(await _read_absent(services, project_id, part)))
+
+        def work(repository: Repository, oids: Sequence[str] = returned) -> list[GitCommit]:
+            return repository.commits(oids)
+
+        if returned:
+            await indexed_commits.write_missing_commits(services, project_id, await services.repositories.read(project_id, work))
+    return absent
+
+
+async def _read_absent(services: Services, project_id: int, oids: Collection[str]) -> list[str]:
+    """Those of these ids that the repository does not have, on no host."""
+    await services.repositories.fetch_new_packs(project_id)
+    return await services.repositories.read(project_id, lambda repository: commit_walk.absent_ids(repository, oids))
 
 
 async def index_unfinished(services: Services) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     ColumnElement,
-    Delete,
     Index,
     Integer,
     Select,
@@ -135,8 +134,10 @@ def rows_after(project_id: int, id: int, limit: int) -> Select[int, str]:
     return statement.order_by(col(Commit.id)).limit(limit)
 
 
-def delete_commits(project_id: int, oids: Collection[str]) -> Delete:
-    return delete(Commit).where(col(Commit.project_id) == project_id, col(Commit.oid).in_(oids))
+def delete_commits(project_id: int, oids: Collection[str]) -> Any:
+    """The statement that deletes the rows of these commits. It returns the ids of those that had one."""
+    table = metadata.tables[Commit.__tablename__]
+    return delete(table).where(table.c.project_id == project_id, table.c.oid.in_(oids)).returning(table.c.oid)
 
 
 @cache

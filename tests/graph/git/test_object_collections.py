@@ -1,8 +1,11 @@
 """The job that collects the objects of repositories: what the database names stays, what nothing names is deleted after two weeks."""
 
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -13,7 +16,7 @@ from storage import tables
 from storage.database.engine import metadata, now
 from storage.git.packing import object_collection
 from storage.tables import named_commits
-from storage.tables.git import refs
+from storage.tables.git import commits, refs
 from tests.make import DataFactory
 from tests.support.git.git_history import commit_to_branch, git
 
@@ -51,6 +54,33 @@ class TestCollectObjects:
         assert [git(path, "cat-file", "--batch-check", stdin=oid.encode()).split()[1] for oid in (built, stray)] == ["commit", "missing"]
         assert await indexed(make, project, built, stray) == [built]
         assert git(path, "fsck", "--full", "--no-dangling") == ""
+
+    @pytest.mark.parametrize("moment", ["before the old objects are deleted", "before the row is deleted"])
+    async def test_keeps_the_row_of_a_commit_that_a_push_brings_back(
+        self, make: DataFactory, monkeypatch: pytest.MonkeyPatch, moment: str
+    ) -> None:
+        project = await make.indexed(await make.project(history={"commits": 8}))
+        path = make.services.repositories.path_of(project.id)
+        stray = write_stray(path, "stray")
+        await make.save(index_row(project, stray))
+        assert await object_collections.collect_project(make.services, project.id) == 0
+        content = read_pack(path, stray)
+
+        def push_before(run: Callable[..., Any]) -> Callable[..., Any]:
+            def work(*arguments: Any) -> Any:
+                # As a push, which inserts no row, because one exists.
+                run_git(path, "index-pack", "--stdin", stdin=content)
+                return run(*arguments)
+
+            return work
+
+        module, name = (object_collection, "_drop") if "objects" in moment else (commits, "delete_commits")
+        monkeypatch.setattr(module, name, push_before(getattr(module, name)))
+        later = replace(make.services, clock=lambda: now() + timedelta(days=15))
+        await object_collections.collect_project(later, project.id)
+
+        assert git(path, "cat-file", "-t", stray).strip() == "commit"
+        assert await indexed(make, project, stray) == [stray]
 
     async def test_waits_for_the_refs_of_the_database(self, make: DataFactory) -> None:
         project = await make.project(history={"commits": 4})
@@ -93,6 +123,15 @@ def write_stray(path: Path, name: str) -> str:
     oid = commit_to_branch(path, name, {name: name.encode()}, start="master")
     git(path, "update-ref", "-d", f"refs/heads/{name}")
     return oid
+
+
+def read_pack(path: Path, oid: str) -> bytes:
+    """A pack of the commit and its history."""
+    return run_git(path, "pack-objects", "-q", "--stdout", stdin=git(path, "rev-list", "--objects", "--no-object-names", oid).encode())
+
+
+def run_git(path: Path, *arguments: str, stdin: bytes) -> bytes:
+    return subprocess.run(["git", "-C", str(path), *arguments], input=stdin, capture_output=True, check=True).stdout
 
 
 def index_row(project: tables.Project, oid: str) -> tables.Commit:

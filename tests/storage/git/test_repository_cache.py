@@ -231,6 +231,16 @@ class TestFetch:
         await asyncio.gather(*(second.commit_ids() for _ in range(8)))
         assert len(keys) == 1
 
+    async def test_new_packs_are_fetched_before_a_ref_reaches_them(self, hosts: tuple[Host, Host]) -> None:
+        first, second = hosts
+        base = await first.commit("base")
+        assert await second.commit_ids() == [base]
+        oid = await first.write("new", base)
+        await first.cache.publish(first.project_id)
+        assert not await second.has(oid)
+        await second.cache.fetch_new_packs(second.project_id)
+        assert await second.has(oid)
+
     async def test_a_project_whose_refs_were_not_adopted_gets_no_empty_folder(self, hosts: tuple[Host, Host], database: Database) -> None:
         async with database.write_session() as session:
             await session.execute(update(tables.Project).values(refs_version=0))
