@@ -4,9 +4,11 @@
 2. A new pack gets all objects that the tips reach: the refs, and what rows of the database name. It has a bitmap, which fetches use, and
    the commit graph is written for it.
 3. Objects of the listed packs that no tip reaches move to a pack of their own, whose `.keep` file has the time; repacks leave it alone.
+   An older pack may have some of them too, from before they were reachable for a while: the time counts again.
 4. The listed packs are deleted. Packs of objects that are unreachable for UNREACHABLE_SECONDS leave the object store, unless a ref has
-   moved meanwhile, or git found one of their objects when it had to write it again (it sets the time of the pack). They stay in the folder
-   `dropped` for another day: a ref that misses one of their objects brings them back at the next collection.
+   moved meanwhile, or git found one of their objects when it had to write it again (it sets the time of the pack). What objects that stay
+   refer to moves to the pack of step 3. Dropped packs stay in the folder `dropped` for another day: a ref that misses one of their objects
+   brings them back at the next collection.
 
 A killed process leaves more packs than needed, never fewer.
 """
@@ -129,15 +131,15 @@ def mark_unreachable(path: Path, name: str, moment: float) -> None:
 
 
 def set_mark(path: Path, name: str, moment: float | None) -> None:
-    """Marks a pack as one of objects that are unreachable since `moment`, if it has no mark yet; None removes its mark."""
+    """Marks a pack as one of objects that are unreachable since `moment`, unless its mark is newer; None removes its mark."""
     file = packs.folder_of(path) / f"{name}.keep"
     try:
-        is_marked = _MARK.fullmatch(file.read_bytes()) is not None
+        mark = _MARK.fullmatch(file.read_bytes())
     except FileNotFoundError:
-        is_marked = False
-    if moment is None and is_marked:
+        mark = None
+    if moment is None and mark is not None:
         file.unlink(missing_ok=True)
-    elif moment is not None and not is_marked:
+    elif moment is not None and (mark is None or int(mark[1]) < int(moment)):
         mark_unreachable(path, name, moment)
 
 
@@ -145,17 +147,21 @@ async def _collect_once(path: Path, tips: CollectionTips, moment: float) -> Coll
     await asyncio.to_thread(packs.pack_loose_objects, path)
     listed, unreachable = await asyncio.to_thread(_list_packs, path)
     expired = {name for name, since in unreachable.items() if since <= moment - UNREACHABLE_SECONDS}
-    remaining = unreachable.keys() - expired
+    retained = unreachable.keys() - expired
     oids = {*tips.refs, *tips.named}
     missing = await _find_missing(path, oids)
     if lost := missing.intersection(tips.refs):
         raise GitCommandError(f"{len(lost)} objects of refs are missing, as {min(lost)}")
     with _scratch_repository(path, oids - missing) as scratch:
         reachable = await _pack_reachable(path, scratch)
-        if reachable is not None:
-            remaining.add(reachable)
-        # Also what is in an expired pack, since it was written again.
-        stray_pack = await _pack_objects(path, await asyncio.to_thread(_list_absent, path, listed, remaining))
+        complete = set() if reachable is None else {reachable}
+        # Also what is in an older pack of unreachable objects, since it was written or reachable again.
+        strays = await asyncio.to_thread(_list_absent, path, listed, complete)
+        needed = await _list_needed(path, strays, retained, expired, complete, oids - missing)
+        if needed is None:
+            retained, expired = retained | expired, set()
+        stray_pack = await _pack_objects(path, [*strays, *(needed or ())])
+        remaining = retained | complete
         if stray_pack is not None:
             await asyncio.to_thread(mark_unreachable, path, stray_pack, moment)
             remaining.add(stray_pack)
@@ -188,6 +194,30 @@ async def _find_missing(path: Path, oids: Collection[str]) -> set[str]:
     stdin = "".join(f"{oid}\n" for oid in oids).encode()
     output = await background_command.run(path, "cat-file", "--batch-check", "--buffer", stdin=stdin)
     return {line.split()[0].decode() for line in output.splitlines() if line.endswith(b" missing")}
+
+
+async def _list_needed(
+    path: Path,
+    strays: Collection[str],
+    retained: Collection[str],
+    expired: Collection[str],
+    complete: Collection[str],
+    tips: Collection[str],
+) -> list[str] | None:
+    """The objects that only expired packs have, and to which strays or objects of retained packs refer, directly or not.
+
+    None if that cannot be determined, because other objects are missing.
+    """
+    only_expired = set(await asyncio.to_thread(_list_absent, path, expired, {*retained, *complete})).difference(strays)
+    referring = [*strays, *await asyncio.to_thread(_list_absent, path, retained, complete)] if only_expired else []
+    if not referring:
+        return []
+    stdin = "".join([*(f"{oid}\n" for oid in referring), *(f"^{oid}\n" for oid in tips)]).encode()
+    try:
+        output = await background_command.run(path, "rev-list", "--objects", "--no-object-names", "--stdin", stdin=stdin)
+    except GitCommandError:
+        return None
+    return sorted(only_expired.intersection(output.decode("ascii").split()))
 
 
 @contextmanager

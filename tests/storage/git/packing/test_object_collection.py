@@ -35,6 +35,30 @@ def make_unreachable(path: Path, name: str) -> str:
     return oid
 
 
+class Clone:
+    """A clone with the branch `mine`, which is pushed to the repository; each push makes a pack."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path, self.folder = path, folder
+        git(path, "clone", "--quiet", str(path), str(folder))
+        git(path, "config", "receive.unpackLimit", "1")
+        git(folder, "checkout", "--quiet", "-b", "mine")
+
+    def push(self, name: str) -> str:
+        (self.folder / name).write_text(name)
+        git(self.folder, "add", ".")
+        git(self.folder, "commit", "--quiet", "--message", name)
+        git(self.folder, "push", "--quiet", "origin", "mine")
+        return git(self.folder, "rev-parse", "HEAD").strip()
+
+    def delete(self) -> None:
+        git(self.path, "update-ref", "-d", "refs/heads/mine")
+
+
+def index_of(path: Path, name: str) -> bytes:
+    return (packs.folder_of(path) / f"{name}.idx").read_bytes()
+
+
 def has(path: Path, oid: str) -> bool:
     return git(path, "cat-file", "--batch-check", stdin=f"{oid}\n".encode()).split()[-1] != "missing"
 
@@ -137,6 +161,74 @@ class TestUnreachableObjects:
         os.utime(packs.folder_of(path) / f"{unreachable}.pack", (moment, moment))
         await collect(path, moment + 1)
         assert has(path, second)
+
+    async def test_stay_for_two_weeks_after_they_were_reachable_again(self, path: Path, tmp_path: Path) -> None:
+        clone = Clone(path, tmp_path / "clone")
+        parent = clone.push("parent")
+        clone.delete()
+        assert (await collect(path)).unreachable is not None
+        # The branch exists again, with another commit, until just before the next collection.
+        child = clone.push("child")
+        clone.delete()
+        again = await collect(path, NOW + COLLECTION_SECONDS)
+        assert again.unreachable is not None
+
+        assert not (await collect(path, NOW + UNREACHABLE_SECONDS)).deleted
+        assert has(path, child) and has(path, parent)
+        collected = await collect(path, NOW + COLLECTION_SECONDS + UNREACHABLE_SECONDS)
+        assert {child, parent} <= set(collected.deleted)
+
+    async def test_stay_while_newer_ones_refer_to_them(self, path: Path, tmp_path: Path) -> None:
+        clone = Clone(path, tmp_path / "clone")
+        parent, other = clone.push("parent"), make_unreachable(path, "other")
+        clone.delete()
+        await collect(path)
+        # A branch is created at the commit, without writing it, and the child is pushed alone.
+        git(path, "branch", "mine", parent)
+        child = clone.push("child")
+        clone.delete()
+        await collect(path, NOW + COLLECTION_SECONDS)
+
+        collected = await collect(path, NOW + UNREACHABLE_SECONDS)
+
+        assert has(path, child) and has(path, parent) and not has(path, other)
+        assert other in collected.deleted and parent not in collected.deleted
+        git(path, "branch", "again", child)
+        assert git(path, "rev-list", "--count", "--objects", "master..again") == "6"
+        git(path, "branch", "-D", "again")
+        collected = await collect(path, NOW + 2 * UNREACHABLE_SECONDS)
+        assert {child, parent} <= set(collected.deleted)
+        assert len(packs.list_packs(path)) == 1
+
+    async def test_stay_if_others_that_are_retained_are_incomplete(self, path: Path, tmp_path: Path) -> None:
+        clone = Clone(path, tmp_path / "clone")
+        old = make_unreachable(path, "old")
+        await collect(path)
+        parent, child = clone.push("parent"), clone.push("child")
+        clone.delete()
+        git(path, "pack-objects", "-q", str(packs.folder_of(path) / "pack"), stdin=f"{child}\n".encode())
+        packs.remove_packs(path, [name for name in packs.list_packs(path) if parent in git(path, "show-index", stdin=index_of(path, name))])
+        tips = tips_of(refs_of(path))
+        await object_collection.collect(path, tips, NOW + COLLECTION_SECONDS)
+        await object_collection.collect(path, tips, NOW + UNREACHABLE_SECONDS)
+        assert has(path, old)
+        await collect(path, NOW + COLLECTION_SECONDS + UNREACHABLE_SECONDS)
+        assert not has(path, old) and not has(path, child)
+
+    async def test_that_are_known_are_not_packed_again(self, path: Path) -> None:
+        make_unreachable(path, "stray")
+        name = (await collect(path)).unreachable
+        collected = await collect(path, NOW + COLLECTION_SECONDS)
+        assert collected.unreachable is None
+        assert packs.list_packs(path) == {collected.reachable, name}
+
+    def test_are_unreachable_since_the_newest_mark_of_their_pack(self, path: Path) -> None:
+        mark = packs.folder_of(path) / "pack-1.keep"
+        for moment, expected in ((NOW, NOW), (NOW + 1, NOW + 1), (NOW, NOW + 1)):
+            object_collection.set_mark(path, "pack-1", moment)
+            assert mark.read_text() == f"unreachable since {expected:.0f}\n"
+        object_collection.set_mark(path, "pack-1", None)
+        assert not mark.exists()
 
     async def test_stay_for_now_if_a_ref_has_moved_meanwhile(self, path: Path) -> None:
         oid = make_unreachable(path, "stray")
