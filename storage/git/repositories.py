@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from storage.database.engine import DatabaseSession
+from storage.disk_sync import replace_file
 from storage.git.cancellation import Cancellation
 from storage.git.history.history_cache import HistoryCache
 from storage.git.importing.repository_import import ProgressCallback, import_repository
-from storage.git.packing import object_collection, repack
+from storage.git.packing import object_collection, packs, repack
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.refs.ref_names import DEFAULT_HEAD
 from storage.git.repository import RefTargets, Repository
-from storage.git.repository_folders import move_into_place
+from storage.git.repository_folders import move_into_place, sync_packs
 
 T = TypeVar("T")
 
@@ -74,6 +75,14 @@ class Repositories:
         """
         self.remove(project_id)
         move_into_place(staged, self.path_of(project_id))
+
+    async def add_packs(self, project_id: int, staged: StagedRepository) -> None:
+        """Moves the packs of a staged repository into the one of an existing project, which stays: it may have objects of running pushes.
+
+        Call it before the transaction ends whose refs reach them. Raises OSError, GitCommandError, NotARepository.
+        """
+        async with self.use(project_id) as path:
+            await asyncio.to_thread(_move_packs, staged.path, path)
 
     def discard(self, staged: Path) -> None:
         """Removes a staged repository, if it is still staged."""
@@ -181,3 +190,17 @@ class Repositories:
     def _run(self, project_id: int, work: Callable[[Repository], T], refs: RefTargets | None) -> T:
         # Opening costs 0.05 ms; a cached handle would have to be shared between threads and invalidated on removal.
         return work(Repository.open(self.path_of(project_id), refs, self._history_cache))
+
+
+def _move_packs(staged: Path, path: Path) -> None:
+    packs.pack_loose_objects(staged)
+    if (staged / packs.SHALLOW).exists():
+        # The commits whose parents the repository does not have, a line each.
+        files = [file for file in (staged / packs.SHALLOW, path / packs.SHALLOW) if file.exists()]
+        lines = sorted({line for file in files for line in file.read_bytes().splitlines(keepends=True)})
+        replace_file(path / packs.SHALLOW, b"".join(lines))
+    for name in packs.list_packs(staged):
+        # Indexes last: no pack may be found without its objects.
+        for file in sorted(packs.folder_of(staged).glob(f"{name}.*"), key=lambda file: file.suffix == ".idx"):
+            file.rename(packs.folder_of(path) / file.name)
+    sync_packs(path)

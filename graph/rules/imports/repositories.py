@@ -1,6 +1,6 @@
 """Imports the repository of a project from a mirror on the host.
 
-The first import copies the mirror into a folder of no project, which one transaction installs (`graph/rules/projects/projects.py`). A later
+The first import copies the mirror into a folder of no project, whose packs one transaction moves to the project. A later
 one fetches the objects that are missing, and moves the refs that differ in one transaction: a crash leaves the refs of before. Neither has
 the effects of a push: no builds, events, activities or notes.
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from graph.context import Context, Services
 from graph.errors import Code, Conflict, Invalid, NotFound, UserError
-from graph.operations.transaction import commit_and_notify, session_for, undo_effects
+from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import ref_updates, refs
 from graph.rules.imports.batches import ItemError, ItemResult, UnknownReference
 from graph.rules.imports.instance_imports import lock_running
@@ -121,16 +121,13 @@ async def _install(services: Services, import_id: int, source_id: str, project_i
         staged = await stack.enter_async_context(projects.stage_repository(reader, mirror, None))
         writer = await stack.enter_async_context(session_for(services.database, writing=True))
         context = Context(services, writer, None, "import")
-        try:
-            await lock_running(context, import_id)
-            project = await _lock_project(context, project_id)
-            if not await _is_empty(services, project_id):
-                raise Conflict("mirror", "something was pushed while the repository was imported; import it again")
-            await projects.install_repository(context, project, staged)
-            await _write_identity(context, import_id, source_id, project_id)
-            await commit_and_notify(context)
-        finally:
-            await undo_effects(context.undo)
+        await lock_running(context, import_id)
+        project = await _lock_project(context, project_id)
+        if await projects.has_refs(context, project_id):
+            raise Conflict("mirror", "something was pushed while the repository was imported; import it again")
+        await projects.fill_repository(context, project, staged)
+        await _write_identity(context, import_id, source_id, project_id)
+        await commit_and_notify(context)
 
 
 async def _lock_project(context: Context, project_id: int) -> tables.Project:

@@ -57,7 +57,7 @@ async def validate_url(context: Context, url: str | None) -> HookUrl | None:
 
 async def queue_import(context: Context, project: tables.Project, target: HookUrl) -> None:
     """Queue an import into the project, which the caller has locked or inserted. Raises Invalid unless it is empty and no import runs."""
-    if project.default_branch is not None:
+    if await projects.has_refs(context, project.id):
         raise Invalid("importUrl", "can be set only while the repository is empty")
     row = await context.first(imports.for_update(tables.ProjectImport, project.id))
     if row is not None and row.state in UNFINISHED:
@@ -197,9 +197,9 @@ async def _install(services: Services, job: _ImportJob, staged: StagedRepository
         context = Context(services, session, None, "import")
         row = await _leased_row(context, job)
         project = await projects.lock_project(context, await _project_of(context, job))
-        if project.default_branch is not None:
-            raise _ImportFailed("Something was pushed while the import ran. Delete the branches and start the import again.")
-        await projects.install_repository(context, project, staged)
+        if await projects.has_refs(context, project.id):
+            raise _ImportFailed("Something was pushed while the import ran. Delete the branches and tags and start the import again.")
+        await projects.fill_repository(context, project, staged)
         await ref_updates.protect_default_branch(context, project)
         project.last_activity_at = context.now()
         row.state, row.lease_until, row.error = ImportState.FINISHED, None, None

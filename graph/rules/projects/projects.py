@@ -37,7 +37,7 @@ from storage.git.repository import DamagedRepository, NotARepository, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import settings
 from storage.tables.accounts import namespaces, users
-from storage.tables.git.refs import next_version
+from storage.tables.git import refs as git_refs
 from storage.tables.projects import projects
 
 MAX_TAGS = 100
@@ -213,22 +213,45 @@ def _translate_git_errors() -> Iterator[None]:
 
 
 async def install_repository(context: Context, project: tables.Project, staged: StagedRepository) -> None:
-    """Step 2, after the row: move the staged repository to the project.
+    """Step 2, after the row: move the staged repository to the new project.
 
     Undone when the transaction is rolled back.
     """
     services, project_id, folder = context.services, project.id, staged.path
     undo_install_after_rollback(context, project_id)
-    await services.repositories.insert_packs(context.session, project_id, staged.packs)
-    rows, head, project.default_branch = await asyncio.to_thread(_read_staged_refs, folder)
-    project.unborn_branch = head if project.default_branch is None else None
-    refs.insert(context, project_id, rows)
-    project.refs_version = next_version(0, context.now())
+    rows, head = await _insert_staged(context, project, staged)
     shown = RefProjection(project.refs_version, project.default_branch or head or DEFAULT_HEAD, rows)
     await asyncio.to_thread(projection.write, folder, shown)
     await asyncio.to_thread(services.repositories.promote, project_id, folder)
+
+
+async def fill_repository(context: Context, project: tables.Project, staged: StagedRepository) -> None:
+    """Give the contents of a staged repository to a project that exists, has no refs (`has_refs`) and is locked.
+
+    Its folder stays, because pushes may have written objects there that wait for the lock of the project.
+    """
+    await _insert_staged(context, project, staged)
+    await context.services.repositories.add_packs(project.id, staged)
+    refs.forget(context)
+
+
+async def has_refs(context: Context, project_id: int) -> bool:
+    """Whether the repository has a branch, a tag, or the head of a merge request; stable where the project is locked."""
+    return bool(await context.tuples(git_refs.of_project(project_id).limit(1)))
+
+
+async def _insert_staged(
+    context: Context, project: tables.Project, staged: StagedRepository
+) -> tuple[list[tuple[str, str, str | None]], str | None]:
+    """Insert the packs and refs of a staged repository; returns its refs and the branch that its HEAD names."""
+    await context.services.repositories.insert_packs(context.session, project.id, staged.packs)
+    rows, head, project.default_branch = await asyncio.to_thread(_read_staged_refs, staged.path)
+    project.unborn_branch = head if project.default_branch is None else None
+    refs.insert(context, project.id, rows)
+    project.refs_version = git_refs.next_version(project.refs_version, context.now())
     if project.default_branch is not None:
-        commit_index.index_after_commit(context, project_id)
+        commit_index.index_after_commit(context, project.id)
+    return rows, head
 
 
 def _read_staged_refs(folder: Path) -> tuple[list[tuple[str, str, str | None]], str | None, str | None]:
@@ -257,7 +280,7 @@ async def set_default_branch(context: Context, project: tables.Project, name: st
     if not await refs.current(context, project.id, [BRANCHES + name]):
         raise Invalid("defaultBranch", "is not a branch of the repository")
     project.default_branch = name
-    project.refs_version = next_version(project.refs_version, context.now())
+    project.refs_version = git_refs.next_version(project.refs_version, context.now())
 
 
 def undo_install_after_rollback(context: Context, project_id: int) -> None:

@@ -15,13 +15,16 @@ import pytest
 from benchmarks.peers.git_http_backend import CgiHandler
 from graph.context import Services
 from graph.events.address_guard import AddressGuard
+from graph.git_access import GitAccess
 from graph.operations.execution import Graph
+from graph.rules.git import ref_updates
 from graph.rules.projects import project_imports
 from storage import tables
+from storage.git.protocol.push import RefCommand
 from storage.tables import AccessLevel
-from tests.make import DataFactory
+from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
-from tests.support.git.git_history import git, make_history
+from tests.support.git.git_history import commit_files, git, make_history
 
 CREATE = """mutation ($input: CreateProjectInput!) { createProject(input: $input) {
     project { databaseId repositoryImport { state } } userErrors { field message code } } }"""
@@ -219,3 +222,59 @@ class TestImport:
 
         assert await make.count(tables.ProjectImport) == 0
         assert not [path for path in open_services.repositories.root.iterdir() if path.name.startswith(".incoming-")]
+
+
+class TestPushes:
+    async def test_before_an_import_keep_their_objects(
+        self, ask: Ask, make: DataFactory, open_services: Services, host: tuple[int, str]
+    ) -> None:
+        port, _ = host
+        user = await make.user()
+        key = await create(ask, user, f"http://code.invalid:{port}/open.git")
+        tagged, reason = await push(make, user, key, "refs/tags/mine")
+        assert reason is None
+
+        await project_imports.run_pending(open_services)
+
+        failed = (await read_import(ask, user, key))["repositoryImport"]
+        assert (failed["state"], failed["error"][:44]) == ("FAILED", "Something was pushed while the import ran. D")
+        assert git(make.services.repositories.path_of(key), "rev-parse", "--verify", f"{tagged}^{{tree}}")
+        payload = await ask.data(UPDATE, user, input={"projectPath": str(key), "importUrl": f"http://code.invalid:{port}/open.git"})
+        assert payload["updateProject"]["userErrors"] == [
+            {"field": "importUrl", "message": "can be set only while the repository is empty"}
+        ]
+
+    async def test_that_wait_for_an_import_keep_their_objects(
+        self, ask: Ask, make: DataFactory, open_services: Services, host: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        port, head = host
+        user = await make.user()
+        key = await create(ask, user, f"http://code.invalid:{port}/open.git")
+        prepare = ref_updates.prepare_updates
+
+        async def prepare_then_import(*arguments: Any, **options: Any) -> Any:
+            monkeypatch.setattr(ref_updates, "prepare_updates", prepare)
+            prepared = await prepare(*arguments, **options)
+            await project_imports.run_pending(open_services)
+            return prepared
+
+        monkeypatch.setattr(ref_updates, "prepare_updates", prepare_then_import)
+        pushed, reason = await push(make, user, key, "refs/heads/mine")
+
+        assert reason is None
+        shown = await read_import(ask, user, key)
+        assert {each["name"] for each in shown["branches"]["nodes"]} == {"master", "mine", "topic"}
+        path = make.services.repositories.path_of(key)
+        assert git(path, "for-each-ref", "--format=%(objectname)", "refs/heads/mine", "refs/heads/topic").split() == [pushed, head]
+        assert git(path, "fsck", "--full", "--no-dangling") == ""
+
+
+async def push(make: DataFactory, user: tables.User, project_id: int, ref: str) -> tuple[str, str | None]:
+    """Pushes a commit to a new ref. Returns its id, and the reason if it was refused."""
+    oid = commit_files(make.services.repositories.path_of(project_id), {"file": b"mine"})
+    access, project = GitAccess(make.services), await make.fetch(tables.Project, project_id)
+    assert project is not None
+    grant = await access.authorize_push(f"{user.username}/{project.path}", token_of(user), "test")
+    (reason,) = await access.move_refs(grant, [RefCommand(ref, None, oid)], "test", atomic=False)
+    await access.finish_push(grant)
+    return oid, reason

@@ -9,9 +9,9 @@ import pytest
 
 from storage.git import repository_folders
 from storage.git.importing.repository_import import import_repository
-from storage.git.repositories import Repositories
+from storage.git.repositories import Repositories, StagedRepository
 from storage.git.repository import NotARepository, Repository
-from tests.support.git.git_history import git, make_history
+from tests.support.git.git_history import commit_files, git, make_history
 
 
 @pytest.fixture
@@ -90,6 +90,24 @@ class TestRead:
 
         await asyncio.gather(*(repositories.read(1, work) for _ in range(6)))
         assert most == 2
+
+
+class TestAddPacks:
+    async def test_adds_to_what_pushes_have_written(self, repositories: Repositories, tmp_path: Path):
+        path = repositories.path_of(1)
+        Repository.create(path)
+        pushed = commit_files(path, {"file": b"pushed"})
+        source = make_history(tmp_path / "source.git", commits=20).path
+        git(tmp_path, "clone", "--quiet", "--bare", "--depth=5", f"file://{source}", str(tmp_path / "shallow"))
+        staged = repositories.stage(tmp_path / "shallow")
+
+        await repositories.add_packs(1, StagedRepository(staged))
+
+        repository = Repository.open(path)
+        assert repository.commit(pushed) and repository.commit(git(source, "rev-parse", "master"))
+        git(path, "update-ref", "refs/heads/master", git(source, "rev-parse", "master"))
+        assert git(path, "rev-list", "master") == git(tmp_path / "shallow", "rev-list", "HEAD")
+        assert not list(path.rglob(".tmp-*"))
 
 
 class TestCleanup:

@@ -161,6 +161,27 @@ class TestPublish:
         assert len(expected) < len(git(tmp_path / "source", "rev-list", "HEAD").split())
         assert history
 
+    async def test_a_repository_that_is_imported_later_is_beside_what_was_pushed(
+        self, hosts: tuple[Host, Host], database: Database, tmp_path: Path
+    ) -> None:
+        first, second = hosts
+        pushed = await first.write("pushed")
+        source = make_history(tmp_path / "source", commits=8).path
+        head = git(source, "rev-parse", "master")
+        staged = await second.cache.publish_staged(await asyncio.to_thread(second.cache.stage, source))
+        async with database.write_session() as session:
+            await second.cache.insert_packs(session, second.project_id, staged.packs)
+            await second.cache.add_packs(second.project_id, staged)
+            await session.commit()
+        await second.move(head)
+        await first.cache.publish(first.project_id)
+        await first.move(pushed, "refs/heads/pushed")
+
+        for host in hosts:
+            assert await host.has(pushed) and await host.has(head)
+            await host.cache.publish(host.project_id)
+        assert len(await rows_of(database)) == 2
+
 
 class TestFetch:
     async def test_a_damaged_object_is_named_and_never_installed(
