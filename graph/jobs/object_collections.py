@@ -6,9 +6,11 @@ from time import monotonic
 import structlog
 
 from graph.context import Services
+from graph.errors import NotFound
 from graph.rules.git import commit_index
 from storage.git.packing import object_collection
 from storage.git.packing.object_collection import CollectionTips
+from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import named_commits
 from storage.tables.git import refs
@@ -22,7 +24,7 @@ async def collect_objects(services: Services) -> None:
         started = monotonic()
         try:
             collected = await collect_project(services, int(path.stem))
-        except (GitCommandError, OSError) as error:
+        except (GitCommandError, NotARepository, NotFound, OSError) as error:
             # The repository may have been removed meanwhile.
             if path.exists():
                 log.error("collection of objects failed", repository=path.name, error=str(error))
@@ -34,7 +36,7 @@ async def collect_objects(services: Services) -> None:
 async def collect_project(services: Services, project_id: int) -> int | None:
     """Collects the objects of a project, and returns how many were deleted; None if it does not exist, or another process does it.
 
-    Raises GitCommandError, OSError.
+    Raises GitCommandError, NotARepository, OSError; NotFound if the project was deleted meanwhile.
     """
     version = await _read_version(services, project_id)
     async with services.database.read_session() as session:

@@ -7,6 +7,7 @@ import structlog
 
 from graph.context import Services
 from storage.git.packing import repack
+from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 
 log = structlog.get_logger("repack")
@@ -19,7 +20,7 @@ async def repack_repositories(services: Services) -> None:
         try:
             if await services.repositories.repack(int(path.stem)):
                 log.info("repository repacked", repository=path.name, seconds=round(monotonic() - started, 1))
-        except (GitCommandError, OSError) as error:
+        except (GitCommandError, NotARepository, OSError) as error:
             # The repository may have been removed meanwhile.
             if path.exists():
                 log.error("repacking failed", repository=path.name, error=str(error))

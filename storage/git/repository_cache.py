@@ -38,6 +38,7 @@ from storage.git.refs.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories, StagedRepository
 from storage.git.repository import NotARepository, RefTargets, Repository
 from storage.git.subprocesses import background_command
+from storage.git.subprocesses.git_command import GitCommandError
 from storage.objects.object_store import ObjectStore
 from storage.tables.git import packs as rows
 from storage.tables.git import refs
@@ -238,18 +239,26 @@ class RepositoryCache(Repositories):
     async def evict(self) -> int:
         """Deletes the least recently used copies until the others fit, and those of deleted projects; returns how many.
 
-        Copies that are in use stay. Objects that are not in the bucket yet are uploaded before. Raises OSError.
+        Copies that are in use stay. Objects that are not in the bucket yet are uploaded before; a copy for which that fails stays, and the
+        log has the reason. Raises ConnectionError if the bucket cannot be reached.
         """
         copies = await asyncio.to_thread(self._list_copies)
         excess, evicted = sum(copy.bytes for copy in copies) - self.max_bytes, 0
         existing = await self._existing_projects([copy.project_id for copy in copies])
         for copy in sorted(copies, key=lambda copy: copy.used_at):
             is_deleted = copy.project_id not in existing and copy.used_at < time.time() - DELETED_SECONDS
-            if excess > 0 and copy.project_id in existing:
-                await self.publish(copy.project_id)
-            elif not is_deleted:
+            if not is_deleted and not (excess > 0 and copy.project_id in existing):
                 continue
-            if await asyncio.to_thread(self._try_evict, copy.project_id, is_deleted):
+            try:
+                if not is_deleted:
+                    await self.publish(copy.project_id)
+                is_evicted = await asyncio.to_thread(self._try_evict, copy.project_id, is_deleted)
+            except ConnectionError:
+                raise
+            except (GitCommandError, NotARepository, OSError) as error:
+                log.error("copy of a repository cannot be evicted", project_id=copy.project_id, error=str(error) or type(error).__name__)
+                continue
+            if is_evicted:
                 excess -= copy.bytes
                 evicted += 1
         if evicted:

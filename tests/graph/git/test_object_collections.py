@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import col
 
-from graph.jobs import object_collections
+from graph.jobs import object_collections, repack
 from storage import tables
 from storage.database.engine import metadata, now
 from storage.git.packing import object_collection
+from storage.git.packing import repack as repack_files
+from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.tables import named_commits
 from storage.tables.git import commits, refs
 from tests.make import DataFactory
@@ -104,6 +106,25 @@ class TestCollectObjects:
         bitmaps = [list(make.services.repositories.path_of(each.id).rglob("*.bitmap")) for each in (damaged, sound)]
         assert [len(found) for found in bitmaps] == [0, 1]
         assert object_collection.repositories_to_collect(make.services.repositories.root) == []
+
+    async def test_goes_on_after_a_pack_that_cannot_be_read(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        projects = [await make.project(history={"commits": number}) for number in (4, 5)]
+        for project in projects:
+            (make.services.repositories.path_of(project.id) / "collected").unlink(missing_ok=True)
+        tried = set[int]()
+
+        async def fail(project_id: int, *_: object) -> None:
+            tried.add(project_id)
+            raise PacksUnavailable("a pack is missing in the bucket")
+
+        monkeypatch.setattr(make.services.repositories, "collect", fail)
+        monkeypatch.setattr(make.services.repositories, "repack", fail)
+        await object_collections.collect_objects(make.services)
+        assert tried == {project.id for project in projects}
+        tried.clear()
+        monkeypatch.setattr(repack_files, "MAX_PACKS", 0)
+        await repack.repack_repositories(make.services)
+        assert tried == {project.id for project in projects}
 
 
 class TestNamedCommits:

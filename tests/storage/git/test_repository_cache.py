@@ -323,6 +323,27 @@ class TestEviction:
 
         assert await second.commit_ids() == [oid, base]
 
+    async def test_goes_on_after_a_copy_whose_objects_cannot_be_stored(
+        self, hosts: tuple[Host, Host], make: DataFactory, database: Database, bucket: Bucket
+    ) -> None:
+        first, _ = hosts
+        await first.commit("one")
+        oid = await first.write("two")
+        packs.object_path(first.path, oid).unlink()
+        packs.object_path(first.path, oid).write_bytes(b"damaged")
+        os.utime(first.path / "usage", (1, 1))
+        other = Host(first.cache.root, database, bucket, (await make.project()).id)
+        async with database.write_session() as session:
+            await session.execute(refs.advance_version([other.project_id], now()))
+            await session.commit()
+        await other.commit("three")
+        first.cache.max_bytes = 0
+
+        assert await first.cache.evict() == 1
+
+        assert first.path.exists() and not other.path.exists()
+        other.cache.close()
+
     async def test_readers_go_on_while_copies_are_evicted(self, hosts: tuple[Host, Host]) -> None:
         first, _ = hosts
         oid = await first.commit("one")
