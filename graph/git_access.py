@@ -21,6 +21,7 @@ from graph.operations.token_scopes import FETCH_SCOPES, PUSH_SCOPES, Scopes, lim
 from graph.operations.transaction import commit, run_after_commit, session_for
 from graph.rules import lookup
 from graph.rules.git import ref_reservations, ref_updates, refs
+from graph.rules.git.refs import RefConflict
 from graph.rules.permissions.policy import Action, can, can_anybody
 from graph.rules.runners import runner_tokens
 from storage import tables
@@ -52,13 +53,15 @@ class PushedMoves:
 class RepositoryGrant:
     """Grants a caller access to the repository at `path`; `viewer_id` is None for an anonymous caller.
 
-    `scopes` are those of the caller's access token. `moves` are those that `finish_push` has to finish.
+    `scopes` are those of the caller's access token. `version` is that of the refs when access was granted. `moves` are those that
+    `finish_push` has to finish.
     """
 
     project_id: int
     path: Path
     viewer_id: int | None
     scopes: Scopes | None = None
+    version: int | None = None
     moves: list[PushedMoves] = field(default_factory=list, compare=False)
 
 
@@ -139,6 +142,8 @@ class GitAccess:
                     await asyncio.sleep(pause)
         except OperationError as error:
             reason = error.message
+        except RefConflict as error:
+            reason = str(error)
         except Exception as error:
             reason = "The service failed; nothing was changed. Its log has the reason."
             if is_unavailable(error):
@@ -182,7 +187,7 @@ class GitAccess:
         # Objects are on the disk before the row that refers to them. Meanwhile they can be read.
         syncing = asyncio.create_task(asyncio.to_thread(sync_packs, grant.path))
         try:
-            prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
+            prepared = await ref_updates.prepare_updates(services, grant.project_id, updates, since=grant.version)
         finally:
             await syncing
         async with refs.move_lock(services, grant.project_id), session_for(services.database, writing=True) as session:
@@ -256,11 +261,13 @@ class GitAccess:
 
     async def _grant(self, project: tables.Project, viewer: tables.User | None, scopes: Scopes | None = None) -> RepositoryGrant:
         """The grant, after git's files show the current refs. Raises Unavailable."""
+        version = project.refs_version
         try:
             await refs.project_refs_of(self._services, project)
         except PacksUnavailable as error:
             raise _unreadable(project.id, error) from error
-        return RepositoryGrant(project.id, self._services.repositories.path_of(project.id), viewer.id if viewer else None, scopes)
+        path = self._services.repositories.path_of(project.id)
+        return RepositoryGrant(project.id, path, viewer.id if viewer else None, scopes, version)
 
     async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
         """Authorizes a build's token: while the build is running it can fetch from its project, and, for submodules, from public ones."""

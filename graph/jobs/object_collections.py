@@ -1,6 +1,7 @@
 """Collects the objects of repositories, one after the other, with low priority: a pack with a bitmap, and no unreachable objects of old."""
 
 import asyncio
+from functools import partial
 from time import monotonic
 
 import structlog
@@ -10,6 +11,7 @@ from graph.errors import NotFound
 from graph.rules.git import commit_index
 from storage.git.packing import object_collection
 from storage.git.packing.object_collection import CollectionTips
+from storage.git.refs.ref_lock import lock_refs
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import named_commits
@@ -38,25 +40,17 @@ async def collect_project(services: Services, project_id: int) -> int | None:
 
     Raises GitCommandError, NotARepository, OSError; NotFound if the project was deleted meanwhile.
     """
-    version = await _read_version(services, project_id)
+    async with services.database.read_session() as session:
+        # Before the refs, so that they are not older.
+        versions = await session.read(refs.version(project_id))
     async with services.database.read_session() as session:
         ref_rows = await session.read(refs.of_project(project_id))
         named = [oid for (oid,) in await session.read(named_commits.of_project(project_id))]
     # A project without refs may be one whose refs were not read into the database yet; a new one has no row yet.
-    if not ref_rows:
+    if not versions or not ref_rows:
         return None
-
-    async def are_current() -> bool:
-        return await _read_version(services, project_id) == version
-
-    tips = CollectionTips({oid for _, oid, _ in ref_rows}, named, are_current)
+    tips = CollectionTips({oid for _, oid, _ in ref_rows}, named, partial(lock_refs, services.database, project_id, versions[0][0]))
     collected = await services.repositories.collect(project_id, tips, services.clock())
     if collected is None:
         return None
     return await commit_index.delete_absent_commits(services, project_id, collected.deleted)
-
-
-async def _read_version(services: Services, project_id: int) -> int | None:
-    async with services.database.read_session() as session:
-        rows = await session.read(refs.version(project_id))
-    return rows[0][0] if rows else None

@@ -15,11 +15,10 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,6 +69,15 @@ class _Copy:
     project_id: int
     bytes: int
     used_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """Names of packs that others replace, names of these, and the columns of their uploaded objects."""
+
+    removed: set[str]
+    added: set[str]
+    uploaded: Sequence[dict[str, Any]]
 
 
 class RepositoryCache(Repositories):
@@ -179,7 +187,19 @@ class RepositoryCache(Repositories):
 
     async def repack(self, project_id: int) -> bool:
         """Combines packs, uploads the new ones, and replaces the old ones in the database, whose objects stay for a grace period."""
-        return bool(await self._replace_packs(project_id, repack.repack))
+        async with self._lease_packs(project_id) as path:
+            if path is None:
+                return False
+            before = await asyncio.to_thread(packs.list_packs, path)
+            if not await repack.repack(path):
+                return False
+            async with projection.lock(packs.folder_of(path)):
+                replacement = await self._upload_replacement(path, before)
+                async with self._database.write_session() as session:
+                    await self._replace(session, project_id, replacement)
+                    await session.commit()
+                await self.mark_published(path, replacement.added)
+            return True
 
     async def collect(self, project_id: int, tips: CollectionTips, moment: datetime) -> CollectedObjects | None:
         async with self._database.read_session() as session:
@@ -187,29 +207,74 @@ class RepositoryCache(Repositories):
         # Another host may have done it, whose bitmap this one does not have.
         if collected_at is not None and collected_at > moment - timedelta(seconds=object_collection.COLLECTION_SECONDS):
             return None
-        run = partial(object_collection.collect, tips=tips, moment=moment.timestamp())
-        return await self._replace_packs(project_id, run)
+        async with self._lease_packs(project_id) as path:
+            if path is None:
+                return None
+            try:
+                return await self._collect(project_id, path, tips, moment.timestamp())
+            except GitCommandError:
+                if not await self._restore_dropped(project_id):
+                    raise
+            await self.fetch_new_packs(project_id)
+            return await self._collect(project_id, path, tips, moment.timestamp())
 
-    async def _replace_packs(self, project_id: int, run: Callable[[Path], Awaitable[T | None]]) -> T | None:
-        """Runs a repack or a collection on all current packs, and publishes the packs that it makes. None if it did nothing."""
+    async def _collect(self, project_id: int, path: Path, tips: CollectionTips, moment: float) -> CollectedObjects | None:
+        before = await asyncio.to_thread(packs.list_packs, path)
+        async with object_collection.pack_objects(path, tips, moment) as collected:
+            if collected is None:
+                return None
+            async with projection.lock(packs.folder_of(path)):
+                replacement = await self._upload_replacement(path, before)
+                if not await self._replace_and_drop(project_id, replacement, collected, tips):
+                    collected = collected.without_deletions()
+                    async with self._database.write_session() as session:
+                        await self._replace(session, project_id, replacement, collected)
+                        await session.commit()
+                await self.mark_published(path, replacement.added)
+            await asyncio.to_thread(object_collection.drop, path, collected.expired, moment)
+            return collected
+
+    async def _replace_and_drop(
+        self, project_id: int, replacement: "_Replacement", collected: CollectedObjects, tips: CollectionTips
+    ) -> bool:
+        """As `_replace`, and drops the expired packs, unless there are none, or a ref has moved meanwhile. Returns whether it did."""
+        if not collected.expired:
+            return False
+        async with tips.lock() as lock:
+            if lock is None:
+                return False
+            await self._replace(lock.session, project_id, replacement, collected)
+            await lock.session.execute(rows.drop(project_id, collected.expired, lock.version))
+            return True
+
+    async def _restore_dropped(self, project_id: int) -> bool:
+        """Makes packs current again that were dropped lately. Returns whether there were any.
+
+        A host of an older version does not notice that a pack was dropped, and may have moved a ref to its objects.
+        """
+        async with self._database.write_session() as session:
+            restored = await session.execute(rows.restore_dropped(project_id))
+            await session.execute(refs.advance_version([project_id], now()))
+            await session.commit()
+        return bool(restored.rowcount)
+
+    async def may_lack(self, project_id: int, version: int, oids: Collection[str]) -> bool:
+        # What is in no dropped pack was published before the transaction.
+        async with self._database.read_session() as session:
+            return bool(await session.read(rows.dropped_since(project_id, version)))
+
+    @asynccontextmanager
+    async def _lease_packs(self, project_id: int) -> AsyncIterator[Path | None]:
+        """Yields the folder with exactly the current packs, all published, for a repack or a collection; None if another host does one."""
         if not await self._acquire_lease(project_id):
-            return None
+            yield None
+            return
         try:
             async with self.use(project_id) as path:
                 await self.publish(project_id)
-                async with projection.lock(path):
-                    # Without those that another host has replaced.
-                    await self.fetch_packs(project_id)
-                before = await asyncio.to_thread(packs.list_packs, path)
-                result = await run(path)
-                if not result:
-                    return None
-                async with projection.lock(packs.folder_of(path)):
-                    after = await asyncio.to_thread(packs.list_packs, path)
-                    uploaded = await _run_all([self._upload(path, name) for name in sorted(after - before)])
-                    await self._replace(project_id, before - after, uploaded, result if isinstance(result, CollectedObjects) else None)
-                    await self.mark_published(path, after - before)
-                return result
+                # Without those that another host has replaced.
+                await self.fetch_new_packs(project_id)
+                yield path
         finally:
             async with self._database.write_session() as session:
                 await session.execute(rows.release_lease(project_id))
@@ -223,18 +288,22 @@ class RepositoryCache(Repositories):
             await session.commit()
         return bool(result.rowcount)
 
+    async def _upload_replacement(self, path: Path, before: set[str]) -> "_Replacement":
+        """Uploads the packs that were added since there were those of `before`. The caller has locked them."""
+        after = await asyncio.to_thread(packs.list_packs, path)
+        uploaded = await _run_all([self._upload(path, name) for name in sorted(after - before)])
+        return _Replacement(before - after, after - before, uploaded)
+
     async def _replace(
-        self, project_id: int, names: set[str], uploaded: Sequence[dict[str, Any]], collected: CollectedObjects | None
+        self, session: DatabaseSession, project_id: int, replacement: "_Replacement", collected: CollectedObjects | None = None
     ) -> None:
         """Replaces current packs in one transaction. A pack that is not current any more changes nothing: its objects are in another."""
-        async with self._database.write_session() as session:
-            await self.insert_packs(session, project_id, uploaded)
-            await session.execute(rows.remove(project_id, names, now()))
-            if collected is not None:
-                for name, is_reachable in ((collected.reachable, True), (collected.unreachable, False)):
-                    if name is not None:
-                        await session.execute(rows.mark_collected(project_id, name, is_reachable, now()))
-            await session.commit()
+        await self.insert_packs(session, project_id, replacement.uploaded)
+        await session.execute(rows.remove(project_id, replacement.removed, now()))
+        if collected is not None:
+            for name, is_reachable in ((collected.reachable, True), (collected.unreachable, False)):
+                if name is not None:
+                    await session.execute(rows.mark_collected(project_id, name, is_reachable, now()))
 
     async def evict(self) -> int:
         """Deletes the least recently used copies until the others fit, and those of deleted projects; returns how many.

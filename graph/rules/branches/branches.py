@@ -193,14 +193,17 @@ async def authorize_move(context: Context, project: tables.Project, update: RefC
 async def move_ref(context: Context, project: tables.Project, update: RefCommand) -> None:
     """Update a ref with the effects of a push, in the operation's transaction, which has written nothing yet.
 
-    Raises Taken, Conflict, NotFound, Unavailable.
+    `project` was read before the object of the ref was looked for. Raises Taken, Conflict, NotFound, Unavailable.
     """
     try:
-        prepared = await ref_updates.prepare_updates(context.services, project.id, [update])
+        prepared = await ref_updates.prepare_updates(context.services, project.id, [update], since=project.refs_version)
     except (NotARepository, GitCommandError) as error:
         log.warning("ref could not be moved", project_id=project.id, error=str(error), request_id=context.request_id)
         raise UnreadableRepository from error
-    locked = await ref_updates.lock_projects(context, project.id, prepared)
+    try:
+        locked = await ref_updates.lock_projects(context, project.id, prepared)
+    except refs.ObjectsDeleted as error:
+        raise Conflict(None, str(error)) from error
     current = await refs.current(context, project.id, [update.ref])
     if current.get(update.ref) != update.old:
         raise Taken("name") if update.old is None else Conflict("name", "The ref has moved in the meantime. Reload it and retry.")

@@ -169,6 +169,7 @@ async def _prepare(
     async with context.read_only() as reader:
         project = await lookup.get_project(reader, str(project_id))
         await require(reader, Action.PUSH_CODE, project)
+        since = project.refs_version
         head = await refs.find(reader, project_id, BRANCHES + branch)
         if head is None and await refs.in_folder(reader, project_id, BRANCHES):
             raise Invalid("branch", "The branch does not exist: files are committed to a branch")
@@ -192,7 +193,7 @@ async def _prepare(
 
     try:
         new, found = await run_in_repository(context, project_id, work)
-        updates = await ref_updates.prepare_updates(context.services, project_id, [RefCommand(BRANCHES + branch, head, new)])
+        updates = await ref_updates.prepare_updates(context.services, project_id, [RefCommand(BRANCHES + branch, head, new)], since=since)
     except PathTaken as error:
         raise Taken("path", "The path is a directory, or a part of it is a file") from error
     except (NotARepository, GitCommandError) as error:

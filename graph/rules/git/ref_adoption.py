@@ -75,7 +75,7 @@ async def _adopt(services: Services, project_id: int) -> bool:
         known = {name: oid for name, oid, _ in await session.read(git_refs.of_project(project_id))}
     # A project without indexed branches was imported before there was an index.
     updates = _find_moves(known, {name: oid for name, (oid, _) in stored.items() if name.startswith(BRANCHES)}) if known else []
-    prepared = await ref_updates.prepare_updates(services, project_id, updates) if updates else None
+    prepared = await ref_updates.prepare_updates(services, project_id, updates, since=None) if updates else None
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "adopt")
         if (await session.execute(git_refs.mark_adopted(project_id))).rowcount != 1:
@@ -111,7 +111,7 @@ async def adopt_changes(services: Services, project_id: int) -> list[RefCommand]
     if is_repacked:
         updates = await services.repositories.read(project_id, partial(_without_older, updates))
     if updates:
-        prepared = await ref_updates.prepare_updates(services, project_id, updates)
+        prepared = await ref_updates.prepare_updates(services, project_id, updates, since=None)
         async with session_for(services.database, writing=True) as session:
             context = Context(services, session, None, "adopt")
             locked = await ref_updates.lock_projects(context, project_id, prepared)

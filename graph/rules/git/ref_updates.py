@@ -156,11 +156,12 @@ async def protect_branch(context: Context, project: tables.Project, branch: str,
 class PreparedUpdates:
     """What git knows about ref updates before the transaction that makes them. All of it depends on commits only.
 
-    `commits` are those that the index lacks.
+    `since` is the version of the refs at which objects were first looked for. `commits` are those that the index lacks.
     """
 
     ref_updates: tuple[RefUpdate, ...]
     merge_requests: PreparedMergeRequests
+    since: int | None = None
     commits: tuple[GitCommit, ...] = ()
 
     @property
@@ -173,12 +174,13 @@ class PreparedUpdates:
 
 
 async def prepare_updates(
-    services: Services, project_id: int, updates: Sequence[RefCommand], *, merging_id: int | None = None
+    services: Services, project_id: int, updates: Sequence[RefCommand], *, since: int | None, merging_id: int | None = None
 ) -> PreparedUpdates:
     """Index the commits of ref updates, plan their pipelines, and compare their merge requests, outside of any writing transaction.
 
-    `merging_id` is the merge request that the updates merge. The objects must be written and synced. Raises NotFound, Unavailable,
-    NotARepository, GitCommandError.
+    `since` is the version of the refs that was read before any of the objects were looked for in the repository or written; None if nothing
+    can have been deleted since then. `merging_id` is the merge request that the updates merge. The objects must be written and synced.
+    Raises NotFound, Unavailable, NotARepository, GitCommandError.
     """
     if any(update.new is not None for update in updates):
         await refs.publish_objects(services, project_id)
@@ -186,18 +188,35 @@ async def prepare_updates(
         commit_index.index_updates(services, project_id, updates),
         moved_branches.prepare(services, project_id, updates, merging_id=merging_id),
     )
-    return PreparedUpdates(tuple(indexed), merge_requests, unwritten)
+    return PreparedUpdates(tuple(indexed), merge_requests, since, unwritten)
 
 
 async def lock_projects(context: Context, project_id: int, prepared: PreparedUpdates, *others: int) -> tables.Project:
-    """Lock the project and those whose merge requests the updates change, in the order of their ids. Raises NotFound, Unavailable."""
+    """Lock the project and those whose merge requests the updates change, in the order of their ids.
+
+    Raises NotFound, Unavailable, ObjectsDeleted.
+    """
     found = await context.all(projects.all_for_update({project_id, *others, *prepared.merge_requests.project_ids}))
     project = next((each for each in found if each.id == project_id), None)
     if project is None:
         raise NotFound("Project")
     require_adopted(project)
     context.rows_by_id(tables.Project).prime(project.id, project)
+    await require_objects(context, project, prepared)
     return project
+
+
+async def require_objects(context: Context, project: tables.Project, prepared: PreparedUpdates) -> None:
+    """Raises ObjectsDeleted if a collection may have deleted objects that the updates need, after they were looked for.
+
+    The project is locked, or its commit finds out that it has changed. While its refs have the version of before, nothing was deleted.
+    """
+    needed = [update for update in prepared.updates if update.new is not None]
+    if prepared.since in (None, project.refs_version) or not needed:
+        return
+    oids = {update.new for update in needed if update.new is not None}
+    if await context.services.repositories.may_lack(project.id, prepared.since, oids):
+        raise refs.ObjectsDeleted(needed[0])
 
 
 def require_adopted(project: tables.Project) -> None:

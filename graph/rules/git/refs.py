@@ -47,6 +47,13 @@ class RefConflict(Exception):
         self.update = update
 
 
+class ObjectsDeleted(RefConflict):
+    """A collection may have deleted objects that the update needs, since they were looked for."""
+
+    def __init__(self, update: RefCommand) -> None:
+        super().__init__(update, "Old objects of the repository were deleted in the meantime. Retry.")
+
+
 def move_lock(services: Services, project_id: int) -> asyncio.Lock:
     """The lock under which this process moves refs of a project for pushes. Its holder has no transaction open when it acquires it."""
     return _move_locks.setdefault((id(services), project_id), asyncio.Lock())

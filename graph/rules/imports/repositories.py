@@ -85,11 +85,11 @@ async def _import_mirror(services: Services, import_id: int, source_id: str, pro
         await _install(services, import_id, source_id, project_id, mirror)
         outcome = ImportOutcome.CREATED
     for _ in range(MAX_ATTEMPTS):
-        updates, is_head_changed = await _find_updates(services, project_id, wanted)
+        since, updates, is_head_changed = await _find_updates(services, project_id, wanted)
         if not updates and not is_head_changed:
             return outcome
         try:
-            await _move(services, import_id, source_id, project_id, mirror, wanted, updates)
+            await _move(services, import_id, source_id, project_id, mirror, wanted, updates, since)
         except refs.RefConflict as error:
             conflict = error
             continue
@@ -137,16 +137,20 @@ async def _lock_project(context: Context, project_id: int) -> tables.Project:
     return project
 
 
-async def _find_updates(services: Services, project_id: int, wanted: _MirrorRefs) -> tuple[list[RefCommand], bool]:
-    """The moves that lead to the refs of the mirror, and whether the default branch differs. Refs of merge requests are not deleted."""
+async def _find_updates(services: Services, project_id: int, wanted: _MirrorRefs) -> tuple[int | None, list[RefCommand], bool]:
+    """The version of the refs, the moves that lead to those of the mirror, and whether the default branch differs.
+
+    Refs of merge requests are not deleted.
+    """
     async with services.database.read_session() as session:
         context = Context(services, session, None, "import")
-        current = {name: oid for name, oid, _ in await context.tuples(git_refs.of_project(project_id))}
         project = await context.first(project_statements.by_id(project_id))
+        since = project.refs_version if project is not None else None
+        current = {name: oid for name, oid, _ in await context.tuples(git_refs.of_project(project_id))}
     moved = [RefCommand(name, current.get(name), oid) for name, oid in sorted(wanted.oids.items()) if current.get(name) != oid]
     deleted = [name for name in sorted(current) if name.startswith((BRANCHES, TAGS)) and name not in wanted.oids]
     is_head_changed = project is not None and wanted.head is not None and project.default_branch != wanted.head
-    return [*(RefCommand(name, current[name], None) for name in deleted), *moved], is_head_changed
+    return since, [*(RefCommand(name, current[name], None) for name in deleted), *moved], is_head_changed
 
 
 async def _move(
@@ -157,11 +161,12 @@ async def _move(
     mirror: Path,
     wanted: _MirrorRefs,
     updates: Sequence[RefCommand],
+    since: int | None,
 ) -> None:
-    """Move refs of a repository that was imported before. Raises RefConflict."""
+    """Move refs of a repository that was imported before. `since` is that of `prepare_updates`. Raises RefConflict."""
     try:
         await _fetch(services, project_id, mirror, sorted({update.new for update in updates if update.new is not None}))
-        prepared = await ref_updates.prepare_updates(services, project_id, updates)
+        prepared = await ref_updates.prepare_updates(services, project_id, updates, since=since)
     except NotFound as error:
         raise UnknownReference("projectId", "the project was deleted") from error
     async with session_for(services.database, writing=True) as session:

@@ -27,7 +27,7 @@ from graph.operations.transaction import steps
 from graph.rules.events import activities, change_records
 from graph.rules.git import ref_reservations, ref_updates, refs
 from graph.rules.git.ref_updates import BranchOperation, PreparedUpdates
-from graph.rules.git.refs import RefConflict
+from graph.rules.git.refs import ObjectsDeleted, RefConflict
 from graph.rules.issues import issue_closing
 from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison, BranchHeads, read_heads
@@ -105,7 +105,8 @@ async def accept_now(context: Context, merge_request: tables.MergeRequest, optio
                     return await step(partial(_merge, prepared))
                 except RefConflict as error:
                     log.info("merge repeated", merge_request_id=merge_request.id, reason=str(error), request_id=context.request_id)
-                comparison = prepared.comparison
+                    # Its commits of a fork may have been fetched before.
+                    comparison = None if isinstance(error, ObjectsDeleted) else prepared.comparison
     raise Conflict(None, "The branches keep moving. Retry the request.")
 
 
@@ -145,7 +146,9 @@ async def _prepare(
     `comparison` is that of an earlier attempt. It remains valid if only the target has moved.
     """
     async with context.read_only() as reader:
-        row = await get_acceptable(reader, merge_request)
+        project, row = await _load_with_project(reader, merge_request)
+        await require_acceptable(reader, row)
+        since = project.refs_version
         heads = await read_heads(reader, row)
     source, old = heads.source, heads.target
     if options.sha is not None and options.sha.lower() != source:
@@ -170,8 +173,8 @@ async def _prepare(
         own = row.source_project_id == row.project_id
         (updates if own else removals).append(RefCommand(BRANCHES + row.source_branch, source, None))
     try:
-        prepared = await ref_updates.prepare_updates(context.services, row.project_id, updates, merging_id=row.id)
-        removal = await ref_updates.prepare_updates(context.services, row.source_project_id, removals) if removals else None
+        prepared = await ref_updates.prepare_updates(context.services, row.project_id, updates, since=since, merging_id=row.id)
+        removal = await ref_updates.prepare_updates(context.services, row.source_project_id, removals, since=None) if removals else None
     except (NotARepository, GitCommandError) as error:
         log.warning("merge could not be prepared", merge_request_id=row.id, error=str(error), request_id=context.request_id)
         raise UnreadableRepository from error
@@ -223,6 +226,7 @@ async def _lock(context: Context, prepared: PreparedMerge) -> tuple[tables.Proje
         project, row = await _load_with_project(context, planned)
         if all(context.lock_later(each, reads_before_changes=True) for each in (project, row)):
             ref_updates.require_adopted(project)
+            await ref_updates.require_objects(context, project, prepared.updates)
             return project, row
     project = await ref_updates.lock_projects(context, planned.project_id, prepared.updates, planned.source_project_id)
     return project, await lock_merge_request(context, planned.id)

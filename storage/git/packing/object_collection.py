@@ -10,6 +10,9 @@
    refer to moves to the pack of step 3. Dropped packs stay in the folder `dropped` for another day: a ref that misses one of their objects
    brings them back at the next collection.
 
+Packs are dropped in a transaction that has locked the refs of the project and gives them a new version (`ref_lock`). A push or a mutation
+that found objects in the repository before notices that, and does not move its ref (`Repositories.may_lack`).
+
 A killed process leaves more packs than needed, never fewer.
 """
 
@@ -21,12 +24,14 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from storage.disk_sync import replace_file
 from storage.git.packing import packs, repack
+from storage.git.refs.ref_lock import RefLock
 from storage.git.subprocesses import background_command
 from storage.git.subprocesses.git_command import GitCommandError
 
@@ -41,6 +46,8 @@ MIN_BITMAP_OBJECTS = 5_000
 _STAMP = "collected"
 """The file whose time is that of the last attempt."""
 _DROPPED = "dropped"
+_DROPPED_VERSION = "dropped-version"
+"""The file with the version of the refs since packs were last dropped."""
 _MARK = re.compile(rb"unreachable since (\d+)\n")
 _FANOUT_OFFSET, _NAMES_OFFSET = 8, 8 + 256 * 4
 """Where an index has its table of counts by first byte, and its sorted object ids (gitformat-pack, version 2)."""
@@ -50,12 +57,18 @@ _FANOUT_OFFSET, _NAMES_OFFSET = 8, 8 + 256 * 4
 class CollectedObjects:
     """The result of a collection: the pack of all reachable objects, that of objects that became unreachable, the ids of deleted objects.
 
-    A pack is None if it would be empty.
+    A pack is None if it would be empty. An object that was written again at the last moment may be among those that are deleted. `expired`
+    are the packs to drop, or that were dropped.
     """
 
     reachable: str | None
     unreachable: str | None
-    deleted: Sequence[str]
+    deleted: Sequence[str] = ()
+    expired: Collection[str] = ()
+
+    def without_deletions(self) -> "CollectedObjects":
+        """The same if the expired packs stay."""
+        return replace(self, deleted=(), expired=())
 
 
 def repositories_to_collect(root: Path) -> list[Path]:
@@ -95,13 +108,13 @@ def _count_objects(path: Path, names: Collection[str]) -> int:
 class CollectionTips:
     """What a collection keeps, with all that it reaches.
 
-    `refs` are the ids that the refs of the repository have, `named` those that other rows have, of which any may be missing. `are_current`
-    returns whether no ref has moved since they were read.
+    `refs` are the ids that the refs of the repository have, `named` those that other rows have, of which any may be missing. `lock` locks
+    the refs, as `lock_refs` does, and yields None if one has moved since they were read.
     """
 
     refs: Collection[str]
     named: Collection[str]
-    are_current: Callable[[], Awaitable[bool]]
+    lock: Callable[[], AbstractAsyncContextManager[RefLock | None]]
 
 
 async def collect(path: Path, tips: CollectionTips, moment: float) -> CollectedObjects | None:
@@ -112,17 +125,46 @@ async def collect(path: Path, tips: CollectionTips, moment: float) -> CollectedO
     Raises GitCommandError if an object of a ref is missing, with nothing deleted, and after a time limit; OSError if the repository was
     removed meanwhile or the disk is full.
     """
+    async with pack_objects(path, tips, moment) as collected:
+        if collected is None:
+            return None
+        # Deletes what was dropped before, which may take long.
+        await asyncio.to_thread(drop, path, (), moment)
+        if not collected.expired:
+            return collected
+        expired: list[str] = []
+        async with tips.lock() as lock:
+            if lock is not None:
+                # Without those whose objects git has found again meanwhile.
+                expired = await asyncio.to_thread(_list_expired, path, collected.expired, moment)
+                await asyncio.to_thread(drop, path, expired, moment, lock.version)
+        return replace(collected, expired=expired) if expired else collected.without_deletions()
+
+
+@asynccontextmanager
+async def pack_objects(path: Path, tips: CollectionTips, moment: float) -> AsyncIterator[CollectedObjects | None]:
+    """As `collect`, but drops nothing: the caller does it within the block, for `expired` packs. No other process repacks meanwhile."""
     with repack.try_lock(path) as is_locked:
         if not is_locked:
-            return None
+            yield None
+            return
         (path / _STAMP).touch()
         await asyncio.to_thread(repack.remove_partial_packs, packs.folder_of(path))
         try:
-            return await _collect_once(path, tips, moment)
+            collected = await _pack_once(path, tips, moment)
         except GitCommandError:
             if not await asyncio.to_thread(_restore_dropped, path):
                 raise
-        return await _collect_once(path, tips, moment)
+            collected = await _pack_once(path, tips, moment)
+        yield collected
+
+
+def has_dropped(path: Path, version: int) -> bool:
+    """Whether packs were dropped after the refs had this version."""
+    try:
+        return int((path / _DROPPED_VERSION).read_bytes()) > version
+    except FileNotFoundError:
+        return False
 
 
 def mark_unreachable(path: Path, name: str, moment: float) -> None:
@@ -143,11 +185,11 @@ def set_mark(path: Path, name: str, moment: float | None) -> None:
         mark_unreachable(path, name, moment)
 
 
-async def _collect_once(path: Path, tips: CollectionTips, moment: float) -> CollectedObjects:
+async def _pack_once(path: Path, tips: CollectionTips, moment: float) -> CollectedObjects:
     await asyncio.to_thread(packs.pack_loose_objects, path)
     listed, unreachable = await asyncio.to_thread(_list_packs, path)
-    expired = {name for name, since in unreachable.items() if since <= moment - UNREACHABLE_SECONDS}
-    retained = unreachable.keys() - expired
+    expired = set(await asyncio.to_thread(_list_expired, path, unreachable, moment))
+    retained = unreachable - expired
     oids = {*tips.refs, *tips.named}
     missing = await _find_missing(path, oids)
     if lost := missing.intersection(tips.refs):
@@ -169,16 +211,13 @@ async def _collect_once(path: Path, tips: CollectionTips, moment: float) -> Coll
             await _write_commit_graph(path, scratch)
     await asyncio.to_thread(packs.remove_packs, path, listed - remaining)
     expired -= remaining
-    if expired and not await tips.are_current():
-        expired.clear()
     deleted = await asyncio.to_thread(_list_absent, path, expired, {*remaining, *unreachable} - expired)
-    await asyncio.to_thread(_drop, path, expired, moment)
-    return CollectedObjects(reachable, stray_pack, deleted)
+    return CollectedObjects(reachable, stray_pack, deleted, sorted(expired))
 
 
-def _list_packs(path: Path) -> tuple[set[str], dict[str, float]]:
-    """The packs to replace, and those of unreachable objects with their times. A pack that git keeps for a running push is neither."""
-    listed, unreachable = set(), {}
+def _list_packs(path: Path) -> tuple[set[str], set[str]]:
+    """The packs to replace, and those of unreachable objects. A pack that git keeps for a running push is neither."""
+    listed, unreachable = set(), set()
     for name in packs.list_packs(path):
         try:
             mark = _MARK.fullmatch((packs.folder_of(path) / f"{name}.keep").read_bytes())
@@ -186,8 +225,20 @@ def _list_packs(path: Path) -> tuple[set[str], dict[str, float]]:
             listed.add(name)
         else:
             if mark is not None:
-                unreachable[name] = max(float(mark[1]), (packs.folder_of(path) / f"{name}.pack").stat().st_mtime)
+                unreachable.add(name)
     return listed, unreachable
+
+
+def _list_expired(path: Path, names: Collection[str], moment: float) -> list[str]:
+    """Those of these packs of unreachable objects whose time has come; git sets the time of a pack when it finds an object there again."""
+    expired = []
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            mark = _MARK.fullmatch((packs.folder_of(path) / f"{name}.keep").read_bytes())
+            found_at = (packs.folder_of(path) / f"{name}.pack").stat().st_mtime
+            if mark is not None and max(float(mark[1]), found_at) <= moment - UNREACHABLE_SECONDS:
+                expired.append(name)
+    return expired
 
 
 async def _find_missing(path: Path, oids: Collection[str]) -> set[str]:
@@ -310,8 +361,13 @@ def _read_count(index: mmap.mmap, shard: int) -> int:
     return int.from_bytes(index[at : at + 4])
 
 
-def _drop(path: Path, names: Collection[str], moment: float) -> None:
-    """Moves packs out of the object store, and deletes those that were moved a day ago, which no ref has needed since."""
+def drop(path: Path, names: Collection[str], moment: float, version: int | None = None) -> None:
+    """Moves packs out of the object store, and deletes those that were moved a day ago, which no ref has needed since.
+
+    `version` is that of the refs from now on, for `has_dropped`.
+    """
+    if names and version is not None:
+        replace_file(path / _DROPPED_VERSION, b"%d" % version)
     dropped = path / _DROPPED
     if dropped.is_dir():
         for file in list(dropped.iterdir()):

@@ -1,10 +1,10 @@
 """Packs of repositories in a bucket. A host downloads those that it lacks before it reads a repository (repository_cache.py)."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Delete, Select, Text, UniqueConstraint, Update, delete, func, select, update
+from sqlalchemy import BigInteger, Delete, Select, Text, UniqueConstraint, Update, delete, func, or_, select, update
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
@@ -19,7 +19,8 @@ class Pack(Row, table=True):
     - `shallow`: the commits without parents of a shallow repository that was imported with this pack, a line each.
     - `is_reachable`: True for a pack with all objects that were reachable when it was made, False for one of objects that were not; null
       for others. `created_at` is the time of the collection that made it (`storage/git/packing/object_collection.py`).
-    - `removed_at`: when another pack replaced it. Its object stays for a grace period, for hosts that are downloading it.
+    - `removed_at`: when another pack replaced it, or when it was dropped because nothing reaches its objects; the latter is the version of
+      the refs since then. Its object stays for a grace period, for hosts that are downloading it, or for a ref that needs it after all.
     """
 
     __tablename__ = "packs"
@@ -87,6 +88,28 @@ def remove(project_id: int, names: Collection[str], moment: datetime) -> Update:
     return found.values(removed_at=moment).execution_options(synchronize_session=False)
 
 
+def drop(project_id: int, names: Collection[str], version: int) -> Update:
+    """The statement that removes packs of unreachable objects; `version` is that of the refs from now on."""
+    return remove(project_id, names, _moment_of(version))
+
+
+def dropped_since(project_id: int, version: int) -> Select[int]:
+    """The id of a pack of unreachable objects that was dropped after the refs had this version."""
+    found = select(col(Pack.id)).where(col(Pack.project_id) == project_id, col(Pack.is_reachable).is_(False))
+    return found.where(col(Pack.removed_at) > _moment_of(version)).limit(1)
+
+
+def restore_dropped(project_id: int) -> Update:
+    """The statement that makes packs of unreachable objects current again whose objects were not deleted yet."""
+    found = update(Pack).where(col(Pack.project_id) == project_id, col(Pack.is_reachable).is_(False), col(Pack.removed_at).is_not(None))
+    return found.values(removed_at=None).execution_options(synchronize_session=False)
+
+
+def _moment_of(version: int) -> datetime:
+    """Versions of refs are times in microseconds (`Project.refs_version`), here without rounding."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=version)
+
+
 def mark_collected(project_id: int, name: str, is_reachable: bool, moment: datetime) -> Update:
     """The statement that records which objects a collection put into a current pack, and when."""
     found = update(Pack).where(col(Pack.project_id) == project_id, col(Pack.name) == name, col(Pack.removed_at).is_(None))
@@ -100,9 +123,10 @@ def collected_at(project_id: int) -> Select[datetime | None]:
     )
 
 
-def delete_removed(cutoff: datetime) -> Delete:
-    """The statement that deletes packs that were replaced before this moment."""
-    return delete(Pack).where(col(Pack.removed_at) < cutoff)
+def delete_removed(cutoff: datetime, dropped_cutoff: datetime) -> Delete:
+    """The statement that deletes packs that were replaced before the first moment, or dropped before the second one, which is earlier."""
+    is_replaced = or_(col(Pack.is_reachable).is_(None), col(Pack.is_reachable).is_(True))
+    return delete(Pack).where(col(Pack.removed_at) < cutoff, or_(col(Pack.removed_at) < dropped_cutoff, is_replaced))
 
 
 def existing_keys(keys: Collection[str]) -> Select[str]:

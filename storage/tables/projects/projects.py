@@ -42,8 +42,9 @@ _IS_FORK = text("forked_from_id IS NOT NULL")
 class Project(TimestampedRow, table=True):
     """A project. `path` is the last segment of the full path; `path_key` is the path in lower case, unique in the namespace.
 
-    `refs_version` increases with each change of its refs or its default branch. It is a time in microseconds, so that a database that was
-    restored from a backup repeats no version; 0 means that its refs were never read into the database.
+    `refs_version` increases with each change of its refs or its default branch, and when objects are deleted that nothing reaches. It is a
+    time in microseconds, so that a database that was restored from a backup repeats no version; 0 means that its refs were never read into
+    the database.
     `unborn_branch` is what HEAD names while there is no default branch.
     """
 

@@ -11,15 +11,20 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import col
 
+from graph.context import Services
+from graph.git_access import GitAccess
 from graph.jobs import object_collections, repack
+from graph.rules.git import ref_updates
 from storage import tables
 from storage.database.engine import metadata, now
 from storage.git.packing import object_collection
 from storage.git.packing import repack as repack_files
 from storage.git.packing.pack_transfer import PacksUnavailable
+from storage.git.protocol.push import RefCommand
 from storage.tables import named_commits
 from storage.tables.git import commits, refs
-from tests.make import DataFactory
+from tests.make import DataFactory, token_of
+from tests.support.api_clients import Ask
 from tests.support.git.git_history import commit_to_branch, git
 
 OTHER_COLUMNS = {
@@ -76,7 +81,7 @@ class TestCollectObjects:
 
             return work
 
-        module, name = (object_collection, "_drop") if "objects" in moment else (commits, "delete_commits")
+        module, name = (object_collection, "drop") if "objects" in moment else (commits, "delete_commits")
         monkeypatch.setattr(module, name, push_before(getattr(module, name)))
         later = replace(make.services, clock=lambda: now() + timedelta(days=15))
         await object_collections.collect_project(later, project.id)
@@ -125,6 +130,74 @@ class TestCollectObjects:
         monkeypatch.setattr(repack_files, "MAX_PACKS", 0)
         await repack.repack_repositories(make.services)
         assert tried == {project.id for project in projects}
+
+
+class TestMoves:
+    """Moves of refs to objects that a collection deletes after they were found."""
+
+    async def make_project(self, make: DataFactory) -> tuple[tables.User, tables.Project, str]:
+        """The owner of a project, which has a commit that nothing reaches, and this commit."""
+        owner = await make.user()
+        project = await make.indexed(await make.project(owner=owner, history={"commits": 8}))
+        stray = write_stray(make.services.repositories.path_of(project.id), "stray")
+        await object_collections.collect_project(make.services, project.id)
+        return owner, project, stray
+
+    def collect_meanwhile(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        prepare = ref_updates.prepare_updates
+
+        async def prepare_then_collect(services: Services, project_id: int, *arguments: Any, **options: Any) -> Any:
+            monkeypatch.setattr(ref_updates, "prepare_updates", prepare)
+            prepared = await prepare(services, project_id, *arguments, **options)
+            later = replace(make.services, clock=lambda: now() + timedelta(days=15))
+            assert await object_collections.collect_project(later, project_id)
+            return prepared
+
+        monkeypatch.setattr(ref_updates, "prepare_updates", prepare_then_collect)
+
+    async def test_of_a_new_branch_are_refused(self, ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        owner, project, stray = await self.make_project(make)
+        self.collect_meanwhile(make, monkeypatch)
+
+        create = "mutation ($input: CreateBranchInput!) { createBranch(input: $input) { userErrors { code message } } }"
+        values = {"projectPath": str(project.id), "name": "again", "ref": stray}
+        payload = (await ask.data(create, owner, input=values))["createBranch"]
+
+        assert payload["userErrors"] == [
+            {"code": "CONFLICT", "message": "Old objects of the repository were deleted in the meantime. Retry."}
+        ]
+        assert await ask.codes(create, owner, input=values) == ["INVALID"]
+        assert await ask.codes(create, owner, input={**values, "ref": "master"}) == []
+
+    async def test_of_a_commit_write_its_objects_again(self, ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        owner, project, stray = await self.make_project(make)
+        path = make.services.repositories.path_of(project.id)
+        blob = git(path, "rev-parse", f"{stray}:stray")
+        self.collect_meanwhile(make, monkeypatch)
+
+        create = "mutation ($input: CreateCommitInput!) { createCommit(input: $input) { userErrors { code } } }"
+        action = {"action": "CREATE", "path": "new", "content": "stray"}
+        values = {"projectPath": str(project.id), "branch": "master", "message": "Add", "actions": [action]}
+        assert await ask.codes(create, owner, input=values) == []
+
+        assert git(path, "rev-parse", "master:new") == blob
+        assert git(path, "fsck", "--full", "--no-dangling") == ""
+
+    async def test_of_a_push_are_refused(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        owner, project, stray = await self.make_project(make)
+        path = make.services.repositories.path_of(project.id)
+        access, name = GitAccess(make.services), f"{owner.username}/{project.path}"
+        grant = await access.authorize_push(name, token_of(owner), "test")
+        self.collect_meanwhile(make, monkeypatch)
+
+        # Git accepts it without its objects, because they are there.
+        update = RefCommand("refs/heads/again", None, stray)
+        (reason,) = await access.move_refs(grant, [update], "test", atomic=False)
+        assert reason == "Old objects of the repository were deleted in the meantime. Retry."
+        master = git(path, "rev-parse", "master")
+        grant = await access.authorize_push(name, token_of(owner), "test")
+        assert await access.move_refs(grant, [replace(update, new=master)], "test", atomic=False) == [None]
+        await access.finish_push(grant)
 
 
 class TestNamedCommits:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -11,11 +13,13 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import Conflict, Forbidden, NotAllowed, NotMergeable, Unavailable
+from graph.jobs import object_collections
 from graph.rules import states
 from graph.rules.git import ref_updates
 from graph.rules.merge_requests import merging
 from graph.rules.merge_requests.merging import MergeOptions
 from storage import tables
+from storage.database.engine import now
 from storage.git import merge
 from storage.git.repository import Repository
 from storage.git.subprocesses.git_command import GitCommandError
@@ -23,6 +27,7 @@ from storage.tables import AccessLevel, MergeRequestState, MergeStatus
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
+from tests.support.git.git_history import commit_files
 from tests.support.merge_requests import MergeRequestFactory, OpenMergeRequest
 
 pytestmark = pytest.mark.usefixtures("people")
@@ -127,6 +132,30 @@ class TestAccept:
         await accept(merges, OpenMergeRequest(row, head), people["developer"])
         stored = await assert_merged(merges, OpenMergeRequest(row, head))
         assert (stored.commit_count, stored.files) == (1, 1)
+
+    async def test_writes_its_commit_again_if_old_objects_were_deleted_meanwhile(
+        self, merges: MergeRequestFactory, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proposal = await merges.proposal("feature")
+        path = merges.services.repositories.path_of(merges.project.id)
+        stray = commit_files(path, {"stray": b"stray"})
+        await object_collections.collect_project(merges.services, merges.project.id)
+        prepare, prepared = ref_updates.prepare_updates, list[int]()
+
+        async def prepare_then_collect(*arguments: Any, **options: Any) -> Any:
+            found = await prepare(*arguments, **options)
+            prepared.append(found.since)
+            if len(prepared) == 1:
+                later = replace(merges.services, clock=lambda: now() + timedelta(days=15))
+                assert await object_collections.collect_project(later, merges.project.id)
+            return found
+
+        monkeypatch.setattr(ref_updates, "prepare_updates", prepare_then_collect)
+        await accept(merges, proposal, people["developer"])
+
+        await assert_merged(merges, proposal)
+        assert len(prepared) == 2 and prepared[0] < prepared[1]
+        assert not await merges.services.repositories.read(merges.project.id, lambda repository: repository.has_commit(stray))
 
 
 class TestRejections:

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from storage.database.engine import Database, now
 from storage.git.packing import pack_transfer, packs, repack
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.packing.pack_transfer import PacksUnavailable
+from storage.git.refs.ref_lock import lock_refs
 from storage.git.repository import NotARepository, Repository
 from storage.git.repository_cache import RepositoryCache
 from storage.objects.object_store import open_store
@@ -64,6 +66,16 @@ class Host:
         """The commits of master, as git sees them."""
         async with self.cache.use(self.project_id) as path:
             return (await asyncio.to_thread(git, path, "rev-list", "master")).split()
+
+    async def version(self) -> int:
+        async with self.database.read_session() as session:
+            [(found,)] = await session.read(refs.version(self.project_id))
+        return int(found)
+
+    async def collect(self, days: float, oids: Collection[str]) -> CollectedObjects | None:
+        """Collects the objects that these do not reach, `days` from now."""
+        tips = CollectionTips(oids, [], partial(lock_refs, self.database, self.project_id, await self.version()))
+        return await self.cache.collect(self.project_id, tips, now() + timedelta(days=days))
 
     async def has(self, oid: str) -> bool:
         return await self.cache.read(self.project_id, lambda repository: repository.handle.get(oid) is not None)
@@ -479,14 +491,9 @@ class TestCollection:
         oids = await TestRepack().commit_many(hosts)
         stray = await second.write("stray", oids[0])
         await second.cache.publish(second.project_id)
-        moment = now()
-
-        async def are_current() -> bool:
-            return True
 
         async def collect(host: Host, days: float) -> CollectedObjects | None:
-            tips = CollectionTips([oids[0]], [], are_current)
-            return await host.cache.collect(host.project_id, tips, moment + timedelta(days=days))
+            return await host.collect(days, [oids[0]])
 
         collected = await collect(first, 0)
         assert collected is not None
@@ -500,10 +507,82 @@ class TestCollection:
         later = await collect(second, 15)
         assert later is not None and stray in later.deleted
         assert [row.name for row in await rows_of(database) if row.removed_at is None] == [later.reachable]
-        assert await first.commit_ids() == oids
-        await first.commit("last", oids[0])
-        await second.commit_ids()
-        assert not await second.has(stray)
+        # No ref has moved, but the hosts notice that the pack was dropped.
+        assert not await first.has(stray) and not await second.has(stray)
+        assert await first.commit_ids() == await second.commit_ids() == oids
+
+    async def test_notices_a_move_while_its_packs_are_uploaded(
+        self, hosts: tuple[Host, Host], database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = hosts
+        oids = await TestRepack().commit_many(hosts)
+        stray = await first.write("stray", oids[0])
+        await first.cache.publish(first.project_id)
+        await second.collect(0, [oids[0]])
+        last = await second.commit("more", oids[0])
+        assert await first.commit_ids() == [last, *oids]
+        upload, moved = pack_transfer.upload, list[str]()
+
+        async def move_meanwhile(store: Any, path: Path, name: str) -> Any:
+            if not moved:
+                moved.append(name)
+                await first.cache.publish(first.project_id)
+                await first.move(stray, "refs/heads/again")
+            return await upload(store, path, name)
+
+        monkeypatch.setattr(pack_transfer, "upload", move_meanwhile)
+        later = await second.collect(15, [last])
+        assert moved and later is not None and not later.deleted and not later.expired
+        for host in hosts:
+            assert await host.has(stray) and await host.commit_ids() == [last, *oids]
+        # The next one finds the branch, and nothing that is unreachable.
+        collected = await first.collect(23, [last, stray])
+        assert collected is not None and not collected.deleted
+        assert [row.name for row in await rows_of(database) if row.removed_at is None] == [collected.reachable]
+
+    async def test_is_noticed_by_moves_that_were_prepared_before(self, hosts: tuple[Host, Host], database: Database) -> None:
+        first, second = hosts
+        oids = await TestRepack().commit_many(hosts)
+        stray = await first.write("stray", oids[0])
+        await first.cache.publish(first.project_id)
+        await second.collect(0, [oids[0]])
+        before = await first.version()
+
+        async def may_lack(version: int) -> bool:
+            return await first.cache.may_lack(first.project_id, version, [stray])
+
+        await first.move(oids[0], "refs/heads/other")
+        assert not await may_lack(before), "nothing was dropped"
+        await second.collect(15, [oids[0]])
+        assert await may_lack(before)
+        assert not await may_lack(await first.version())
+
+    async def test_brings_back_what_a_ref_needs_after_all(
+        self, hosts: tuple[Host, Host], make: DataFactory, database: Database, bucket: Bucket
+    ) -> None:
+        first, second = hosts
+        oids = await TestRepack().commit_many(hosts)
+        stray = await first.write("stray", oids[0])
+        await first.cache.publish(first.project_id)
+        await second.collect(0, [oids[0]])
+        assert await first.has(stray)
+        later = await second.collect(15, [oids[0]])
+        assert later is not None and stray in later.deleted
+        # As a host of an older version, whose copy has the objects.
+        await first.move(stray, "refs/heads/again")
+        for host in hosts:
+            host.cache.remove(host.project_id)
+        bucket.age(GRACE_SECONDS + 60)
+        async with database.write_session() as session:
+            await session.execute(update(Pack).where(col(Pack.removed_at).is_not(None)).values(removed_at=now() - timedelta(days=7)))
+            await session.commit()
+        await sweep_packs(make.services, first.cache)
+        assert not await first.has(stray)
+
+        await first.collect(23, [oids[0], stray])
+
+        for host in hosts:
+            assert await host.has(stray) and await host.commit_ids() == oids
 
 
 class TestSweep:

@@ -263,7 +263,7 @@ async def push(services: Services, grant: RepositoryGrant, updates: Sequence[Ref
                 await session.execute(git_refs.REMOVE, values)
             if update.old is not None and current.get(update.ref) != update.old:
                 await put(session, services.database.dialect, grant.project_id, update.ref, update.old)
-    prepared = await ref_updates.prepare_updates(services, grant.project_id, updates)
+    prepared = await ref_updates.prepare_updates(services, grant.project_id, updates, since=grant.version)
     async with session_for(services.database, writing=True) as session:
         viewer = await session.get(tables.User, grant.viewer_id) if grant.viewer_id is not None else None
         context = Context(services, session, viewer, request_id)

@@ -4,18 +4,23 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from storage.git.packing import object_collection, packs, repack
 from storage.git.packing.object_collection import COLLECTION_SECONDS, DROPPED_SECONDS, UNREACHABLE_SECONDS, CollectedObjects, CollectionTips
+from storage.git.refs.ref_lock import RefLock
 from storage.git.repository import Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from tests.support.git.git_history import commit_to_branch, git, make_history
 
 NOW = 1_800_000_000.0
+VERSION = 4711
+"""That of the refs after packs were dropped."""
 
 
 @pytest.fixture
@@ -64,10 +69,11 @@ def has(path: Path, oid: str) -> bool:
 
 
 def tips_of(refs: Collection[str], named: Collection[str] = (), *, are_current: bool = True) -> CollectionTips:
-    async def check() -> bool:
-        return are_current
+    @asynccontextmanager
+    async def lock() -> AsyncIterator[RefLock | None]:
+        yield RefLock(cast(Any, None), VERSION) if are_current else None
 
-    return CollectionTips(refs, named, check)
+    return CollectionTips(refs, named, lock)
 
 
 async def collect(path: Path, moment: float = NOW, named: Collection[str] = ()) -> CollectedObjects:
@@ -90,7 +96,7 @@ class TestReachableObjects:
         assert git(path, "rev-list", "--objects", "--all") == before
         git(path, "commit-graph", "verify")
         assert git(path, "rev-list", "--use-bitmap-index", "--count", "--all") == git(path, "rev-list", "--count", "--all")
-        assert await collect(path) == CollectedObjects(collected.reachable, None, [])
+        assert await collect(path) == CollectedObjects(collected.reachable, None, [], [])
 
     async def test_are_also_those_that_rows_name(self, path: Path) -> None:
         named, other = make_unreachable(path, "named"), make_unreachable(path, "other")
@@ -236,6 +242,28 @@ class TestUnreachableObjects:
         collected = await object_collection.collect(path, tips_of(refs_of(path), are_current=False), NOW + UNREACHABLE_SECONDS)
         assert collected is not None and not collected.deleted
         assert has(path, oid)
+
+    async def test_stay_if_they_were_written_again_at_the_last_moment(self, path: Path) -> None:
+        first, second = make_unreachable(path, "first"), make_unreachable(path, "second")
+        name = (await collect(path)).unreachable
+
+        @asynccontextmanager
+        async def lock() -> AsyncIterator[RefLock | None]:
+            # Git found one of its objects, as the collection waited.
+            os.utime(packs.folder_of(path) / f"{name}.pack", (NOW + 1, NOW + 1))
+            yield RefLock(cast(Any, None), VERSION)
+
+        collected = await object_collection.collect(path, CollectionTips(refs_of(path), [], lock), NOW + UNREACHABLE_SECONDS)
+        assert collected is not None and not collected.deleted
+        assert has(path, first) and has(path, second)
+        assert not object_collection.has_dropped(path, 0)
+
+    async def test_that_were_dropped_since_a_version_of_the_refs_are_noticed(self, path: Path) -> None:
+        make_unreachable(path, "stray")
+        await collect(path)
+        assert not object_collection.has_dropped(path, 0)
+        await collect(path, NOW + UNREACHABLE_SECONDS)
+        assert [object_collection.has_dropped(path, version) for version in (VERSION - 1, VERSION)] == [True, False]
 
     async def test_are_not_mixed_with_others_by_a_repack(self, path: Path) -> None:
         make_unreachable(path, "stray")
