@@ -131,7 +131,7 @@ NEWEST_FIRST = Order(tables.Hook.id, descending=True)
 class ProjectHookFields:
     """Fields of a project about its hooks."""
 
-    hooks: Connection[Hook] = to_many(
+    hooks: Connection[Hook] | None = to_many(
         tables.Hook.project_id,
         order_by=Order(tables.Hook.id),
         action=Action.ADMIN_PROJECT_HOOK,
@@ -153,10 +153,10 @@ async def _resolve_hooks(root: Any, info: Info, **arguments: Any) -> Any:
 
 @strawberry.type
 class HookQueries:
-    hooks: Connection[Hook] = connection_field(_resolve_hooks, description="System hooks, newest first. Administrators only.")
+    hooks: Connection[Hook] | None = connection_field(_resolve_hooks, description="System hooks, newest first. Administrators only.")
 
     @strawberry.field(description="System hook by v3 ID. Administrators only.")
-    async def hook(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> Hook:
+    async def hook(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> Hook | None:
         await require(info.context, Action.ADMIN_HOOKS)
         return await hooks.get_hook(info.context.session, database_id)  # type: ignore[return-value]
 

@@ -69,7 +69,7 @@ async def _resolve_emails(root: Any, info: Info, **arguments: Any) -> Any:
 
 @strawberry.type
 class EmailQueries:
-    emails: Connection[Email] = connection_field(
+    emails: Connection[Email] | None = connection_field(
         _resolve_emails,
         extra_arguments={"user_id": (Annotated[int, strawberry.argument(description="v3 ID of the user.")], Parameter.empty)},
         description="Secondary email addresses of a user. Administrators only.",

@@ -75,14 +75,14 @@ async def _resolve_ssh_keys(root: Any, info: Info, **arguments: Any) -> Any:
 
 @strawberry.type
 class SshKeyQueries:
-    ssh_keys: Connection[SshKey] = connection_field(
+    ssh_keys: Connection[SshKey] | None = connection_field(
         _resolve_ssh_keys,
         extra_arguments={"user_id": (Annotated[int, strawberry.argument(description="v3 ID of the user.")], Parameter.empty)},
         description="SSH keys of a user, newest first. Administrators only.",
     )
 
     @strawberry.field(description="SSH key of any user, by v3 ID; an error if there is none. Administrators only.")
-    async def ssh_key(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> SshKey:
+    async def ssh_key(self, info: Info, database_id: Annotated[int, strawberry.argument(description="ID in the v3 API.")]) -> SshKey | None:
         await require(info.context, Action.ADMIN_USERS)
         return await ssh_keys.get_key(info.context, database_id)  # type: ignore[return-value]
 

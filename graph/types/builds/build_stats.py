@@ -124,7 +124,7 @@ async def _load_table(
 class ProjectBuildStatsFields:
     """Fields of a project about statistics of its builds."""
 
-    @strawberry.field(description="Statistics of the builds of the project.")
+    @strawberry.field(description="Statistics of the builds of the project; null, with an error, if the viewer cannot see builds.")
     async def build_stats(
         self,
         info: Info,
@@ -133,7 +133,7 @@ class ProjectBuildStatsFields:
         bucket: BucketArgument = None,
         timezone: TimezoneArgument = "UTC",
         first: FirstArgument = 100,
-    ) -> BuildStatsTable:
+    ) -> BuildStatsTable | None:
         await require(info.context, Action.READ_BUILD, self)
         return await _load_table(self, info, build_stats.load_for_projects, filter, group_by, bucket, timezone, first)  # type: ignore[no-any-return]
 

@@ -155,14 +155,14 @@ class Build(BuildArtifactFields, BuildTraceFields, BuildDeploymentFields, Node):
 class ProjectBuildFields:
     """Fields of a project about its builds."""
 
-    builds: Connection[Build] = to_many(
+    builds: Connection[Build] | None = to_many(
         tables.Build.project_id,
         order_by=NEWEST_FIRST,
         filter=BuildFilter,
         default_filter=BuildFilter,
         action=Action.READ_BUILD,
         counted=tables.CountedKind.BUILDS,
-        description="Builds of the project, latest attempt of each, newest first.",
+        description="Builds of the project, latest attempt of each, newest first; null, with an error, if the viewer cannot see builds.",
     )
 
     @strawberry.field(description="Build of the project.")
@@ -197,12 +197,12 @@ class GroupBuildFields:
 class CommitBuildFields:
     """Fields of a commit about its builds."""
 
-    builds: Connection[Build] = to_many(
+    builds: Connection[Build] | None = to_many(
         (tables.Build.project_id, tables.Build.sha),
         key_attribute="key",
         order_by=NEWEST_FIRST,
         filter=BuildFilter,
         default_filter=BuildFilter,
         action=Action.READ_BUILD,
-        description="Builds of the commit, latest attempt of each, newest first.",
+        description="Builds of the commit, latest attempt of each, newest first; null, with an error, if the viewer cannot see builds.",
     )

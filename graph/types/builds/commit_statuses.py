@@ -97,10 +97,11 @@ async def _resolve_statuses(root: Any, info: Info, **arguments: Any) -> Any:
 class CommitStatusFields:
     """Fields of a commit about its statuses."""
 
-    statuses: Connection[CommitStatus] = connection_field(
+    statuses: Connection[CommitStatus] | None = connection_field(
         _resolve_statuses,
         filter=CommitStatusFilter,
-        description="Commit statuses, oldest first; only the newest of each name and ref unless the filter has `all`.",
+        description="Commit statuses, oldest first; only the newest of each name and ref unless the filter has `all`. Null, with an error,"
+        " if the viewer cannot see checks.",
     )
 
 

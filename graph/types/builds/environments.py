@@ -123,18 +123,18 @@ class BuildDeploymentFields:
 class ProjectEnvironmentFields:
     """Fields of a project about its environments."""
 
-    environments: Connection[Environment] = to_many(
+    environments: Connection[Environment] | None = to_many(
         tables.Environment.project_id,
         order_by=Order(tables.Environment.name),
         filter=EnvironmentFilter,
         action=Action.READ_BUILD,
-        description="Environments of the project, by name.",
+        description="Environments of the project, by name; null, with an error, if the viewer cannot see builds.",
     )
-    deployments: Connection[Deployment] = to_many(
+    deployments: Connection[Deployment] | None = to_many(
         tables.Deployment.project_id,
         order_by=Order(tables.Deployment.id, descending=True),
         action=Action.READ_BUILD,
-        description="Deployments of the project, newest first.",
+        description="Deployments of the project, newest first; null, with an error, if the viewer cannot see builds.",
     )
 
 

@@ -51,8 +51,9 @@ SINCE_ARGUMENT = Annotated[datetime, strawberry.argument(description="Count runs
 class ProjectFlakyBuildFields:
     """Fields of a project about flaky jobs."""
 
-    flaky_builds: Connection[FlakyBuild] = connection_field(
+    flaky_builds: Connection[FlakyBuild] | None = connection_field(
         _resolve_flaky_builds,
         extra_arguments={"since": (SINCE_ARGUMENT, Parameter.empty)},
-        description="Jobs that both failed and succeeded on the same commit, sorted by number of flips (descending), name and stage.",
+        description="Jobs that both failed and succeeded on the same commit, sorted by number of flips (descending), name and stage; null,"
+        " with an error, if the viewer cannot see builds.",
     )

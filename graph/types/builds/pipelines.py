@@ -108,12 +108,12 @@ class Pipeline(Node):
 class ProjectPipelineFields:
     """Fields of a project about its pipelines."""
 
-    pipelines: Connection[Pipeline] = to_many(
+    pipelines: Connection[Pipeline] | None = to_many(
         tables.Pipeline.project_id,
         order_by=NEWEST_FIRST,
         filter=PipelineFilter,
         action=Action.READ_BUILD,
-        description="Pipelines of the project, newest first.",
+        description="Pipelines of the project, newest first; null, with an error, if the viewer cannot see builds.",
     )
 
 
@@ -121,12 +121,13 @@ class ProjectPipelineFields:
 class CommitPipelineFields:
     """Fields of a commit about its pipelines."""
 
-    pipelines: Connection[Pipeline] = to_many(
+    pipelines: Connection[Pipeline] | None = to_many(
         (tables.Pipeline.project_id, tables.Pipeline.sha),
         key_attribute="key",
         order_by=NEWEST_FIRST,
         action=Action.READ_BUILD,
-        description="Pipelines of the commit, one for each branch and tag it was pushed to and for each use of a trigger, newest first.",
+        description="Pipelines of the commit, one for each branch and tag it was pushed to and for each use of a trigger, newest first;"
+        " null, with an error, if the viewer cannot see builds.",
     )
 
 

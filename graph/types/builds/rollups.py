@@ -71,12 +71,12 @@ class Rollup:
 class CommitRollupFields:
     """Fields of a commit about its rollup."""
 
-    @strawberry.field(description="Combined result of its checks.")
+    @strawberry.field(description="Combined result of its checks; null, with an error, if the viewer cannot see checks.")
     async def rollup(
         self,
         info: Info,
         ref: Annotated[str | None, strawberry.argument(description="Only checks for this branch or tag, and those without a ref.")] = None,
-    ) -> Rollup:
+    ) -> Rollup | None:
         commit: Any = self
         await require(info.context, Action.READ_CHECKS, commit)
         return rollups.roll_up(await commit_checks.load_checks(info.context, commit.key), ref)  # type: ignore[return-value]

@@ -115,7 +115,7 @@ async def _resolve_runners(root: Any, info: Info, **arguments: Any) -> Connectio
 class ProjectRunnerFields:
     """Fields of a project about its runners."""
 
-    runners: Connection[Runner] = connection_field(
+    runners: Connection[Runner] | None = connection_field(
         _resolve_project_runners,
         extra_arguments={
             "scope": SCOPE_ARGUMENT,
@@ -127,7 +127,7 @@ class ProjectRunnerFields:
 
 @strawberry.type
 class RunnerQueries:
-    runners: Connection[Runner] = connection_field(
+    runners: Connection[Runner] | None = connection_field(
         _resolve_runners,
         extra_arguments={
             "shared": (

@@ -49,7 +49,7 @@ class Trigger(Node):
 class ProjectTriggerFields:
     """Fields of a project about its triggers."""
 
-    triggers: Connection[Trigger] = to_many(
+    triggers: Connection[Trigger] | None = to_many(
         tables.Trigger.project_id,
         order_by=Order(tables.Trigger.id),
         action=Action.ADMIN_BUILD,

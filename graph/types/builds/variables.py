@@ -54,7 +54,7 @@ class Variable(Node):
 class ProjectVariableFields:
     """Fields of a project about its variables."""
 
-    variables: Connection[Variable] = to_many(
+    variables: Connection[Variable] | None = to_many(
         tables.Variable.project_id,
         order_by=Order(tables.Variable.id),
         action=Action.ADMIN_BUILD,

@@ -79,7 +79,7 @@ class Commit(Node, CommitPipelineFields, CommitStatusFields, CommitBuildFields, 
         tables.CommitComment.project_id, description="Project whose repository contains the commit."
     )
     web_url: str = web_url("commit", tables.Commit.project_id, tables.Commit.oid, description="URL of the web page.")
-    comments: Connection[CommitComment] = to_many(
+    comments: Connection[CommitComment] | None = to_many(
         (tables.CommitComment.project_id, tables.CommitComment.sha),
         key_attribute="key",
         order_by=Order(tables.CommitComment.created_at),
@@ -108,17 +108,17 @@ class Commit(Node, CommitPipelineFields, CommitStatusFields, CommitBuildFields, 
         return await commits.load_diff(info.context, self)  # type: ignore[arg-type,return-value]
 
     @strawberry.field(description="Number of comments. Requires permission to read code.")
-    async def comment_count(self, info: Info) -> int:
+    async def comment_count(self, info: Info) -> int | None:
         await require(info.context, Action.READ_CODE, self)
         return await commits.load_comment_count(info.context, self)  # type: ignore[arg-type]
 
     @strawberry.field(description="Combined state of the newest checks; `status` in v3. Requires permission to see checks.")
-    async def status(self, info: Info) -> ChecksState:  # type: ignore[valid-type]
+    async def status(self, info: Info) -> ChecksState | None:  # type: ignore[valid-type]
         await require(info.context, Action.READ_CHECKS, self)
         return commit_checks.state_of(await commit_checks.load_checks(info.context, self.key))  # type: ignore[attr-defined]
 
     @strawberry.field(description="Whether one of the newest checks failed with `allowFailure`. Requires permission to see checks.")
-    async def allow_failure(self, info: Info) -> bool:
+    async def allow_failure(self, info: Info) -> bool | None:
         await require(info.context, Action.READ_CHECKS, self)
         return commit_checks.has_allowed_failure(await commit_checks.load_checks(info.context, self.key))  # type: ignore[attr-defined]
 

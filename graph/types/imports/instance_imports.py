@@ -64,7 +64,7 @@ FirstArgument = Annotated[int, strawberry.argument(description="Maximum number o
 @strawberry.type
 class InstanceImportQueries:
     @strawberry.field(description="Imports of other instances, oldest first. Administrators only.")
-    async def instance_imports(self, info: Info) -> list[InstanceImport]:
+    async def instance_imports(self, info: Info) -> list[InstanceImport] | None:
         await require(info.context, Action.IMPORT_INSTANCE)
         return await info.context.all(tables.all_rows(tables.InstanceImport))  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ class InstanceImportQueries:
         kind: Annotated[ImportKind, strawberry.argument(description="The kind.")],  # type: ignore[valid-type]
         after_source_id: Annotated[str, strawberry.argument(description="Return items after this `sourceId`.")] = "",
         first: FirstArgument = 1000,
-    ) -> list[ImportIdentity]:
+    ) -> list[ImportIdentity] | None:
         await require(info.context, Action.IMPORT_INSTANCE)
         return await instance_imports.load_identities(info.context, import_id, kind, after_source_id, first)  # type: ignore[return-value]
 
@@ -90,7 +90,7 @@ class InstanceImportQueries:
         import_id: ImportIdArgument,
         after_name: Annotated[str, strawberry.argument(description="Return marks after this name.")] = "",
         first: FirstArgument = 1000,
-    ) -> list[ImportMark]:
+    ) -> list[ImportMark] | None:
         await require(info.context, Action.IMPORT_INSTANCE)
         return await instance_imports.load_marks(info.context, import_id, after_name, first)  # type: ignore[return-value]
 

@@ -143,14 +143,14 @@ NEWEST_FIRST = Order(tables.Issue.created_at, descending=True)
 class ProjectIssueFields:
     """Fields of a project about its issues."""
 
-    issues: Connection[Issue] = to_many(
+    issues: Connection[Issue] | None = to_many(
         tables.Issue.project_id,
         order_by=NEWEST_FIRST,
         filter=IssueFilter,
         ordering=IssueOrder,
         action=Action.READ_ISSUE,
         counted=tables.CountedKind.ISSUES,
-        description="Issues of the project, newest first.",
+        description="Issues of the project, newest first; null, with an error, if issues are disabled.",
     )
 
     issue: Issue | None = by_number(tables.Issue, action=Action.READ_ISSUE, description="Issue of the project, by number or v3 ID.")

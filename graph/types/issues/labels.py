@@ -85,12 +85,12 @@ class LabelFilter:
 class ProjectLabelFields:
     """Fields of a project about its labels."""
 
-    labels: Connection[Label] = to_many(
+    labels: Connection[Label] | None = to_many(
         tables.Label.project_id,
         order_by=Order(tables.Label.title),
         filter=LabelFilter,
         action=Action.READ_LABEL,
-        description="Labels of the project, sorted by name.",
+        description="Labels of the project, sorted by name; null, with an error, if issues and merge requests are disabled.",
     )
 
     @strawberry.field(description="Label of the project, by name or v3 ID.")

@@ -72,14 +72,14 @@ class Milestone(Node, MilestoneMergeRequestFields):
         tables.Milestone.project_id, description="Project it belongs to."
     )
     web_url: str = web_url("milestones", tables.Milestone.project_id, tables.Milestone.iid, description="URL of the web page.")
-    issues: Connection[Issue] = to_many(
+    issues: Connection[Issue] | None = to_many(
         tables.Issue.milestone_id,
         order_by=Order(tables.Issue.id, descending=True),
         filter=IssueFilter,
         ordering=IssueOrder,
         extra_arguments={"state": (STATES_ARGUMENT, _state_conditions)},
         action=Action.READ_ISSUE,
-        description="Issues of the milestone, newest ID first.",
+        description="Issues of the milestone, newest ID first; null, with an error, if issues are disabled.",
     )
 
     @strawberry.field(description="Path of the resource in the v3 API.")
@@ -134,12 +134,12 @@ class MilestoneFilter:
 class ProjectMilestoneFields:
     """Fields of a project about its milestones."""
 
-    milestones: Connection[Milestone] = to_many(
+    milestones: Connection[Milestone] | None = to_many(
         tables.Milestone.project_id,
         order_by=Order(tables.Milestone.id, descending=True),
         filter=MilestoneFilter,
         action=Action.READ_MILESTONE,
-        description="Milestones of the project, newest first.",
+        description="Milestones of the project, newest first; null, with an error, if issues and merge requests are disabled.",
     )
 
     @strawberry.field(description="Milestone of the project, by number, title or v3 ID.")

@@ -39,7 +39,7 @@ class ProjectMergeRequestStatsFields:
     @strawberry.field(
         description="Statistics of merge requests into the project by when they were opened, merged and closed; earliest bucket first,"
         " empty buckets omitted. Only matching merge requests are counted. If the filter has `created` or `merged`, only"
-        " overlapping buckets are returned. Without a bucket there is a single row."
+        " overlapping buckets are returned. Without a bucket there is a single row. Null, with an error, if merge requests are disabled."
     )
     async def merge_request_stats(
         self,
@@ -47,7 +47,7 @@ class ProjectMergeRequestStatsFields:
         filter: Annotated[MergeRequestFilter | None, strawberry.argument(description="Only matching merge requests.")] = None,
         bucket: Annotated[TimeBucket | None, strawberry.argument(description="Time bucket; at most 5,000 buckets.")] = None,  # type: ignore[valid-type]
         timezone: TimezoneArgument = "UTC",
-    ) -> list[MergeRequestStatsRow]:
+    ) -> list[MergeRequestStatsRow] | None:
         context, stats_filter = info.context, filter or MergeRequestFilter()
         for action in (Action.READ_MERGE_REQUEST, *stats_filter.required_actions):
             await require(context, action, self)

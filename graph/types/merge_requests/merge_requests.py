@@ -324,14 +324,14 @@ NEWEST_FIRST = Order(tables.MergeRequest.created_at, descending=True)
 class ProjectMergeRequestFields:
     """Fields of a project about its merge requests."""
 
-    merge_requests: Connection[MergeRequest] = to_many(
+    merge_requests: Connection[MergeRequest] | None = to_many(
         tables.MergeRequest.project_id,
         order_by=NEWEST_FIRST,
         filter=MergeRequestFilter,
         ordering=MergeRequestOrder,
         action=Action.READ_MERGE_REQUEST,
         counted=tables.CountedKind.MERGE_REQUESTS,
-        description="Merge requests into the project, newest first.",
+        description="Merge requests into the project, newest first; null, with an error, if merge requests are disabled.",
     )
 
     merge_request: MergeRequest | None = by_number(
@@ -374,11 +374,11 @@ class MergeRequestQueries:
 class MilestoneMergeRequestFields:
     """Fields of a milestone about merge requests."""
 
-    merge_requests: Connection[MergeRequest] = to_many(
+    merge_requests: Connection[MergeRequest] | None = to_many(
         tables.MergeRequest.milestone_id,
         order_by=Order(tables.MergeRequest.id, descending=True),
         filter=MergeRequestFilter,
         ordering=MergeRequestOrder,
         action=Action.READ_MERGE_REQUEST,
-        description="Merge requests of the milestone, newest ID first.",
+        description="Merge requests of the milestone, newest ID first; null, with an error, if merge requests are disabled.",
     )

@@ -47,7 +47,7 @@ class DeployKey(Node):
 class ProjectDeployKeyFields:
     """Fields of a project about its deploy keys."""
 
-    deploy_keys: Connection[DeployKey] = to_many(
+    deploy_keys: Connection[DeployKey] | None = to_many(
         tables.DeployKey.project_id,
         order_by=Order(tables.DeployKey.id),
         action=Action.ADMIN_DEPLOY_KEY,

@@ -90,8 +90,9 @@ async def _resolve_snippets(root: Any, info: Info, **arguments: Any) -> Any:
 class ProjectSnippetFields:
     """Fields of a project about its snippets."""
 
-    snippets: Connection[Snippet] = connection_field(
-        _resolve_snippets, description="Snippets of the project visible to the viewer, newest first."
+    snippets: Connection[Snippet] | None = connection_field(
+        _resolve_snippets,
+        description="Snippets of the project visible to the viewer, newest first; null, with an error, if snippets are disabled.",
     )
 
     @strawberry.field(description="Snippet of the project, by v3 ID.")

@@ -170,6 +170,19 @@ def selection_text(path: tuple[str, ...]) -> str:
     return text
 
 
+def is_parent_null(data: Any, path: list[str | int]) -> bool:
+    """Whether the error of a field nulled more than the field.
+
+    >>> is_parent_null({"project": {"builds": None}}, ["project", "builds"]), is_parent_null({"project": None}, ["project", "builds"])
+    (False, True)
+    """
+    for part in path:
+        if data is None:
+            return True
+        data = data[part]
+    return False
+
+
 def pruned_operation(text: str, removed: tuple[frozenset[str], ...]) -> PreparedOperation | None:
     """The operation without fields of these names, which were removed one set after the other; None: nothing is left."""
     document: DocumentNode | None = parse(text)
@@ -185,6 +198,8 @@ class SchemaWalk:
         self.planned, self.plain = FallbackCountingGraph(services, planner=True), Graph(services, planner=False)
         self.query_count = 0
         self.found: dict[str, str] = {}
+        self.lost: dict[str, str] = {}
+        """Each field whose refusal nulled its parent → the first text that showed it."""
         self._operation = cache(pruned_operation)
         """Several viewers run an operation, or one of them twice: it is parsed and planned once."""
 
@@ -211,6 +226,9 @@ class SchemaWalk:
             for leak in self.world.leaks(answer, viewer):
                 self.found.setdefault(f"{viewer.username if viewer else 'build token'} reads {leak}", text)
             assert not any(str(problem.code) == "INTERNAL" for problem in outcome.errors), (text, outcome.errors)
+            for problem in outcome.errors:
+                if viewer and str(problem.code) in ("FORBIDDEN", "NOT_FOUND") and is_parent_null(outcome.data, list(problem.path or ())):
+                    self.lost.setdefault(".".join(part for part in problem.path or () if isinstance(part, str)), text)
 
     async def answer_text(self, text: str, viewer: tables.User, *, planner: bool) -> list[Any]:
         """What is answered, and then without the fields that failed."""
@@ -300,6 +318,7 @@ class TestSchemaPaths:
             with capsys.disabled():
                 print(f"{dialect}: {walk.query_count} questions of {len(texts)} texts")
         assert not walk.found, "\n".join(f"{what}: {text}" for what, text in walk.found.items())
+        assert not walk.lost, "\n".join(f"{name} must be nullable: {text}" for name, text in walk.lost.items())
 
     @pytest.mark.parametrize("name", ["outsider", "guest"])
     async def test_answers_do_not_depend_on_hidden_rows(self, planted: PlantedData, name: str) -> None:

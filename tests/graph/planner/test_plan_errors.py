@@ -201,17 +201,29 @@ class TestSiblings:
 class TestNullPropagation:
     """Section 6.4.4 of the specification."""
 
-    TEXT = """query ($path: String!) { project(path: $path) {
+    NON_NULL = """query ($path: String!) { project(path: $path) {
+        name issue(iid: 1) { title notes(after: "!") { totalCount } } other: issue(iid: 1) { title } } }"""
+    NULLABLE = """query ($path: String!) { project(path: $path) {
         name milestone(iid: 1) { title issues { totalCount } } other: milestone(iid: 1) { title } } }"""
 
-    async def test_a_non_null_list_nulls_its_milestone(
+    async def test_a_non_null_list_nulls_its_issue(self, services: Services, make: DataFactory, owner: tables.User) -> None:
+        project = await make.project(owner=owner)
+        issue = await make.issue(project)
+        oracle = PlanOracle(replace(services, clock=lambda: NOW))
+        result = await oracle.compare(prepare_document(parse(self.NON_NULL)), {"path": str(project.id)}, owner)
+        assert codes(result) == [(Code.BAD_REQUEST, ["project", "issue", "notes"])]
+        assert result.data == {"project": {"name": project.name, "issue": None, "other": {"title": issue.title}}}
+        assert oracle.planned_graph.fallback_count == 0
+
+    async def test_a_nullable_list_leaves_its_milestone(
         self, services: Services, make: DataFactory, owner: tables.User, without_issues: tables.Project
     ) -> None:
-        milestone = await make.milestone(without_issues)
+        title = (await make.milestone(without_issues)).title
         oracle = PlanOracle(replace(services, clock=lambda: NOW))
-        result = await oracle.compare(prepare_document(parse(self.TEXT)), {"path": str(without_issues.id)}, owner)
+        result = await oracle.compare(prepare_document(parse(self.NULLABLE)), {"path": str(without_issues.id)}, owner)
         assert codes(result) == [(Code.FORBIDDEN, ["project", "milestone", "issues"])]
-        assert result.data == {"project": {"name": without_issues.name, "milestone": None, "other": {"title": milestone.title}}}
+        milestone = {"title": title, "issues": None}
+        assert result.data == {"project": {"name": without_issues.name, "milestone": milestone, "other": {"title": title}}}
         assert oracle.planned_graph.fallback_count == 0
 
     DATA: dict[str, Any] = {"a": {"b": {"c": 1, "d": None}, "e": 2}}
