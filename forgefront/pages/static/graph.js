@@ -38,13 +38,13 @@ export async function ask(view, operationName, variables = {}, { signal, using }
   const [first] = body.errors ?? [];
   const empty = !body.data || Object.values(body.data).every((each) => each === null);
   if (first && empty) throw refused(first, response);
-  if (first) partial.set(body.data, refused(first, response));
+  if (first) partial.set(body.data, refused(body.errors.find((each) => each.extensions?.code !== "FORBIDDEN") ?? first, response));
   return body.data;
 }
 
 const partial = new WeakMap();
 
-/** The first error of an operation that returned data nevertheless; undefined if there was none. */
+/** The first error of an operation that returned data nevertheless, FORBIDDEN only if there is no other; undefined if there was none. */
 export const errorIn = (data) => partial.get(data);
 
 /** Runs a mutation of one field and returns its payload. Throws GraphError for GraphQL errors and user errors. */

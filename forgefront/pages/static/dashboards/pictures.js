@@ -201,7 +201,7 @@ function groupLeadTime(page, links) {
   return {
     ...card(page, { title: "Lead time by project, first commit to merge", view: "group_merges", operation: "GroupMergeRequestsOverTime", links,
       show({ group }, { chosen }) {
-        const rows = group.projects.nodes.filter(({ whole }) => whole[0]?.leadTime.count);
+        const rows = group.projects.nodes.filter(({ whole }) => whole?.[0]?.leadTime.count);
         return {
           picture: null,
           columns: ["Project", "Merged", "p50", "p90"],
@@ -219,7 +219,7 @@ function throughput(page, { kind }, links) {
       show(data, { span, zone, bucket }) {
         const name = dated(zone, bucket);
         const sums = new Map();
-        for (const row of (isGroup ? data.group.projects.nodes : [data.project]).flatMap(({ mergeRequestStats }) => mergeRequestStats)) {
+        for (const row of (isGroup ? data.group.projects.nodes : [data.project]).flatMap(({ mergeRequestStats }) => mergeRequestStats ?? [])) {
           const sum = sums.get(row.bucketStart) ?? { bucketStart: row.bucketStart, opened: 0, merged: 0, closed: 0 };
           for (const each of ["opened", "merged", "closed"]) sum[each] += row[each];
           sums.set(row.bucketStart, sum);
@@ -276,7 +276,7 @@ function flaky(page, { kind, path }, links) {
   return {
     ...card(page, { title: "Flaky jobs", wide: true, view: isGroup ? "group_flaky" : "project_flaky", operation: isGroup ? "GroupFlakyJobs" : "ProjectFlakyJobs", links,
       show(data) {
-        const found = isGroup ? data.group.projects.nodes.flatMap(({ fullPath, name, flakyBuilds }) => flakyBuilds.nodes.map((each) => ({ ...each, fullPath, project: name }))) : data.project.flakyBuilds.nodes.map((each) => ({ ...each, fullPath: path }));
+        const found = isGroup ? data.group.projects.nodes.flatMap(({ fullPath, name, flakyBuilds }) => (flakyBuilds?.nodes ?? []).map((each) => ({ ...each, fullPath, project: name }))) : data.project.flakyBuilds.nodes.map((each) => ({ ...each, fullPath: path }));
         found.sort((a, b) => b.flips - a.flips);
         return {
           figures: [[svg.took(found.reduce((sum, { wastedSeconds }) => sum + wastedSeconds, 0)), "wasted"]],

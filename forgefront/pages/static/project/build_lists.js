@@ -30,15 +30,16 @@ export function buildFilters(page, { commits = true } = {}) {
 
 /** A commit with its builds, by pipeline and stage. */
 export const commitBuildsRow = (path) => (commit) => {
-  const pipelines = pipelinesOf(commit.builds.nodes);
-  const hidden = commit.builds.totalCount - commit.builds.nodes.length;
+  const { nodes, totalCount } = commit.builds ?? { nodes: [], totalCount: 0 };
+  const pipelines = pipelinesOf(nodes);
+  const hidden = totalCount - nodes.length;
   return h("li.row.long", { "data-box": true },
-    symbol(commit.rollup.state),
+    symbol(commit.rollup?.state ?? "NONE"),
     h("p.row-title", null, h("a", { href: address(path, "commit", commit.oid), "data-item": true, title: commit.title }, commit.title)),
     h("span.row-side", null, h("code", null, commit.shortOid)),
     h("div.row-meta", null,
-      h("span.person", null, avatar(commit.author, commit.authorName), h("span", null, commit.author?.name ?? commit.authorName)), ago(commit.committedAt), lasted(commit.rollup),
-      pipelines.length ? null : h("span", null, "No matching builds."),
+      h("span.person", null, avatar(commit.author, commit.authorName), h("span", null, commit.author?.name ?? commit.authorName)), ago(commit.committedAt), commit.rollup ? lasted(commit.rollup) : null,
+      pipelines.length ? null : h("span", null, commit.builds ? "No matching builds." : "You may not see its builds."),
       pipelines.map(({ ref, stages }) => h("ol.stages", { "aria-label": `Stages on ${ref}` },
         pipelines.length > 1 ? h("li.ref", null, ref) : null,
         stages.map(([stage, builds]) => h("li", null, h("span.stage", null, stage),

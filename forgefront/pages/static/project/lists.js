@@ -1,6 +1,7 @@
 // Lists with controls: members, hooks, variables, branches, tags and others of a project.
 
 import { h } from "../dom.js";
+import { errorIn } from "../graph.js";
 import { more } from "../parts.js";
 import { keepFocus } from "../renewing.js";
 
@@ -9,15 +10,18 @@ const NOTHING = { nodes: [], pageInfo: { hasNextPage: false } };
 
 /**
  * The list of a connection of the project. `operation` takes `path`, `after` and `variables`. Returns the `project`, and what
- * `connectionList` returns. `item(node, project)` makes an entry.
+ * `connectionList` returns. `item(node, project)` makes an entry. Throws the error of a connection that the viewer may not see.
  */
-export async function listOf(page, { operation, variables = {}, ...more }) {
+export async function listOf(page, { operation, variables = {}, connection, ...more }) {
   const { holder: project, ...list } = await connectionList({
     ...more,
+    connection,
     async read(after) {
-      const { project } = await page.ask(operation, { path: page.where.path, after, ...variables });
-      if (!project) throw page.missing("project");
-      return project;
+      const data = await page.ask(operation, { path: page.where.path, after, ...variables });
+      if (!data.project) throw page.missing("project");
+      const error = errorIn(data);
+      if (!data.project[connection] && error?.code === "FORBIDDEN") throw error;
+      return data.project;
     },
   });
   return { project, ...list };

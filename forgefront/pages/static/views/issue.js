@@ -74,7 +74,7 @@ const below = (issue) => [
 
 const closing = ({ iid, title, state, project, headCommit }) =>
   h("li.row", { "data-box": true },
-    symbol(state === "MERGED" || state === "CLOSED" ? state : headCommit?.rollup.state ?? "NONE"),
+    symbol(state === "MERGED" || state === "CLOSED" ? state : headCommit?.rollup?.state ?? "NONE"),
     h("p.row-title", null, h("a", { href: address(project.fullPath, "merge_requests", iid), "data-item": true }, title)),
     h("span.row-side", null, `!${iid}`));
 

@@ -22,7 +22,7 @@ const UNDECIDED = new Set(["PENDING", "RUNNING"]);
 const TABS = { talk: showTalk, commits: showCommits, builds: showBuilds, changes: showChanges };
 
 /** A value that changes when the checks of a commit change. */
-const checks = (commit) => JSON.stringify([commit?.oid, commit?.rollup.state, commit?.builds.nodes.map(({ databaseId, status }) => [databaseId, status])]);
+const checks = (commit) => JSON.stringify([commit?.oid, commit?.rollup?.state, commit?.builds?.nodes.map(({ databaseId, status }) => [databaseId, status])]);
 
 export async function open(page) {
   const { path, tab = "talk" } = page.where;
@@ -58,7 +58,7 @@ export async function open(page) {
   renewSlowly(page, soon);
   // Browsers have six connections to a service for all tabs, so a page follows one stream and polls running builds.
   watch(page, POLL, async () => {
-    if (!UNDECIDED.has(request?.headCommit?.rollup.state)) return;
+    if (!UNDECIDED.has(request?.headCommit?.rollup?.state)) return;
     if (checks((await read("Standing")).headCommit) !== checks(request.headCommit)) soon();
   });
 
@@ -98,7 +98,7 @@ function above(request) {
 }
 
 function tabs({ iid, project, commitCount, headCommit, diffStat, lastVisit }, current) {
-  const counts = { commits: commitCount, builds: headCommit?.rollup.counts.total, changes: diffStat?.files };
+  const counts = { commits: commitCount, builds: headCommit?.rollup?.counts.total, changes: diffStat?.files };
   const fresh = {
     talk: lastVisit?.newNoteCount ? `${lastVisit.newNoteCount} new` : null,
     changes: lastVisit?.headOid && headCommit && lastVisit.headOid !== headCommit.oid ? "new" : null,
@@ -189,7 +189,7 @@ function showBuilds({ body, request }) {
     const rollup = now.headCommit?.rollup;
     keepFocus(body, () => replace(body,
       section("Builds of the newest commit", rollup && rollup.state !== "NONE" ? h("span.part-side", null, badge(rollup.state), lasted(rollup)) : null,
-        rows(now.headCommit?.builds.nodes ?? [], buildRow(sourcePath(now)), "There are no builds of its newest commit."))));
+        rows(now.headCommit?.builds?.nodes ?? [], buildRow(sourcePath(now)), now.headCommit?.builds === null ? "You may not see them." : "There are no builds of its newest commit."))));
   };
   show(request);
   return { ready: null, renew: show };

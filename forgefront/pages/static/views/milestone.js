@@ -29,8 +29,8 @@ export async function open(page) {
       h("div.stack", null, progress(milestone)),
       milestone.descriptionHtml ? markdown(milestone.descriptionHtml) : null,
       milestone.viewerCan.update ? editing(page, milestone) : null,
-      section("Issues", null, rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, wordOf(each.state), each.assignee]), "None yet.")),
-      section("Merge requests", null, rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup.state ?? "NONE", wordOf(each.state), each.author]), "None yet."))));
+      milestone.issues && section("Issues", null, rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, wordOf(each.state), each.assignee]), "None yet.")),
+      milestone.mergeRequests && section("Merge requests", null, rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup?.state ?? "NONE", wordOf(each.state), each.author]), "None yet."))));
 }
 
 /** The form. Only what is changed is sent: a value of somebody else's change stays. */

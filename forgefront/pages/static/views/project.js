@@ -110,8 +110,9 @@ function show(project, firstPush) {
 /** The state of the default branch: its newest commit, and since when the state is the same. */
 function standing({ name, target, health }, path) {
   const { rollup } = target;
-  return h("section.standing", { "data-state": rollup.state, "aria-label": `The branch ${name}` },
-    h("p", null, badge(rollup.state), h("span.ref", null, icon("branch"), name), commitLink(path, target, target.title), whoOf(target), ago(target.committedAt), lasted(rollup)),
+  const state = rollup?.state ?? "NONE";
+  return h("section.standing", { "data-state": state, "aria-label": `The branch ${name}` },
+    h("p", null, badge(state), h("span.ref", null, icon("branch"), name), commitLink(path, target, target.title), whoOf(target), ago(target.committedAt), rollup ? lasted(rollup) : null),
     health?.since ? h("p", null, health.state === "FAILED" ? broken(health, target, path) : h("span", null, "Passing since ", ago(health.since), ".")) : null);
 }
 

@@ -11,7 +11,7 @@ const PREFIX = "label:";
 export function triageFields({ labels, milestones, team }, record = {}) {
   const { labelNodes = [], milestone = null, assignee = null } = record;
   const set = new Set(labelNodes.map(({ name }) => name));
-  const all = [...labelNodes, ...labels.nodes.filter(({ name }) => !set.has(name))];
+  const all = [...labelNodes, ...(labels?.nodes ?? []).filter(({ name }) => !set.has(name))];
   // What is set stays a choice, even where it is not offered to others.
   const withCurrent = (nodes, current) => (current && !nodes.some(({ databaseId }) => databaseId === current.databaseId) ? [current, ...nodes] : nodes);
   const select = (name, word, nodes, current, wordOf) =>
@@ -24,7 +24,7 @@ export function triageFields({ labels, milestones, team }, record = {}) {
         return box;
       })) : null,
       field("newLabels", "New labels", { hint: "Separated by commas." }), h("p.wrong", { hidden: true, id: "labels-wrong" })),
-    select("milestoneId", "Milestone", milestones.nodes, milestone, ({ title }) => title),
+    select("milestoneId", "Milestone", milestones?.nodes ?? [], milestone, ({ title }) => title),
     select("assigneeId", "Assignee", team.nodes, assignee, ({ name, username }) => `${name} (${username})`),
   ];
 }

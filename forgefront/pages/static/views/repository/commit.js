@@ -3,6 +3,7 @@
 import { address, outside } from "../../address.js";
 import { answer, discussion } from "../../discussion.js";
 import { h, replace } from "../../dom.js";
+import { errorIn } from "../../graph.js";
 import { markdown } from "../../markdown.js";
 import { ago, badge, code, icon, lasted, person, prose, section, symbol, wordOf } from "../../parts.js";
 import { keepFocus, renewal } from "../../renewing.js";
@@ -15,8 +16,9 @@ export async function open(page) {
   const { path, sha } = page.where;
   const about = { path, rev: sha };
   const read = async (operation, variables = {}) => {
-    const { project } = await page.ask(operation, { ...about, ...variables });
-    if (!project?.commit) throw page.missing("commit");
+    const data = await page.ask(operation, { ...about, ...variables });
+    const { project } = data;
+    if (!project?.commit) throw errorIn(data)?.code === "FORBIDDEN" ? errorIn(data) : page.missing("commit");
     return { ...project.commit, project };
   };
 
@@ -63,7 +65,7 @@ function above(commit) {
     h("header.work-head", null,
       h("h1", null, first || commit.title),
       h("div.facts", null,
-        commit.rollup.state === "NONE" ? null : badge(commit.rollup.state),
+        !commit.rollup || commit.rollup.state === "NONE" ? null : badge(commit.rollup.state),
         person(commit.author, commit.author?.name ?? commit.authorName), ago(commit.authoredAt),
         other ? h("span", null, `committed by ${commit.committerName} `, ago(commit.committedAt)) : null,
         h("span", null, code(commit.oid)), h("a", { href: folderAddress(path, "", commit.oid) }, "Files"),
@@ -71,19 +73,19 @@ function above(commit) {
           ? h("span", null, commit.parentOids.length === 1 ? "parent " : "parents ", commit.parentOids.map((oid, at) => [at ? " and " : null, h("a", { href: address(path, "commit", oid) }, code(oid.slice(0, 8)))]))
           : h("span", null, "root commit"))),
     rest.some((line) => line.trim()) ? h("div.card", null, prose(rest.join("\n"))) : null,
-    commit.pipelines.nodes.filter(({ error }) => error).map(({ ref, error }) =>
+    (commit.pipelines?.nodes ?? []).filter(({ error }) => error).map(({ ref, error }) =>
       h("div.wrong", null, h("strong", null, `The build file cannot be read on ${ref}`), error.split("\n").map((line) => h("p", null, line)))),
   ];
 }
 
 function beside(commit) {
   const { rollup, builds, statuses, mergeRequests, pipelines, project: { fullPath: path } } = commit;
-  const skipped = pipelines.nodes.some((each) => each.skipped);
+  const skipped = pipelines?.nodes.some((each) => each.skipped);
   const issues = new Map(mergeRequests.nodes.flatMap((request) => request.closesIssues.nodes).map((issue) => [`${issue.project.fullPath}#${issue.iid}`, issue]));
   return [
-    section("Builds", rollup.state === "NONE" ? null : h("span.part-side", null, rollup.coverage === null ? null : h("span.quiet", null, `${rollup.coverage} % coverage`), lasted(rollup)),
-      rows(builds.nodes, buildRow(path), skipped ? "Builds were skipped by the commit message." : "There are no builds.")),
-    statuses.nodes.length ? section("Other checks", null, h("ol.rows", null, statuses.nodes.map(status))) : null,
+    builds ? section("Builds", !rollup || rollup.state === "NONE" ? null : h("span.part-side", null, rollup.coverage === null ? null : h("span.quiet", null, `${rollup.coverage} % coverage`), lasted(rollup)),
+      rows(builds.nodes, buildRow(path), skipped ? "Builds were skipped by the commit message." : "There are no builds.")) : null,
+    statuses?.nodes.length ? section("Other checks", null, h("ol.rows", null, statuses.nodes.map(status))) : null,
     mergeRequests.nodes.length ? section("Merge requests", null, rows(mergeRequests.nodes, (request) => mergeRequestRow(request.project.fullPath)(request), "")) : null,
     issues.size ? section("Issues they close", null, h("ol.rows", { "data-walk": true }, [...issues.values()].map(issue))) : null,
   ];

@@ -2,6 +2,7 @@
 
 import { address } from "../../address.js";
 import { h, replace } from "../../dom.js";
+import { errorIn } from "../../graph.js";
 import { showGroup } from "../../group/head.js";
 import { empty } from "../../parts.js";
 import { showProject } from "../../project/head.js";
@@ -117,8 +118,10 @@ function ofProject(page, path, kind) {
   return {
     advice: isIssues ? "Issues track tasks, decisions and bugs." : "Push a branch, then create a merge request for it.",
     async read(variables) {
-      const { project } = await page.ask(isIssues ? "ProjectIssues" : "ProjectMergeRequests", { path, ...variables });
+      const data = await page.ask(isIssues ? "ProjectIssues" : "ProjectMergeRequests", { path, ...variables });
+      const { project } = data;
       if (!project) throw page.missing("project");
+      if (!project.list) throw errorIn(data);
       const can = project.viewerCan;
       return answerOf(project, kind, { canCreate: isIssues ? can.createIssue : can.createMergeRequest, createAddress: address(path, kind.section, "new") });
     },

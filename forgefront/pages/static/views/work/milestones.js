@@ -39,7 +39,7 @@ function item(page, milestone, renew) {
   return entry(
     [symbol(state === "CLOSED" ? "CLOSED" : "OPENED", state === "CLOSED" ? "closed" : "active"),
       h("a", { href: address(page.where.path, "milestones", iid), "data-item": true }, title), overdue(milestone), wrong],
-    [progress(milestone), mergeRequests.totalCount ? h("span", null, mergeRequests.totalCount === 1 ? "1 merge request" : `${mergeRequests.totalCount} merge requests`) : null,
+    [progress(milestone), mergeRequests?.totalCount ? h("span", null, mergeRequests.totalCount === 1 ? "1 merge request" : `${mergeRequests.totalCount} merge requests`) : null,
       due ? h("span", null, `due ${due}`) : null],
     viewerCan.update ? changing(page, milestone, wrong, renew) : null);
 }
