@@ -36,4 +36,4 @@ function filled(element, classes, attributes, children) {
 
 const flat = (children) => children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false);
 
-const harmless = (href) => /^(https?:|ssh:|[/?#.])/i.test(href);
+const harmless = (href) => /^(https?:|ssh:|mailto:|[/?#.])/i.test(href);

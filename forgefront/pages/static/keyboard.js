@@ -48,7 +48,7 @@ export function begin(dialog, button, { home, up, find, issues, requests }) {
 const items = () => [...document.querySelectorAll("[data-walk] [data-item]")].filter((each) => each.offsetParent !== null);
 
 function filter() {
-  const field = document.querySelector("[data-filter]");
+  const field = [...document.querySelectorAll("[data-filter]")].find((each) => each.checkVisibility());
   field?.focus();
   field?.select();
   return Boolean(field);

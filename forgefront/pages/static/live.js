@@ -36,6 +36,12 @@ export function follow(view, operationName, variables, handlers, signal) {
 
   async function run() {
     while (!signal.aborted) {
+      // As in a tab that was opened in the background.
+      if (document.hidden) {
+        opened();
+        await shown(signal);
+        if (signal.aborted) break;
+      }
       connection = new AbortController();
       const stop = AbortSignal.any([signal, connection.signal]);
       let pause = null;

@@ -25,7 +25,9 @@
  *     page.missing(noun)     the error to throw for something that does not exist
  *     page.forbidden(text)   the error to throw for a page that the viewer may not use
  *     page.go(address, {replace})   opens another page
- *     page.reload()          opens the same page again
+ *     page.setAddress(address, {push})   changes the address of this page and stays there; `push`: as a step that the browser can take back
+ *     page.renewViewer()     reads who is signed in again, after a change of the name
+ *     page.reload()          opens the same page again, at the same place
  *
  * The shell shows errors that `open` throws. Elements are created with `h` of dom.js and the parts in parts.js. In an element with
  * `data-walk`, the keys j, k and the arrows move between the links with `data-item`. `/` focuses the field with `data-filter`,
@@ -41,7 +43,8 @@ import { avatar, icon, symbol } from "./parts.js";
 import * as session from "./session.js";
 import * as theme from "./themes.js";
 
-const PROJECT = "/(?<path>[^/]+/[^/]+)";
+/** Addresses below `/-/` are not those of projects. */
+const PROJECT = "/(?!-/)(?<path>[^/]+/[^/]+)";
 const VIEWS = [
   ["/", "wall"],
   ["/groups/(?<name>[^/]+)", "wall"],
@@ -104,6 +107,8 @@ const main = document.getElementById("main");
 const progress = document.getElementById("progress");
 let navigation = new AbortController();
 let viewer = null;
+/** The address of the page that is shown, without its fragment. */
+let addressShown = null;
 let why = null;
 /** The reason for signing in again, shown once. */
 
@@ -121,6 +126,7 @@ async function open({ moved = false, scroll = 0 } = {}) {
   const own = (navigation = new AbortController());
   const { signal } = own;
   const place = found(pathOf(location));
+  addressShown = location.pathname + location.search;
   showLive(null);
   const working = setTimeout(() => {
     progress.hidden = false;
@@ -195,7 +201,14 @@ function pageOf(place, signal, moved, scroll, opened) {
     missing: (noun) => new graph.GraphError("NOT_FOUND", `This ${noun} does not exist, or you may not see it.`),
     forbidden: (text) => new graph.GraphError("FORBIDDEN", text),
     go,
-    reload: () => open(),
+    setAddress(href, { push = false } = {}) {
+      if (push) {
+        history.replaceState({ scroll: scrollY }, "");
+        history.pushState(null, "", href);
+      } else history.replaceState(history.state, "", href);
+      addressShown = location.pathname + location.search;
+    },
+    reload: () => open({ scroll: scrollY }),
     signedIn,
     get viewer() {
       return viewer;
@@ -357,14 +370,21 @@ document.addEventListener("click", (event) => {
   if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const url = new URL(link.href);
   if (url.origin !== location.origin || link.target || !(url.pathname + "/").startsWith(`${base}/`)) return;
-  if (url.hash && url.pathname === location.pathname && url.search === location.search) return;
+  if (url.hash && url.pathname === location.pathname && url.search === location.search) {
+    history.replaceState({ scroll: scrollY }, "");
+    return;
+  }
   if (!found(pathOf(url))) return;
   event.preventDefault();
   go(url.href);
 });
 
 history.scrollRestoration = "manual";
-addEventListener("popstate", (event) => open({ moved: true, scroll: event.state?.scroll ?? 0 }));
+addEventListener("popstate", ({ state }) => {
+  if (addressShown !== location.pathname + location.search) open({ moved: true, scroll: state?.scroll ?? 0 });
+  // A step between fragments of the page.
+  else if (state) scrollTo(0, state.scroll);
+});
 session.onChange(() => {
   viewer = null;
   showAccount();

@@ -18,8 +18,19 @@ const UPLOAD = /\/uploads\/[0-9a-f]{32}\/[^/]+$/;
 /** A text as the server rendered it, such as `descriptionHtml`. */
 export function markdown(html) {
   const parsed = new DOMParser().parseFromString(policy.createHTML(html), "text/html");
-  return h("div.prose.markdown", null, children(parsed.body));
+  return h("div.prose.markdown", { onclick: goToHeading }, children(parsed.body));
 }
+
+/** A link to a heading of the same text, as in a table of contents, scrolls to it. Headings have no ids, which could be those of the page. */
+function goToHeading({ target, currentTarget }) {
+  const link = target.closest('a[href^="#"]');
+  const heading = link && [...currentTarget.querySelectorAll("h3, h4, h5, h6")].find((each) => `#${slugOf(each.textContent)}` === link.hash.toLowerCase());
+  // Once the address has changed, with which the place before is stored.
+  if (heading) setTimeout(() => heading.scrollIntoView());
+}
+
+/** The name of a heading in links, as GitHub and GitLab have it, in the form of the hash of a link. */
+const slugOf = (text) => encodeURI(text.trim().toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").replace(/\s/g, "-")).toLowerCase();
 
 const children = (node) => [...node.childNodes].map(rebuilt);
 
@@ -32,6 +43,7 @@ function rebuilt(node) {
   if (node.nodeName === "A") attributes.rel = "noopener noreferrer nofollow";
   const element = h(tagOf(node.nodeName), attributes, children(node));
   if (node.hasAttribute("data-picture")) picture(element);
+  if (node.nodeName === "A") attachment(element);
   // Wide blocks scroll by themselves, also by keyboard.
   if (node.nodeName === "PRE") element.tabIndex = 0;
   return node.nodeName === "TABLE" ? h("div.table-box", { tabindex: 0, role: "group", "aria-label": "Table" }, element) : element;
@@ -47,6 +59,23 @@ function image(node) {
   const shown = h("img", { alt });
   if (pathname.startsWith(`${base}/`) && UPLOAD.test(pathname)) load(shown, pathname);
   return shown;
+}
+
+/** A link to an upload saves the file, since a navigation cannot carry the token. */
+function attachment(link) {
+  if (link.origin !== location.origin || !link.pathname.startsWith(`${base}/`) || !UPLOAD.test(link.pathname)) return;
+  const wrong = h("span.wrong", { role: "alert" });
+  link.addEventListener("click", async (event) => {
+    event.preventDefault();
+    wrong.remove();
+    try {
+      const { save } = await import("./project/downloads.js");
+      await save({}, link.href, decodeURIComponent(link.pathname.split("/").at(-1)));
+    } catch (error) {
+      wrong.textContent = ` ${error.message}`;
+      link.after(wrong);
+    }
+  });
 }
 
 /** A link of a file to an image in the repository shows it, once a reader comes near it; the link stays if it is large, or missing. */

@@ -202,8 +202,13 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     assert await page.evaluate("document.querySelector('.code-line .text').innerText.includes('<script>alert(1)</script>')")
     await page.evaluate("[...document.querySelectorAll('.file-head a')].find(each => each.innerText === 'Blame').click()")
     await page.wait_for("document.querySelector('.blame-lines')?.innerText.startsWith('<script>alert(1)</script>')")
+    links = "[...document.querySelectorAll('.file-links a')].map(each => each.innerText)"
+    assert await page.evaluate(links) == ["Show it", "History"]
     await page.press("j", "Enter")
     await page.wait_for("/commit.[0-9a-f]{40}$/.test(location.pathname)")
+    await site.visit(address("blame", NAME, ref=await page.evaluate("location.pathname.slice(-40)")), "guest")
+    await page.wait_for("document.querySelector('.blame-lines')")
+    assert await page.evaluate(links) == ["Show it"], "the history of a file is that of a branch"
     await site.visit(address("search"), "guest")
     await page.wait_for("document.activeElement?.id === 'search'")
     await page.type("alert(")

@@ -5,12 +5,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
 from graph.live.broadcaster import StreamEnd
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -40,6 +42,12 @@ NOTE = """mutation ($input: CreateNoteInput!) { createNote(input: $input) { user
 MILESTONE = (
     """mutation ($input: CreateMilestoneInput!) { createMilestone(input: $input) { milestone { databaseId } userErrors { message } } }"""
 )
+NEW_PROJECT = "mutation ($input: CreateProjectInput!) { createProject(input: $input) { userErrors { message } } }"
+RENAME = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) { userErrors { message } } }"
+LIVE = "document.querySelector('#live[data-state=live]')"
+HIDDEN_TAB = """Object.defineProperties(Document.prototype, {
+  hidden: {get: () => !window.isShown}, visibilityState: {get: () => window.isShown ? 'visible' : 'hidden'}})"""
+"""Opens pages as in a tab in the background, until they set `isShown`."""
 TITLES = "[...document.querySelectorAll('.row-title')].map(each => each.innerText)"
 CHIPS = "[...document.querySelectorAll('nav.chips a')].map(each => each.innerText.replace(/\\s+/g, ' '))"
 
@@ -333,6 +341,29 @@ class TestLiveIssues:
         await asyncio.sleep(0.6)
         await page.evaluate("window.release()")
         await page.wait_for(f"({TITLES})[0] === 'Made while it was opened'")
+
+
+class TestLinksOfTexts:
+    async def test_lead_to_files_headings_and_addresses(self, site: ListSite) -> None:
+        page = site.page
+        uploads = f"{site.forge.address}/api/v3/projects/{PATH.replace('/', '%2F')}/uploads"
+        async with httpx.AsyncClient(headers={"PRIVATE-TOKEN": site.forge.tokens["ada"]}) as http:
+            upload = (await http.post(uploads, files={"file": ("notes.pdf", b"%PDF-1.4", "application/pdf")})).json()["markdown"]
+        lines = "A line\n\n" * 80
+        text = f"{upload} [Mail](mailto:ada@example.org) [Below](#the-end)\n\n{lines}## The end!"
+        made = await site.run(NEW_ISSUE, input={"projectPath": PATH, "title": "Links", "description": text})
+        await site.visit(f"/{PATH}/issues/{made['createIssue']['issue']['iid']}")
+        link = "document.querySelectorAll('.markdown a')"
+        await page.evaluate("document.querySelector('h1').isOld = true")
+        await page.evaluate("URL.createObjectURL = (blob) => (window.saved = blob.size, 'data:,')")
+        await page.evaluate(f"{link}[0].click()")
+        await page.wait_for("window.saved === 8")
+        assert await page.evaluate(f"{link}[1].href") == "mailto:ada@example.org"
+        await page.evaluate(f"{link}[2].click()")
+        await page.wait_for("scrollY > 500 && location.hash === '#the-end'")
+        await page.evaluate("history.back()")
+        await page.wait_for("scrollY === 0 && location.hash === ''")
+        assert await page.evaluate("document.querySelector('h1').isOld"), "the page is not opened again"
 
 
 class TestNewMergeRequest:

@@ -97,6 +97,7 @@ async function file(page, { name, size: bytes, downloadUrl }) {
     facts.prepend(h("span", null, `${printed.count} ${printed.count === 1 ? "line" : "lines"}`));
     replace(shown, printed.element);
     if (location.hash) requestAnimationFrame(() => printed.goTo(location.hash));
+    addEventListener("hashchange", () => printed.goTo(location.hash), { signal: page.signal });
   }
   return element;
 }

@@ -31,7 +31,7 @@ export async function open(page) {
   }
 
   function change() {
-    history.replaceState(history.state, "", `${location.pathname}${filters.toQuery(chosen, seconds ? { screen: String(seconds) } : {})}`);
+    page.setAddress(`${location.pathname}${filters.toQuery(chosen, seconds ? { screen: String(seconds) } : {})}`);
     load().then(() => page.say("The pictures have changed."));
   }
 }

@@ -135,7 +135,7 @@ export async function open(page) {
 
   function remember() {
     const query = new URLSearchParams(Object.entries(chosen).filter(([, value]) => value));
-    history.replaceState(history.state, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
+    page.setAddress(`${location.pathname}${query.size ? `?${query}` : ""}`);
   }
 
   // Live updates

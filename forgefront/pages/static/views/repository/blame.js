@@ -19,10 +19,14 @@ export async function open(page) {
   const { project } = data;
   if (!project) throw page.missing("project");
   const ref = given ?? project.defaultBranch;
+  const { nodes = [], pageInfo } = project.branches ?? {};
+  // The history of a file is that of a branch.
+  const mayBeBranch = pageInfo?.hasNextPage || nodes.some(({ name }) => name === ref);
   const bar = h("div.file-bar", null,
     refChoice(page, path, project, ref, (name) => blameAddress(path, place, name)),
     pathBar(project, place, ref, { isFile: true }),
-    h("nav.file-links", { "aria-label": "More about this file" }, h("a", { href: fileAddress(path, place, ref) }, "Show it"), h("a", { href: historyAddress(path, place, ref) }, "History")));
+    h("nav.file-links", { "aria-label": "More about this file" }, h("a", { href: fileAddress(path, place, ref) }, "Show it"),
+      mayBeBranch ? h("a", { href: historyAddress(path, place, ref) }, "History") : null));
   const { blob } = project;
   const shown = !blob?.blame ? empty("The blame cannot be shown", errorIn(data)?.message ?? "The file does not exist in this version.")
     : !blob.blame.length ? empty("No lines", "The file is empty or binary.")

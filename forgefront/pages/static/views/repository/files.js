@@ -34,6 +34,7 @@ export async function open(page) {
       .then(({ project: { blob } }) => blob?.lastCommit && replace(change, newestCommit(path, blob.lastCommit)))
       .catch(() => {});
     if (location.hash) shown.goTo(location.hash);
+    addEventListener("hashchange", () => shown.goTo(location.hash), { signal: page.signal });
   } else if (found.tree) {
     const mayChange = refs.branch && project.viewerCan.pushCode;
     bar.append(...[place ? null : downloads(page, path, ref), mayChange ? h("a.button", { href: newFileAddress(path, place && `${place}/`, refs.branch.name) }, "New file") : null].filter(Boolean));
@@ -56,7 +57,7 @@ async function find(page, path, ref, place, isFolder) {
     project = data.project;
     if (!project) throw page.missing("project");
     if (project.tree || project.blob) {
-      if ((kind === "Folder") !== isFolder) history.replaceState(null, "", (kind === "Folder" ? folderAddress : fileAddress)(path, place, ref) + location.hash);
+      if ((kind === "Folder") !== isFolder) page.setAddress((kind === "Folder" ? folderAddress : fileAddress)(path, place, ref) + location.hash);
       return project.tree ? { project, tree: project.tree } : { project, blob: project.blob };
     }
     error = errorIn(data) ?? error;

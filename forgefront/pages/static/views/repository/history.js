@@ -34,5 +34,5 @@ export async function open(page) {
       h("nav.file-links", { "aria-label": "More about this file" }, h("a", { href: fileAddress(path, place, ref) }, "Show it"))),
     connection
       ? section("History", null, list, none, more(add(connection), async (after) => add((await read(after)).branch.history), "Show earlier commits"))
-      : empty(`There is no branch ${ref}`, "The history of a file is that of a branch."));
+      : empty(ref ? `There is no branch ${ref}` : "There are no commits yet", "The history of a file is that of a branch."));
 }

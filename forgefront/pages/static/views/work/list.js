@@ -43,8 +43,7 @@ export async function open(page) {
   async function change(changes) {
     const href = filters.addressOf(chosen, kind, changes);
     if (href === `${location.pathname}${location.search}`) return;
-    history.replaceState({ scroll: scrollY }, "");
-    history.pushState(null, "", href);
+    page.setAddress(href, { push: true });
     chosen = filters.read(new URLSearchParams(location.search), kind);
     body.ariaBusy = "true";
     try {
