@@ -7,25 +7,35 @@ import { draft, keepTyped, restore } from "./repository/drafts.js";
 import { attaching } from "./work/attachments.js";
 
 /**
- * A paginated list of notes, with `renew()`. `read(after)` returns a connection, `make` an element for a node, several, or null.
- * After further pages were loaded, `renew()` does nothing: only a reload shows new notes then. `show` replaces the elements of the list.
+ * A paginated list of notes. `read(after)` returns a connection, `make` an element for a node, several, or null; `show` replaces the
+ * elements of the list. `renew()` reads the pages that are shown again; with `isWhole` all pages, so that a new note at the end appears.
  */
 export async function discussion(read, make, show = (list, made) => list.replaceChildren(...made)) {
   const list = h("div.notes", { role: "group", "aria-label": "Comments" });
-  let further = false;
+  /** The number of pages that are shown. */
+  let pages = 1;
   const first = await read(null);
   list.append(...first.nodes.flatMap((each) => make(each) ?? []));
   const next = more(first.pageInfo, async (after) => {
-    further = true;
+    pages += 1;
     const page = await read(after);
     list.append(...page.nodes.flatMap((each) => make(each) ?? []));
     return page.pageInfo;
   }, "Show more comments");
   return {
     element: [list, next],
-    async renew() {
-      if (further) return;
-      const { nodes } = await read(null);
+    async renew({ isWhole = false } = {}) {
+      const nodes = [];
+      let count = 0;
+      let pageInfo = null;
+      do {
+        const page = await read(pageInfo?.endCursor ?? null);
+        nodes.push(...page.nodes);
+        pageInfo = page.pageInfo;
+        count += 1;
+      } while (pageInfo.hasNextPage && (isWhole || count < pages));
+      pages = count;
+      next.continueAfter(pageInfo);
       const active = document.activeElement;
       show(list, nodes.flatMap((each) => make(each) ?? []));
       if (list.contains(active)) active.focus({ preventScroll: true });

@@ -1,7 +1,7 @@
 // Forms: labelled fields, and refusals of the service shown at the field that they concern.
 
 import { h } from "./dom.js";
-import { draft, draftNotice, keepTyped, restore } from "./repository/drafts.js";
+import { draft, draftNotice, keepTyped, restore, typedValues } from "./repository/drafts.js";
 
 /**
  * A labelled control. `kind` is `input`, `textarea` or `select`; `options` of a select are `[[value, word], …]`. Other properties are
@@ -79,13 +79,15 @@ function keepDraft(page, name, element) {
   const stored = draft(page, name);
   const typed = stored.read();
   const notice = typed ? draftNotice(stored) : null;
+  const base = typedValues(element);
   if (typed) {
-    restore(element, typed.values);
+    // Others may have changed the other fields since.
+    restore(element, Object.fromEntries(Object.entries(typed.values).filter(([name, value]) => value !== typed.base?.[name])));
     element.prepend(notice);
     // Once it is in the page: a folded form would hide what was typed.
     requestAnimationFrame(() => element.closest("details")?.toggleAttribute("open", true));
   }
-  const forget = keepTyped(page, element, stored);
+  const forget = keepTyped(page, element, stored, base);
   return {
     send: stored.send,
     forget() {

@@ -179,7 +179,15 @@ function pageOf(place, signal, moved, scroll, opened) {
     signal,
     opened,
     ask: (operation, variables) => graph.ask(view, operation, variables, { signal }),
-    change: (operation, variables) => graph.change(view, operation, variables, { signal }),
+    async change(operation, variables) {
+      try {
+        return await graph.change(view, operation, variables, { signal });
+      } catch (error) {
+        // What was typed is restored after signing in.
+        if (error.code === "UNAUTHENTICATED" && !signal.aborted) signedOut();
+        throw error;
+      }
+    },
     follow: (operation, variables, { event, gap = () => {}, over = () => false, until = signal }) => {
       const state = (word, status) => {
         if (signal.aborted) return;

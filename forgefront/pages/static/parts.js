@@ -144,7 +144,7 @@ export const code = (text) => h("code", null, text);
 
 export const empty = (title, ...more) => h("div.empty", null, h("h2", null, title), more.map((each) => h("p", null, each)));
 
-/** A button that loads the next page of a connection, hidden when there is none. `load(after)` returns the next `pageInfo`. */
+/** A button that loads the next page of a connection, hidden when there is none. `load(after)` returns the next `pageInfo`; `continueAfter(pageInfo)` continues after another page. */
 export function more(pageInfo, load, word = "Show more") {
   let cursor = pageInfo.endCursor;
   const button = h("button.more", { type: "button", hidden: !pageInfo.hasNextPage, onclick: async () => {
@@ -160,6 +160,10 @@ export function more(pageInfo, load, word = "Show more") {
       button.disabled = false;
     }
   } }, word);
+  button.continueAfter = (pageInfo) => {
+    cursor = pageInfo.endCursor;
+    button.hidden = !pageInfo.hasNextPage;
+  };
   return button;
 }
 

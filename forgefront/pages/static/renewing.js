@@ -38,8 +38,8 @@ export function keepFocus(element, change) {
   const active = document.activeElement;
   const here = element.contains(active) ? keyOf(active) : null;
   change();
-  if (here === null || element.contains(document.activeElement)) return;
-  [...element.querySelectorAll("a[href], button, summary")]
+  if (!here || element.contains(document.activeElement)) return;
+  [...element.querySelectorAll("a[href], button, summary, input, select")]
     .find((each) => keyOf(each) === here)
     ?.focus({ preventScroll: true });
 }
@@ -57,4 +57,4 @@ export function focusAgain(active) {
   (again ?? heading ?? main).focus({ preventScroll: true });
 }
 
-const keyOf = (element) => element.getAttribute("href") ?? element.ariaLabel ?? element.textContent;
+const keyOf = (element) => element.id || (element.getAttribute("href") ?? element.ariaLabel ?? element.textContent);

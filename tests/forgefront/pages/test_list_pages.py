@@ -331,6 +331,78 @@ class TestLiveIssues:
         await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "Made meanwhile"})
         await page.wait_for(f"({TITLES})[0] === 'Made meanwhile'")
 
+    async def test_typing_and_the_focus_stay_in_a_list_that_changes(self, site: ListSite) -> None:
+        page = site.page
+        await site.visit(f"/{WRITTEN}/issues")
+        await page.wait_for(LIVE)
+        await page.press("/")
+        await page.type("Half a word")
+        await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "While a filter is typed"})
+        await page.wait_for(f"({TITLES})[0] === 'While a filter is typed'")
+        assert await page.evaluate("document.activeElement.name + ' ' + document.activeElement.value") == "search Half a word"
+        await page.evaluate("document.activeElement.value = '', document.querySelectorAll('nav.chips a')[1].focus()")
+        await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": "While a link has the focus"})
+        await page.wait_for(f"({TITLES})[0] === 'While a link has the focus'")
+        assert await page.evaluate("document.activeElement === document.querySelectorAll('nav.chips a')[1]")
+
+    async def test_others_change_a_long_issue_while_a_comment_is_typed(self, site: ListSite) -> None:
+        page = site.page
+        path = "web/moving"
+        await site.run(NEW_PROJECT, input={"name": "moving", "path": "moving", "namespacePath": "web"})
+        await site.run(NEW_ISSUE, input={"projectPath": path, "title": "Long"})
+        for number in range(52):
+            await site.run(NOTE, input={"projectPath": path, "issueIid": 1, "body": f"Note {number:02}"})
+        await site.visit(f"/{path}/issues/1")
+        await page.wait_for(LIVE)
+
+        # Both change the labels and the assignee.
+        await page.click(".triage summary")
+        await page.wait_for("document.querySelector('[name=assigneeId]')?.options.length > 1")
+        await site.run(ISSUE, input={"projectPath": path, "iid": 1, "labels": ["urgent"]})
+        await page.wait_for("document.querySelector('.facts').innerText.includes('urgent')")
+        await page.evaluate(
+            "(field => { field.selectedIndex = 1; field.form.requestSubmit(); })(document.querySelector('[name=assigneeId]'))"
+        )
+        await page.wait_for("document.querySelector('.facts').innerText.includes('assigned to')")
+        assert "urgent" in await page.evaluate("document.querySelector('.facts').innerText")
+
+        # Another closes the issue.
+        await page.wait_for("!document.querySelector('main[aria-busy]')")
+        await page.evaluate("document.querySelector('#comment').focus(), document.querySelector('#comment').isOld = true")
+        await page.type("Half a ")
+        await site.run(ISSUE, input={"projectPath": path, "iid": 1, "stateEvent": "CLOSE"})
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'closed'")
+        await page.press(*"word")
+        assert await page.evaluate("document.activeElement.isOld && document.activeElement.value") == "Half a word"
+        assert await page.evaluate("[...document.querySelectorAll('form button')].some(each => each.innerText === 'Reopen')")
+
+        # One's own comment is behind those of the first page, and the page stays where it is.
+        await page.evaluate("window.below = scrollY, document.activeElement.form.requestSubmit()")
+        await page.wait_for_text("Half a word")
+        assert await page.evaluate("below > 500 && scrollY >= below")
+        assert await page.evaluate("document.querySelectorAll('.note:not(.system)').length") == 53
+        last = await page.evaluate("[...document.querySelectorAll('.note[id]')].at(-1).id")
+        await page.open("about:blank")
+        await site.visit(f"/{path}/issues/1#{last}")
+        await page.wait_for(f"(e => e && e.getBoundingClientRect().top > 0 && e.getBoundingClientRect().bottom < innerHeight)({last})")
+
+        await site.run(RENAME, input={"projectPath": path, "path": "moved"})
+        await site.run(NOTE, input={"projectPath": "web/moved", "issueIid": 1, "body": "After the move"})
+        await page.wait_for_text("This was moved or deleted")
+
+    async def test_a_hidden_tab_has_no_stream(self, site: ListSite) -> None:
+        page = site.page
+        streams = site.forge.app.graph.services.broadcaster._subscribers
+        async with page.script_on_open(HIDDEN_TAB):
+            await page.open("about:blank")
+            await wait_until(lambda: not streams)
+            await site.visit(f"/{PATH}/issues/2")
+            assert not streams and not await page.evaluate(LIVE)
+            await site.run(NOTE, input={"projectPath": PATH, "issueIid": 2, "body": "Unseen"})
+            await page.evaluate("window.isShown = true, document.dispatchEvent(new Event('visibilitychange'))")
+            await page.wait_for(LIVE)
+            await page.wait_for_text("Unseen")
+
     async def test_changes_while_a_list_is_opened_appear(self, site: ListSite) -> None:
         page = site.page
         async with page.hold("ProjectIssues", answered=True):

@@ -33,6 +33,13 @@ COMMENT = "mutation ($input: CreateNoteInput!) { createNote(input: $input) { not
 REPLY = "mutation ($input: ReplyToThreadInput!) { replyToThread(input: $input) { userErrors { message } } }"
 TEXTS = "[...document.querySelectorAll('{}')].map(each => each.innerText.trim())"
 FILE = "document.querySelector('#file-2 .diff-lines')"
+HOLD_ANSWER = """void (really => window.fetch = async (url, options) => {{
+  const name = String(url).endsWith('/graphql') && JSON.parse(new TextDecoder().decode(options.body)).operationName;
+  const answer = await really(url, options);
+  if (name === '{}' && !window.release) await new Promise((resolve) => (window.release = resolve));
+  return answer;
+}})(fetch)"""
+"""Holds the next answer of an operation until the test calls `release()`."""
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -297,6 +304,15 @@ class TestVisits:
         await page.set_viewport(360, 640, mobile=True)
         assert await page.evaluate("document.documentElement.scrollWidth") == 360
         await page.set_viewport(1280, 800)
+        # An earlier answer that comes later is not shown.
+        await page.evaluate(HOLD_ANSWER.format("Changes"))
+        await page.press("s")
+        await page.wait_for("window.release")
+        await page.evaluate("document.querySelector('#file-1').isOld = true")
+        await page.press("s")
+        await page.wait_for("!document.querySelector('#file-1').isOld")
+        await page.evaluate("window.release(), new Promise((resolve) => setTimeout(resolve, 300))")
+        assert await page.evaluate(files) == ["shop.py"]
         await page.click("[data-changes=all]")
         await page.wait_for(f"{files}.length === 4")
         await page.evaluate("[...document.querySelectorAll('.tabs a')][1].click()")
@@ -325,3 +341,40 @@ class TestVisits:
             await session.commit()
         await site.visit(f"{REQUEST}/changes", "tomas")
         await page.wait_for_text("the newest commit was 11111111. It is no longer in the repository, so all changes are shown.")
+
+
+async def test_what_is_edited_and_chosen_stays_while_others_change_a_merge_request(site: FilesSite) -> None:
+    page = site.page
+    start = "mutation ($input: CreateThreadInput!) { createThread(input: $input) { thread { id } userErrors { message } } }"
+    change = "mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { userErrors { message } } }"
+    request = {"projectPath": PATH, "iid": 1}
+    thread = (await site.ask(start, input={**request, "body": "Why?"}))["createThread"]["thread"]["id"]
+    await site.visit(REQUEST)
+    await page.wait_for("document.querySelector('#live[data-state=live]') && document.querySelector('#remove')")
+    edited = "[...document.querySelectorAll('.thread')].at(-1)"
+    await page.wait_for(f"{edited}?.innerText.includes('Why?')")
+    await page.evaluate(f"{edited}.querySelector('.edit-note').click()")
+    await page.wait_for("document.activeElement.matches('.thread textarea')")
+    await page.type("Half a word: ")
+    await site.ask(REPLY, "mei", input={"id": thread, "body": "An answer."})
+    await page.wait_for_text("An answer.")
+    await page.press("x")
+    assert await page.evaluate("document.activeElement.matches('.thread textarea') && document.activeElement.value") == "Half a word: xWhy?"
+
+    await page.evaluate("document.querySelector('#remove').click(), document.querySelector('#remove').focus()")
+    await site.ask(change, input={**request, "title": "Another title", "description": "Another description"})
+    await page.wait_for("document.querySelector('h1').innerText.startsWith('Another title')")
+    await page.wait_for_text("Another description")
+    assert await page.evaluate("[document.querySelector('#remove').checked, document.activeElement.id]") == [True, "remove"]
+    assert "Another title" in await page.evaluate("document.title")
+
+    # An earlier answer that comes later is not shown.
+    await page.evaluate(HOLD_ANSWER.format("MergeRequest"))
+    await site.ask(change, input={**request, "title": "First title"})
+    await page.wait_for("window.release")
+    await site.ask(change, input={**request, "title": "Second title"})
+    await asyncio.sleep(1)
+    await page.evaluate("window.release()")
+    await page.wait_for("document.querySelector('h1').innerText.startsWith('Second title')")
+    await asyncio.sleep(0.5)
+    assert await page.evaluate("document.querySelector('h1').innerText.startsWith('Second title')")

@@ -372,6 +372,31 @@ async def test_activity_is_read_in_pages(site: SettingsSite) -> None:
     await page.wait_for("location.search === '?ref=delivery' && document.querySelectorAll('.row').length === 2")
 
 
+async def test_a_draft_has_what_was_typed_and_what_others_changed(site: SettingsSite) -> None:
+    page = site.page
+    await site.visit("/web/other/settings/general")
+    await page.wait_for("document.querySelector('[name=description]')")
+    await page.evaluate("document.querySelector('[name=description]').focus()")
+    await page.type("Half a description")
+    await page.evaluate("[...document.querySelectorAll('#crumbs a')].at(-1).click()")
+    await page.wait_for("location.pathname === '/web/other' && document.querySelector('.row')")
+    change = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) { userErrors { code } } }"
+    await site.ask(change, input={"projectPath": "web/other", "visibility": "INTERNAL"})
+    await page.evaluate("history.back()")
+    await page.wait_for("document.querySelector('.draft-note')")
+    values = "['description', 'visibility'].map(name => document.querySelector(`[name=${name}]`).value)"
+    assert await page.evaluate(values) == ["Half a description", "INTERNAL"]
+
+    # A session that has ended is seen when the form is sent, and the draft is there after signing in.
+    old = "{...options, headers: {...options?.headers, 'PRIVATE-TOKEN': 'old'}}"
+    await page.evaluate(f"void (really => window.fetch = (url, options) => really(url, {old}))(fetch)")
+    await site.submit("General settings")
+    await page.wait_for_text("You are no longer signed in")
+    assert all("401" in error for error in page.errors)
+    page.errors.clear()
+    assert "Half a description" in await page.evaluate("Object.values(sessionStorage).join()")
+
+
 async def test_all_fit_a_telephone(site: SettingsSite) -> None:
     await site.page.set_viewport(360, 640, mobile=True)
     for path in ("activity", "stars", *(f"settings/{name}" for name in SECTIONS)):

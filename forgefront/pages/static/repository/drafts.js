@@ -54,16 +54,19 @@ export function draftNames(page) {
   }
 }
 
+/** The values of a form by name, as booleans for checkboxes, without passwords. */
+export const typedValues = (element) =>
+  Object.fromEntries([...element.elements].filter((each) => each.name && each.type !== "password").map((each) => [each.name, each.type === "checkbox" ? each.checked : each.value]));
+
 /**
- * Stores what is typed into a form in `stored`, a draft: `{values, base}`, with the values by name. Returns a function that forgets it,
+ * Stores what is typed into a form in `stored`, a draft: `{values, base}`, with the values by name and `base`, what they are based on. Returns a function that forgets it,
  * for when it was sent. Passwords are not stored.
  */
 export function keepTyped(page, element, stored, base = null) {
   let waiting = null;
   const store = () => {
     waiting = null;
-    const values = Object.fromEntries([...element.elements].filter((each) => each.name && each.type !== "password").map((each) => [each.name, each.type === "checkbox" ? each.checked : each.value]));
-    stored.write({ values, base });
+    stored.write({ values: typedValues(element), base });
   };
   element.addEventListener("input", () => (waiting ??= setTimeout(store, PAUSE)));
   // The last words before a navigation are stored too.

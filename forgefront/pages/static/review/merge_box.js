@@ -17,8 +17,8 @@ const CHECKS = [
 ];
 const WORDS = { FAILED: "blocks", PENDING: "waits", RUNNING: "waits", SUCCESS: "done" };
 
-/** `act(operation, variables)` runs a mutation and reads the merge request again. `more` are further rows `[state, text]`. */
-export function mergeBox(request, act, more = []) {
+/** `act(operation, variables)` runs a mutation and reads the merge request again. `chosen.remove` is whether the box is ticked, for the next time. */
+export function mergeBox(request, act, chosen) {
   const { state, blockers, headCommit, viewerCan: can, project: { fullPath: path } } = request;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   if (state === "MERGED")
@@ -30,7 +30,7 @@ export function mergeBox(request, act, more = []) {
       can.update ? h("div.actions", null, doing("button", "Reopen", wrong, () => act("Change", { event: "REOPEN" }))) : null);
 
   const only = (word) => blockers.length === 1 && blockers[0] === word;
-  const remove = h("input", { type: "checkbox", id: "remove" });
+  const remove = h("input", { type: "checkbox", id: "remove", checked: chosen.remove, onchange: () => (chosen.remove = remove.checked) });
   const accept = (whenBuilt) => () => act("Accept", { sha: headCommit.oid, whenBuilt, remove: remove.checked });
   const buttons = [];
   if (can.merge && headCommit) {
@@ -44,7 +44,7 @@ export function mergeBox(request, act, more = []) {
   const removable = merging && request.sourceBranch !== request.sourceProject?.defaultBranch;
   return h("div.merge-status", { "data-state": blockers.length ? (only("BUILD_RUNNING") ? "RUNNING" : "FAILED") : "SUCCESS" },
     h("p", null, h("strong", null, headline(request))),
-    h("ul.blockers", { "aria-label": "What the merge waits for" }, [...checks(request), ...more].map(([word, text]) =>
+    h("ul.blockers", { "aria-label": "What the merge waits for" }, checks(request).map(([word, text]) =>
       h("li", { "data-state": word }, symbol(word, WORDS[word]), h("span", null, text)))),
     wrong,
     removable ? h("label.check", { for: "remove" }, remove, `Delete ${request.sourceBranch} after the merge`) : null,

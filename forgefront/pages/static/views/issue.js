@@ -7,7 +7,7 @@ import { markdown } from "../markdown.js";
 import { ago, badge, person, section, symbol } from "../parts.js";
 import { keepFocus, renewal, renewSlowly } from "../renewing.js";
 import { label, rows } from "../rows.js";
-import { note, showNotes } from "../work/notes.js";
+import { goToNote, note, showNotes } from "../work/notes.js";
 import { styles } from "../work/styles.js";
 import { triage } from "../work/triage.js";
 
@@ -23,12 +23,10 @@ export async function open(page) {
     return { ...project.issue, mayTriage: project.viewerCan.triageIssues };
   };
   // What is read again when somebody else has changed the issue; what is typed is elsewhere.
-  let [issue, talk, first] = [null, null, null];
+  let [issue, talk, first, answering] = [null, null, null, null];
   const soon = renewal(page, async () => {
     const next = await read();
     if (standing(next) === standing(issue)) return;
-    // The button that closes it is another one then, and what was typed is kept.
-    if (next.state !== issue.state) return page.reload();
     issue = first = next;
     show();
     await talk.renew();
@@ -41,6 +39,7 @@ export async function open(page) {
   const show = () => {
     keepFocus(head, () => replace(head, above(path, issue)));
     keepFocus(text, () => replace(text, below(issue)));
+    answering?.renew();
   };
   first = issue;
   talk = await discussion(async (after) => {
@@ -50,12 +49,15 @@ export async function open(page) {
   }, (each) => note(page, each), showNotes);
   show();
 
+  if (issue.viewerCan.comment || issue.viewerCan.update)
+    answering = answerForm(page, { path, iid, isClosed: () => issue.state === "CLOSED", can: issue.viewerCan, done: () => talk.renew({ isWhole: true }) });
   page.title(`#${iid} ${issue.title}`, [[path, address(path)], ["issues", address(path, "issues")]]);
   page.show(
     h("article.reading", null, head,
       issue.mayTriage ? triage(page, { path, iid, operation: "UpdateIssue", record: () => issue, done: page.reload }) : null,
       text, talk.element,
-      issue.viewerCan.comment || issue.viewerCan.update ? answering(page, { path, iid, closed: issue.state === "CLOSED", can: issue.viewerCan }) : null));
+      answering?.element));
+  await goToNote(talk);
 }
 
 const above = (path, issue) => [
@@ -78,16 +80,24 @@ const closing = ({ iid, title, state, project, headCommit }) =>
     h("p.row-title", null, h("a", { href: address(project.fullPath, "merge_requests", iid), "data-item": true }, title)),
     h("span.row-side", null, `!${iid}`));
 
-/** The comment form, with the button that closes or reopens the issue, and sends what was typed before. */
-function answering(page, { path, iid, closed, can }) {
+/**
+ * The `element` with the comment form and the button that closes or reopens the issue, and sends what was typed before. `renew()` shows
+ * which of the two the button does.
+ */
+function answerForm(page, { path, iid, isClosed, can, done }) {
   const send = (body) => page.change("Comment", { path, iid, body });
-  const turn = (textOf, wrong) => doing("button", closed ? "Reopen" : "Close the issue", wrong, async () => {
+  let button = null;
+  const turn = (textOf, wrong) => doing("button", null, wrong, async () => {
+    const operation = isClosed() ? "Reopen" : "Close";
     if (textOf().trim()) {
       await send(textOf());
       textOf.sent();
     }
-    await page.change(closed ? "Reopen" : "Close", { path, iid });
+    await page.change(operation, { path, iid });
     await page.reload();
   });
-  return answer(send, page.reload, { page, comments: can.comment, also: (textOf, wrong) => (can.update ? turn(textOf, wrong) : null) });
+  const element = answer(send, done, { page, comments: can.comment, also: (textOf, wrong) => (button = can.update ? turn(textOf, wrong) : null) });
+  const renew = () => button && replace(button, isClosed() ? "Reopen" : "Close the issue");
+  renew();
+  return { element, renew };
 }

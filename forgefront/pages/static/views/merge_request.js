@@ -14,7 +14,7 @@ import { threads, unresolvedOnly } from "../review/threads.js";
 import { newLine, newerThan, sinceChoice, visit } from "../review/visits.js";
 import { buildRow, commitRow, issueRow, label, rows } from "../rows.js";
 import { sheet } from "../styles/sheets.js";
-import { note, showNotes } from "../work/notes.js";
+import { goToNote, note, showNotes } from "../work/notes.js";
 import { triage } from "../work/triage.js";
 
 const POLL = 4000;
@@ -41,9 +41,14 @@ export async function open(page) {
     keepFocus(top, () => replace(top, above(request)));
     keepFocus(strip, () => replace(strip, tabs(request, tab)));
   };
+  const entitle = () => {
+    const { project } = request;
+    page.title(`!${iid} ${request.title}`, [[project.name, address(project.fullPath)], ["merge requests", address(project.fullPath, "merge_requests")]]);
+  };
   const soon = renewal(page, async () => {
     const before = request;
     request = await read("MergeRequest");
+    if (request.title !== before.title) entitle();
     show();
     await shown.renew(request, before);
   });
@@ -68,8 +73,7 @@ export async function open(page) {
   };
   const styles = Promise.all([sheet("review"), tab === "changes" ? sheet("files") : null, tab === "talk" ? sheet("lists") : null]);
   request = await read("MergeRequest");
-  const { project } = request;
-  page.title(`!${iid} ${request.title}`, [[project.name, address(project.fullPath)], ["merge requests", address(project.fullPath, "merge_requests")]]);
+  entitle();
   show();
   await styles;
   page.show(top, strip, body);
@@ -111,17 +115,22 @@ function tabs({ iid, project, commitCount, headCommit, diffStat, lastVisit }, cu
 // Each tab shows itself in `body`, and has `ready`, and `renew(request, before)` for events.
 
 function showTalk({ page, about, read, act, body, request, soon }) {
-  const [side, box, said] = [h("div.column"), h("div"), h("div.review", { "data-walk": true })];
-  const show = (now) => {
-    keepFocus(box, () => replace(box, mergeBox(now, act)));
-    replace(side, closing(now));
-  };
+  const [side, box, text, said] = [h("div.column"), h("div"), h("div"), h("div.review", { "data-walk": true })];
+  const chosen = { remove: false };
   let talk = null;
-  let shown = request;
+  let shown = null;
+  const show = (now) => {
+    const html = now.descriptionHtml;
+    // Pictures in an unchanged one are not loaded again.
+    if (!shown || html !== shown.descriptionHtml) keepFocus(text, () => replace(text, html ? h("div.card", null, markdown(html)) : h("p.quiet", null, "No description.")));
+    keepFocus(box, () => replace(box, mergeBox(now, act, chosen)));
+    replace(side, closing(now));
+    shown = now;
+  };
   const mayTriage = request.project.viewerCan.createMergeRequest;
   show(request);
   replace(body, h("div.columns", null,
-    h("div.column", null, request.descriptionHtml ? h("div.card", null, markdown(request.descriptionHtml)) : h("p.quiet", null, "No description."),
+    h("div.column", null, text,
       mayTriage ? triage(page, { ...about, operation: "UpdateMergeRequest", record: () => shown, done: soon }) : null,
       box, section("Comments", null, said)),
     side));
@@ -148,12 +157,12 @@ function showTalk({ page, about, read, act, body, request, soon }) {
       record.saw({ note: Math.max(0, ...notes.nodes.map(({ databaseId }) => databaseId)) || null });
       return notes;
     }, withLine, showNotes);
-    replace(said, unresolvedOnly(said), talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew(), { page }) : null);
+    replace(said, unresolvedOnly(said), talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew({ isWhole: true }), { page }) : null);
+    await goToNote(talk);
   })().catch(failedIn(said));
   return {
     ready,
     async renew(now) {
-      shown = now;
       show(now);
       await talk?.renew();
     },
@@ -197,10 +206,13 @@ function showBuilds({ body, request }) {
 
 function showChanges({ page, about, read, act, body, request }) {
   const [box, fresh, files] = [h("div"), h("div"), h("div")];
-  const showBox = (now) => keepFocus(box, () => replace(box, mergeBox(now, act)));
+  const chosen = { remove: false };
+  const showBox = (now) => keepFocus(box, () => replace(box, mergeBox(now, act, chosen)));
   let head = null;
   let onLines = null;
   const record = visit(page, about);
+  /** The number of the newest reading: an earlier one that ends later is not shown. */
+  let newest = 0;
   const choice = sinceChoice(page, () => show().catch(failedIn(files)));
   const started = threads(page, { read, done: () => showThreads() });
   const showThreads = async () => onLines?.place(await started.renew());
@@ -212,7 +224,9 @@ function showChanges({ page, about, read, act, body, request }) {
   };
   const show = async () => {
     const since = choice.value === "since";
+    const number = (newest += 1);
     const { headCommit, viewedPaths, lastVisit, changes: all } = await read(since ? "ChangesSince" : "Changes");
+    if (number !== newest) return;
     head = headCommit?.oid;
     choice.show(lastVisit, head);
     // The commit that was seen may be the head again, or be deleted, since the choice was made.
@@ -235,7 +249,7 @@ function showChanges({ page, about, read, act, body, request }) {
     async renew(now) {
       showBox(now);
       await showThreads();
-      if (now.headCommit?.oid !== head)
+      if (now.headCommit?.oid !== head && !fresh.childElementCount)
         replace(fresh, h("p.draft-note", { role: "status" }, "There are new commits. ", h("button", { type: "button", onclick: () => show().catch(failedIn(files)) }, "Show them")));
     },
   };

@@ -7,7 +7,7 @@ import { h } from "../dom.js";
 import { ago, more, person } from "../parts.js";
 import { save } from "../project/downloads.js";
 import { snippetForm } from "../project/snippet_form.js";
-import { note } from "../work/notes.js";
+import { goToNote, note } from "../work/notes.js";
 
 export async function open(page) {
   const { path } = page.where;
@@ -34,6 +34,7 @@ export async function open(page) {
         return next.pageInfo;
       }, "Show more comments"),
       snippet.viewerCan.comment ? answer((body) => page.change("Comment", { path, id, body }), page.reload, { page }) : null));
+  await goToNote();
 }
 
 function controls(page, variables, { title, viewerCan, restPath, fileName, ...snippet }) {

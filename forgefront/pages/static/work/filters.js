@@ -136,10 +136,14 @@ export function form(kind, { change, offer }) {
 
   return {
     element,
-    show(chosen) {
+    /** Shows the chosen filters. `isRenewal`: what is being typed is not applied yet, and stays. */
+    show(chosen, { isRenewal = false } = {}) {
       current = chosen;
-      for (const name of TEXTS) element.elements[name].value = chosen[name];
-      element.elements.label.value = "";
+      const values = { ...chosen, label: "" };
+      for (const name of [...TEXTS, "label"]) {
+        const field = element.elements[name];
+        if (!isRenewal || field !== document.activeElement) field.value = values[name];
+      }
       sort.value = chosen.sort;
     },
   };

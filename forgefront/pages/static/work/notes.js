@@ -16,7 +16,7 @@ export function note(page, each, isNew = false, changed = () => {}) {
   if (system) return h("div.note.system", null, person(author), markdown(bodyHtml), ago(createdAt));
   const text = h("div", null, each.upvote ? vote("+1", "In favour") : each.downvote ? vote("−1", "Against") : markdown(bodyHtml));
   const edit = each.viewerCan?.update ? editing(page, each, text, changed) : null;
-  return h("article.note.card", { id: `note-${databaseId}` },
+  return h("article.note.card", { id: `note_${databaseId}` },
     h("header", null, person(author), ago(createdAt), isNew ? h("span.tag.new-tag", null, "new") : null, edit), text);
 }
 
@@ -37,7 +37,7 @@ function editing(page, { id, databaseId, author }, text, changed) {
       const form = answer(save, async () => {
         stop();
         await changed();
-        document.querySelector(`#note-${databaseId} .edit-note`)?.focus({ preventScroll: true });
+        document.querySelector(`#note_${databaseId} .edit-note`)?.focus({ preventScroll: true });
       }, {
         page, name, text: node.body, word: "Save", label: `The comment by ${author.name}`,
         also: (textOf) => h("button", { type: "button", onclick: () => (textOf.sent(), stop()) }, "Cancel"),
@@ -67,11 +67,23 @@ function editing(page, { id, databaseId, author }, text, changed) {
   return button;
 }
 
-/** Shows `made` in an element. A comment that is being edited there stays as it is, and the focus stays at its comment. */
+/** Scrolls to the comment that the address names by its fragment, as addresses in hooks do, unless the page is opened again. Further pages of `talk` are read for it. */
+export async function goToNote(talk = null) {
+  const id = /^#(note_\d+)$/.exec(location.hash)?.[1];
+  if (!id || scrollY) return;
+  if (!document.getElementById(id)) await talk?.renew({ isWhole: true });
+  const element = document.getElementById(id);
+  element?.closest("details")?.toggleAttribute("open", true);
+  element?.scrollIntoView({ block: "center" });
+}
+
+/** Shows `made` in an element. A comment that is being edited there stays as it is, with the focus; otherwise the focus stays at its comment. */
 export function showNotes(element, made) {
   const active = element.contains(document.activeElement) ? document.activeElement : null;
   const focused = active?.closest("[id]")?.id;
   const edited = new Map([...element.children].filter((each) => each.id && each.querySelector("form")).map((each) => [each.id, each]));
   element.replaceChildren(...made.flat().filter(Boolean).map((each) => edited.get(each.id) ?? each));
-  if (active && !active.isConnected) [...element.children].find((each) => each.id === focused)?.querySelector(".edit-note")?.focus({ preventScroll: true });
+  // An element that is put in again has lost the focus.
+  if (active?.isConnected) active.focus({ preventScroll: true });
+  else if (active) [...element.children].find((each) => each.id === focused)?.querySelector(".edit-note")?.focus({ preventScroll: true });
 }

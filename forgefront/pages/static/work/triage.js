@@ -49,12 +49,13 @@ export function triage(page, { path, iid, operation, record, done }) {
   async function load() {
     try {
       const { project } = await graph.ask("work/edit", "Choices", { path }, { signal: page.signal });
-      const before = JSON.stringify(triageValuesOf(record()));
+      const before = triageValuesOf(record());
       const fields = form("Labels, milestone, assignee", triageFields(project, record()), {
         word: "Save",
         async act(values) {
-          const changed = triageValues(values);
-          if (JSON.stringify(changed) !== before) await graph.change("work/edit", operation, { input: { projectPath: path, iid, ...changed } }, { signal: page.signal });
+          // Others may have changed the other fields since.
+          const changed = Object.fromEntries(Object.entries(triageValues(values)).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
+          if (Object.keys(changed).length) await graph.change("work/edit", operation, { input: { projectPath: path, iid, ...changed } }, { signal: page.signal });
           element.open = false;
           element.querySelector("summary").focus();
           page.say("Saved.");

@@ -23,7 +23,7 @@ export async function open(page) {
   const states = h("nav.chips", { "aria-label": "Filter by state" });
   const removable = h("div.chips", { role: "group", "aria-label": "Chosen filters" });
   const form = filters.form(kind, { change, offer: place.offer });
-  const renew = () => read().then((answer) => answer && keepFocus(body, () => show(answer)));
+  const renew = () => read().then((answer) => answer && keepFocus(body, () => show(answer, { isRenewal: true })));
   const following = place.follow(renewal(page, renew));
   await styles();
   await following;
@@ -59,12 +59,12 @@ export async function open(page) {
     }
   }
 
-  function show({ list, counts, canCreate, createAddress }) {
-    form.show(chosen);
-    replace(states, Object.entries(kind.states).map(([state, [word]]) =>
+  function show({ list, counts, canCreate, createAddress }, { isRenewal = false } = {}) {
+    form.show(chosen, { isRenewal });
+    keepFocus(states, () => replace(states, Object.entries(kind.states).map(([state, [word]]) =>
       h("a", { href: filters.addressOf(chosen, kind, { state }), "aria-current": state === chosen.state ? "true" : null }, word, h("b", null, String(counts[state])))),
-    place.scopes?.(chosen));
-    replace(removable, filters.removals(chosen, (changes) => (change(changes), body.focus({ preventScroll: true }))));
+    place.scopes?.(chosen)));
+    keepFocus(removable, () => replace(removable, filters.removals(chosen, (changes) => (change(changes), body.focus({ preventScroll: true })))));
     removable.hidden = !removable.childElementCount;
     replace(body, list.nodes.length ? [rows(list.nodes, place.row, ""), turning(list.pageInfo)] : nothing({ counts, canCreate, createAddress }));
   }
