@@ -218,6 +218,10 @@ function pageOf(place, signal, moved, scroll, opened) {
     },
     reload: () => open({ scroll: scrollY }),
     signedIn,
+    async renewViewer() {
+      viewer = null;
+      await known(signal);
+    },
     get viewer() {
       return viewer;
     },

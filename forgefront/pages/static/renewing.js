@@ -1,5 +1,7 @@
 // Reloads the data of a page after events, without moving the focus of its reader.
 
+import { h } from "./dom.js";
+
 const PAUSE = 400;
 const LATER = 5000;
 
@@ -9,19 +11,30 @@ const LATER = 5000;
  */
 export function renewal(page, renew, prompt = PAUSE) {
   let waiting = null;
+  /** The last run. They follow each other, so that an earlier answer is not shown after a later one. */
+  let running = null;
   const soon = (pause = prompt) => {
     waiting ??= setTimeout(async () => {
-      await page.opened;
+      await Promise.allSettled([page.opened, running]);
       waiting = null;
       if (page.signal.aborted) return;
       try {
-        await renew();
+        running = renew();
+        await running;
       } catch (error) {
-        if (error.name !== "AbortError") soon(LATER);
+        if (error.code === "NOT_FOUND") sayMissing();
+        else if (error.name !== "AbortError") soon(LATER);
       }
     }, pause);
   };
   return () => soon();
+}
+
+/** Says that what the page shows is no longer at its address. What is typed stays. */
+function sayMissing() {
+  const main = document.getElementById("main");
+  if (!main.querySelector(".moved-note"))
+    main.prepend(h("p.draft-note.moved-note", { role: "status" }, "This was moved or deleted, or you may not see it any more. The page no longer changes."));
 }
 
 /** Runs `look` at an interval in milliseconds while the page is open and visible, for changes without events. */

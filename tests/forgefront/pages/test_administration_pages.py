@@ -219,6 +219,9 @@ async def test_a_user_changes_profile_password_keys_and_addresses(site: Settings
     await site.submit("Profile")
     await page.wait_for(f"{SAID} === 'Your profile is saved.' && !document.querySelector('.draft-note')")
     assert (await user(site, "mei"))["bio"] == HOSTILE
+    await site.fill(name="Mei the Second")
+    await site.submit("Profile")
+    await page.wait_for("document.querySelector('.who').title === 'Mei the Second (mei)'")
 
     await site.fill(currentPassword="wrong password", password="mei signs in again")
     await site.submit("Password")

@@ -87,6 +87,37 @@ async def test_filters_stand_in_the_address(site: PagesSite) -> None:
     assert await page.evaluate("location.search") == "?range=90&zone=Europe%2FHelsinki&job=unit"
 
 
+async def test_the_newest_choice_is_shown_and_failures_are_seen(site: PagesSite) -> None:
+    page = site.page
+    hold = """void (really => window.fetch = async (url, options) => {
+      if (String(url).includes('/q/')) return new Response('', {status: 503});
+      const name = String(url).endsWith('/graphql') && JSON.parse(new TextDecoder().decode(options.body)).operationName;
+      const answer = await really(url, options);
+      if (name === 'ProjectBuildsOverTime' && !window.release) await new Promise((resolve) => (window.release = resolve));
+      return answer;
+    })(fetch)"""
+    await site.visit("/web/storefront/dashboard")
+    assert "75 %" in await card(site, "Success rate")
+    await page.evaluate(hold)
+    choose = (
+        "(value => { const field = document.querySelector('[name=job]'); field.value = value; field.dispatchEvent(new Event('change')); })"
+    )
+    await page.evaluate(f"{choose}('unit')")
+    await page.wait_for("window.release")
+    await page.evaluate(f"{choose}('compile')")
+    rate = "document.querySelector('section[aria-label=\"Success rate\"] dd')?.innerText"
+    await page.wait_for(f"{rate} === '100 %'")
+    await page.evaluate("window.release(), new Promise((resolve) => setTimeout(resolve, 300))")
+    assert await page.evaluate(rate) == "100 %"
+
+    link = "[...document.querySelectorAll('section[aria-label=\"Success rate\"] .card-links a')]"
+    await page.evaluate(f"{link}.find(each => each.innerText === 'CSV').click()")
+    await page.wait_for_text("The file cannot be downloaded (503).")
+    await page.evaluate(f"{link}.find(each => each.innerText === 'GraphiQL').click()")
+    await page.wait_for("location.pathname === '/-/graphiql' && !document.getElementById('crumbs')", "the link leads out of the pages")
+    await page.open("about:blank")
+
+
 async def test_a_group_on_a_screen_rotates_without_controls(site: PagesSite) -> None:
     page = site.page
     await page.set_viewport(800, 420)

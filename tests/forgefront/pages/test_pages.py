@@ -441,6 +441,19 @@ class TestAppearance:
         await page.wait_for(f"document.querySelector('.tile') && {BRIGHTNESS} > 600", "light stays chosen")
 
 
+async def test_pushes_to_projects_that_were_not_on_the_wall_at_first_appear(site: PagesSite) -> None:
+    page = site.page
+    commit = """mutation ($path: String!, $file: String!) { createCommit(input: {projectPath: $path, branch: "main", message: "Pushed",
+      actions: [{action: CREATE, path: $file, content: "a"}]}) { userErrors { message } } }"""
+    await site.visit("/?search=design")
+    await page.wait_for("document.querySelector('#live[data-state=live]')")
+    await page.evaluate("(field => { field.value = ''; field.dispatchEvent(new Event('input')); })(document.querySelector('#filter'))")
+    await page.wait_for("document.querySelectorAll('.tile').length === 4")
+    for path in ("web/checkout", "empty/handbook"):
+        await site.run(commit, path=path, file="new.txt")
+        await page.wait_for(f"document.querySelector('[data-path=\"{path}\"]').innerText.includes('Pushed')")
+
+
 VISITED_PATHS = """/ /web/storefront /web/storefront/builds /web/storefront/issues/1 /web/storefront/merge_requests/1
 /web/storefront/builds/4 /web/storefront/activity /web/storefront/settings /web/storefront/settings/hooks /-/sign_in"""
 BRIGHTNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"

@@ -1,5 +1,6 @@
 """The stars, the activity and the settings of a project in a real browser, as a master, a developer and a stranger use them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -365,6 +366,12 @@ async def test_activity_is_read_in_pages(site: SettingsSite) -> None:
     assert second.startswith("MT Mei Tanaka commented on issue #1") and f"Seen 29. {HOSTILE}" in second
     await page.click(".more")
     await page.wait_for("document.querySelectorAll('.row').length > 36 && document.querySelector('.more').hidden")
+    assert await page.evaluate("document.activeElement === [...document.querySelectorAll('.row a')].at(-1)")
+    change = "mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { userErrors { code } } }"
+    await site.ask(change, input={"projectPath": PATH, "iid": 1, "description": "Soon"})
+    # A renewal begins 0.4 s after an event.
+    await asyncio.sleep(1)
+    assert await page.evaluate("document.querySelectorAll('.row').length") > 36
     shown = "\n".join(await page.evaluate(rows))
     for words in ("Priya Nair opened merge request !1", "Mei Tanaka joined the project", "created the project", HOSTILE):
         assert words in shown

@@ -158,6 +158,13 @@ class TestBuild:
         await page.wait_for("document.querySelector('.facts .badge').innerText === 'waiting'")
         await page.click(".attempts summary")
         await page.wait_for("document.querySelector('.attempts .output').innerText.includes('1 failed, 127 passed')")
+        # There is no output to search in.
+        await page.press("/")
+        await page.wait_for("document.activeElement.id === 'find-field'")
+        await page.press("Escape")
+        await site.forge.set_build_status(PATH, build["databaseId"], "RUNNING")
+        await page.wait_for("document.querySelector('.facts .badge').innerText === 'running'")
+        assert await page.evaluate("document.querySelector('.attempts details').open")
 
     async def test_erase_asks_first(self, site: WorkPagesSite) -> None:
         page = site.page
@@ -204,6 +211,18 @@ class TestBuilds:
         await page.wait_for_text("Not found")
         assert await page.evaluate("document.querySelector('main a.button').innerText") == "All projects"
         assert "status of 404" in page.errors.pop()
+
+
+class TestCommits:
+    async def test_controls_stay_as_they_are_while_builds_change(self, site: WorkPagesSite) -> None:
+        page = site.page
+        await site.visit(f"/{PATH}/commits")
+        await page.wait_for("document.querySelector('#live[data-state=live]') && document.querySelector('.row')")
+        await page.evaluate("document.querySelector('main .menu').open = true, document.querySelector('#ref').focus()")
+        await page.evaluate("document.querySelector('.row').isOld = true")
+        await site.print_trace("A new build")
+        await page.wait_for("!document.querySelector('.row').isOld")
+        assert await page.evaluate("[document.querySelector('main .menu').open, document.activeElement.id]") == [True, "ref"]
 
 
 class TestTrace:

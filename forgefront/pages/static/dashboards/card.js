@@ -13,12 +13,16 @@ import { save } from "../project/downloads.js";
 export function card(page, { title, wide = false, view, operation, show, links = () => [] }) {
   const [figures, content, footer] = [h("dl.figures"), h("div.card-body"), h("footer.card-links")];
   const element = h(`section.card.chart${wide ? ".wide" : ""}`, { "aria-label": title }, h("header.card-head", null, h("h2", null, title), figures), content, footer);
+  /** The newest choice: an answer for an earlier one is not shown. */
+  let newest = null;
   return {
     element,
     async load(variables) {
+      newest = variables;
       element.setAttribute("aria-busy", "true");
       try {
         const data = await asked(page, view, operation, variables);
+        if (newest !== variables) return;
         const wrong = graph.errorIn(data);
         // The picture of a group has the projects whose data the viewer may see.
         if (wrong && !(data.group && wrong.code === "FORBIDDEN")) throw wrong;
@@ -28,11 +32,11 @@ export function card(page, { title, wide = false, view, operation, show, links =
         replace(content, rows.length ? [picture, key, below, columns ? table(title, columns, rows, { open, folded: picture !== null }) : null] : h("p.quiet.nothing", null, "Nothing in this range. Choose a longer one, or fewer filters."));
         replace(footer, links(variables).map(([word, href]) => h("a", { href }, word)), await inGraphiql(view, variables.sent), csv(page, operation, variables.sent, list));
       } catch (error) {
-        if (error.name === "AbortError") return;
+        if (error.name === "AbortError" || newest !== variables) return;
         replace(figures);
         replace(content, h("p.wrong", { role: "alert" }, error.message));
       } finally {
-        element.removeAttribute("aria-busy");
+        if (newest === variables) element.removeAttribute("aria-busy");
       }
     },
   };
@@ -71,14 +75,16 @@ function csv(page, operation, variables, list) {
   const query = new URLSearchParams(Object.entries(variables).filter(([, value]) => value !== null).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : value]));
   if (list) query.set("list", list);
   const href = `${base}/q/${operation}.csv?${query}`;
-  return h("a", { href, title: "Download the rows; spreadsheets can import this address", onclick: async (event) => {
+  const wrong = h("span.wrong", { role: "alert" });
+  return [h("a", { href, title: "Download the rows; spreadsheets can import this address", onclick: async (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
+    wrong.textContent = "";
     try {
       await save(page, href, `${operation}.csv`);
       page.say("The file is saved.");
     } catch (error) {
-      page.say(error.message);
+      if (error.name !== "AbortError") wrong.textContent = error.message;
     }
-  } }, "CSV");
+  } }, "CSV"), wrong];
 }

@@ -57,7 +57,7 @@ export function changedFile(entry, { read, threads = null }) {
 
   function wideRow([left, right]) {
     const row = h("div.line.pair", null, half(left, "before"), half(right, "after"));
-    const below = [left === right ? null : left, right].map((line) => line && threads?.after(row, line));
+    const below = [left === right ? null : left, right].map((line) => line && line.kind !== "remark" && threads?.after(row, line));
     return [row, ...below].filter(Boolean);
   }
 

@@ -52,7 +52,9 @@ export function pairs(lines) {
       if (added.length) flush();
       removed.push(line);
     } else if (line.kind === "added") added.push(line);
-    else if (line.kind === "same") {
+    // A remark belongs to the line before it.
+    else if (line.kind === "remark" && (removed.length || added.length)) (added.length ? added : removed).push(line);
+    else {
       flush();
       found.push([line, line]);
     }

@@ -31,7 +31,9 @@ export async function open(page) {
   let build = null;
   const show = () => {
     keepFocus(top, () => replace(top, above(page, build, act)));
+    const opened = new Set([...side.querySelectorAll(".attempts details[open]")].map(({ dataset }) => dataset.attempt));
     keepFocus(side, () => replace(side, beside(build)));
+    for (const each of side.querySelectorAll(".attempts details")) each.open = opened.has(each.dataset.attempt);
     printed.read(build);
     showFiles(build.artifact);
   };
@@ -129,7 +131,7 @@ function beside(build) {
 }
 
 const attempt = ({ attempt: number, status, createdAt, finishedAt, durationSeconds, trace }) =>
-  h("li", null, h("details.card", null,
+  h("li", null, h("details.card", { "data-attempt": number },
     h("summary", null, symbol(status), ` Attempt ${number} `, h("span.quiet", null, ago(finishedAt ?? createdAt), durationSeconds === null ? null : `, ${duration(durationSeconds)}`)),
     trace?.lines.length ? h("pre.output", { tabindex: 0 }, h("code", null, trace.lines.map((line) => [coloured(line), "\n"]))) : h("p.quiet", null, "The output was erased.")));
 

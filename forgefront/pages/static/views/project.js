@@ -9,9 +9,6 @@ import { showProject } from "../project/head.js";
 import { keepFocus, renewal } from "../renewing.js";
 import { activityRow, buildRow, commitRow, issueRow, mergeRequestRow, rows, starRow } from "../rows.js";
 
-const LONG = 60;
-/** Maximum number of rows that are reloaded: a longer list is not, since outdated rows are better than rows that move under the reader. */
-
 /** The builds of each state, which are counters; with further filters only the rows that are shown are counted. */
 const COUNTS = {
   counted: (narrowed) => ({ counted: !narrowed.length }),
@@ -33,23 +30,26 @@ const LISTS = {
 export async function open(page) {
   const { path, section: name } = page.where;
   const body = h("div");
+  /** Whether further rows were loaded: then they are not renewed, since outdated rows are better than rows that move under the reader. */
+  let isExtended = false;
   const list = LISTS[name]?.byCommit && page.query.get("by") === "commit" ? { ...LISTS[name], ...LISTS[name].byCommit } : LISTS[name];
-  const read = () => (name ? listed(page, list, path) : overview(page, path));
+  const read = () => (name ? listed(page, list, path, () => (isExtended = true)) : overview(page, path));
   await followed(page, path, name, renewal(page, renew));
-  const { project, show: build } = await read();
+  const { project, head = null, show: build } = await read();
 
   replace(body, build(project));
   const { state = "FINISHED" } = project.repositoryImport ?? {};
   const progress = state === "FINISHED" ? null : await (await import("../project/import_progress.js")).importProgress(page, path);
   const readme = h("div.readme");
-  // Outside of what events renew, so that what is being typed stays.
+  // Outside of what events renew, so that what is being typed or chosen stays.
   const offer = name ? null : (await import("../project/push_offer.js")).pushOffer(page, path);
-  showProject(page, project, name, progress, offer, list?.fields?.(page), body, readme);
+  showProject(page, project, name, progress, offer, list?.fields?.(page), head, body, readme);
   if (!name && project.viewerCan.readCode && project.branch) showReadme(page, path, readme);
 
   async function renew() {
-    if (body.querySelectorAll(".row").length > LONG) return;
+    if (isExtended) return;
     const next = await read();
+    if (isExtended) return;
     keepFocus(body, () => replace(body, next.show(next.project)));
   }
 }
@@ -132,7 +132,7 @@ function broken({ since, firstBad, lastGreen, suspects }, target, path) {
   ];
 }
 
-async function listed(page, list, path) {
+async function listed(page, list, path, extended) {
   const chosen = list.filter ? chosenOf(page, list) : null;
   const { names: narrowed, variables: further } = narrowedBy(page, list);
   const variables = { path, ...further, ...list.counted?.(narrowed), ...(list.filter && { [list.filter]: list.choices[chosen] }), ...list.tip?.(page.query), ...(list.refs && { ref: page.query.get("ref") }) };
@@ -142,17 +142,19 @@ async function listed(page, list, path) {
     return project;
   };
   const { downloads } = list.refs ? await import("../project/downloads.js") : {};
+  const project = await read(null);
   return {
-    project: await read(null),
+    project,
+    head: list.refs && project[list.connection] ? h("div.actions.start.spread", null, branches(page, project), downloads(page, path, page.query.get("ref") ?? project.defaultBranch)) : null,
     show(project) {
       const first = project[list.connection];
       if (!first) return empty("Nothing to see here", "You may not see this part of the project, or it cannot be read.");
       const shown = rows(first.nodes, list.row(path), list.none);
       return [
         list.filter ? chips(page, list, chosen, narrowed, list.counts?.(project, chosen)) : null,
-        list.refs ? h("div.actions.start.spread", null, branches(page, project), downloads(page, path, page.query.get("ref") ?? project.defaultBranch)) : null,
         shown,
         more(first.pageInfo, async (after) => {
+          extended();
           const next = (await read(after))[list.connection];
           shown.append(...next.nodes.map(list.row(path)));
           return next.pageInfo;

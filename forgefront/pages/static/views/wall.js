@@ -8,6 +8,7 @@ import { ago, avatar, badge, empty, failing, icon, lasted, more, symbol, wordOf 
 import { rotate, screenSeconds } from "../dashboards/screen.js";
 
 const ORDER = ["FAILED", "RUNNING", "PENDING", "CANCELED", "SUCCESS", "NONE"];
+const MAX_FOLLOWED = 50;
 const PAUSE = 300;
 /** Milliseconds: changes of builds are collected for this time before their projects are reloaded. */
 
@@ -18,6 +19,7 @@ export async function open(page) {
   const chosen = { state: page.query.get("state") ?? "", search: page.query.get("search") ?? "" };
   let total = 0;
   let gathering = null;
+  let [followed, endHeads] = [new Set(), new AbortController()];
 
   const position = await page.follow("Builds", {}, {
     event: ({ buildChanged }) => touch(buildChanged.build.project.fullPath),
@@ -51,11 +53,8 @@ export async function open(page) {
   // Tiles are sorted anew at each step, since nobody clicks them there.
   if (seconds) rotate(page, seconds, list, () => (add([]), [...list.children]));
 
-  // Builds have their own events; this stream reports pushes and external statuses. Nothing waits for it: it starts at the position of
-  // the other, which was before the projects were read.
-  const seen = first.projects.nodes.filter(({ viewerCan, branch }) => viewerCan.readCode && branch).map(({ fullPath }) => fullPath);
-  const heads = { event: ({ branchHealthChanged }) => touch(branchHealthChanged.project.fullPath), gap: () => seen.forEach(touch) };
-  if (seen.length) page.follow("Heads", { projects: seen, ...(position && { afterSeq: position }) }, heads).then(() => position ?? heads.gap());
+  // Nothing waits for this stream: it starts at the position of the other, which was before the projects were read.
+  followHeads(position);
 
   // Rendering
 
@@ -66,6 +65,7 @@ export async function open(page) {
     replace(footer, more(answer.projects.pageInfo, async (after) => {
       const next = await read(answer.searched, after);
       add(next.projects.nodes);
+      followHeads();
       return next.projects.pageInfo;
     }, "Show more projects"));
   }
@@ -128,8 +128,9 @@ export async function open(page) {
       if (chosen.search.trim() !== wanted) return;
       searched = wanted;
       take(answer);
+      followHeads();
     } catch (error) {
-      if (error.name !== "AbortError") page.say(error.message);
+      if (error.name !== "AbortError") replace(footer, h("p.wrong", { role: "alert" }, error.message));
     }
   }
 
@@ -139,6 +140,21 @@ export async function open(page) {
   }
 
   // Live updates
+
+  /**
+   * Builds have their own events; this stream reports pushes and external statuses. It is opened again when there are further projects,
+   * which are read again if it does not start at a position before they were read.
+   */
+  function followHeads(afterSeq = null) {
+    const projects = [...tiles.values()].filter(({ project }) => project.viewerCan.readCode).map(({ project }) => project.fullPath).slice(0, MAX_FOLLOWED);
+    const further = projects.filter((path) => !followed.has(path));
+    if (!further.length) return;
+    followed = new Set(projects);
+    endHeads.abort();
+    endHeads = new AbortController();
+    const handlers = { event: ({ branchHealthChanged }) => touch(branchHealthChanged.project.fullPath), gap: () => projects.forEach(touch), until: endHeads.signal };
+    page.follow("Heads", { projects, ...(afterSeq && { afterSeq }) }, handlers).then(() => afterSeq ?? further.forEach(touch));
+  }
 
   function touch(path) {
     changed.add(path);

@@ -32,6 +32,7 @@ const profile = (page, viewer) =>
       const changed = Object.entries(values).filter(([name, value]) => value !== (viewer[name] ?? ""));
       await page.change("UpdateProfile", { input: Object.fromEntries(changed) });
       Object.assign(viewer, values);
+      await page.renewViewer();
       page.say("Your profile is saved.");
     },
   });
