@@ -148,16 +148,20 @@ export const empty = (title, ...more) => h("div.empty", null, h("h2", null, titl
 export function more(pageInfo, load, word = "Show more") {
   let cursor = pageInfo.endCursor;
   const button = h("button.more", { type: "button", hidden: !pageInfo.hasNextPage, onclick: async () => {
-    button.disabled = true;
+    // A button that is disabled would lose the focus.
+    if (button.ariaBusy === "true") return;
+    button.ariaBusy = "true";
     try {
       const next = await load(cursor);
       cursor = next.endCursor;
+      // One that is hidden leaves the focus to the last row.
+      if (document.activeElement === button && !next.hasNextPage) [...(button.previousElementSibling?.querySelectorAll("a[href]") ?? [])].at(-1)?.focus({ preventScroll: true });
       button.hidden = !next.hasNextPage;
       button.textContent = word;
     } catch (error) {
       if (error.name !== "AbortError") button.textContent = `${error.message} Try again`;
     } finally {
-      button.disabled = false;
+      button.ariaBusy = "false";
     }
   } }, word);
   button.continueAfter = (pageInfo) => {

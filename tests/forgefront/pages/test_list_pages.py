@@ -382,6 +382,9 @@ class TestLiveIssues:
         assert await page.evaluate("below > 500 && scrollY >= below")
         assert await page.evaluate("document.querySelectorAll('.note:not(.system)').length") == 53
         last = await page.evaluate("[...document.querySelectorAll('.note[id]')].at(-1).id")
+        await page.evaluate("[...document.querySelectorAll('form button')].find(each => each.innerText === 'Reopen').click()")
+        await page.wait_for("document.querySelector('#comment') && !document.querySelector('#comment').isOld")
+        assert await page.evaluate("scrollY > 500")
         await page.open("about:blank")
         await site.visit(f"/{path}/issues/1#{last}")
         await page.wait_for(f"(e => e && e.getBoundingClientRect().top > 0 && e.getBoundingClientRect().bottom < innerHeight)({last})")

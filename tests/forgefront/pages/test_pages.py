@@ -1,5 +1,6 @@
 """The pages in a real browser, over the whole service: contents, navigation and live updates."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -340,6 +341,18 @@ class TestWall:
         await page.wait_for("[...document.querySelectorAll('.tile')].filter(t => !t.hidden).length === 1")
         await page.press("ArrowDown", "Enter")
         await page.wait_for("location.pathname === '/web/design' && document.activeElement.tagName === 'H1'")
+        # The filter is written into the address 0.25 s after it was typed.
+        await asyncio.sleep(0.4)
+        assert await page.evaluate("location.search") == ""
+        await page.press("/")
+        await page.wait_for("document.activeElement.id === 'find-field'")
+        await page.type("checkout")
+        await page.wait_for("document.querySelector('[role=option][aria-selected=true]')?.innerText.includes('checkout')")
+        await page.evaluate("document.activeElement.select()")
+        await page.type("storefront")
+        await page.press("Enter")
+        await page.wait_for_text("The shop.")
+        assert await page.evaluate("location.pathname") == "/web/storefront", "what was typed is opened, not what was found before"
         await page.press("u")
         await page.wait_for("location.pathname === '/groups/web' && document.querySelectorAll('.tile').length === 3")
         await page.evaluate("history.back()")

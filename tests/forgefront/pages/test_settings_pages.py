@@ -364,7 +364,8 @@ async def test_activity_is_read_in_pages(site: SettingsSite) -> None:
     first, second, *_ = await page.evaluate(rows)
     assert first.startswith("JW Jonas Weber closed issue #1") and "Prices are off" in first
     assert second.startswith("MT Mei Tanaka commented on issue #1") and f"Seen 29. {HOSTILE}" in second
-    await page.click(".more")
+    await page.evaluate("document.querySelector('.more').focus()")
+    await page.press("Enter")
     await page.wait_for("document.querySelectorAll('.row').length > 36 && document.querySelector('.more').hidden")
     assert await page.evaluate("document.activeElement === [...document.querySelectorAll('.row a')].at(-1)")
     change = "mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { userErrors { code } } }"

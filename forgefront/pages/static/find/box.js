@@ -22,12 +22,16 @@ export function openBox(path, go) {
   let timer = 0;
   /** Whether the person has chosen a result, which stays chosen when further ones arrive. */
   let hasMoved = false;
+  /** Whether the results are not those of the text yet, and whether Enter was pressed meanwhile, which opens the first of them. */
+  let [isSearching, opensFirst] = [false, false];
   const field = h("input", {
     id: "find-field", type: "search", role: "combobox", autofocus: true, autocomplete: "off", spellcheck: "false", maxlength: 200, "aria-label": "Find",
     "aria-controls": "find-results", "aria-expanded": "false", "aria-autocomplete": "list",
     placeholder: path ? `Find in ${path}, projects and people` : "Find projects, people and issues",
     oninput: () => {
       clearTimeout(timer);
+      isSearching = true;
+      opensFirst = false;
       timer = setTimeout(search, DELAY_MS);
     },
     onkeydown: press,
@@ -52,6 +56,7 @@ export function openBox(path, go) {
     const text = field.value.trim();
     hasMoved = false;
     if (!text) {
+      isSearching = false;
       show([]);
       note.textContent = "";
       return;
@@ -65,6 +70,7 @@ export function openBox(path, go) {
         ? await graph.ask("find", "FindInProject", { text, path, isRev, rev: isRev ? text.toLowerCase() : NO_COMMIT, isNumber: Boolean(number), number: Number(number?.[2] ?? 0) }, { signal })
         : await graph.ask("find", "Find", { text }, { signal });
       if (signal.aborted) return;
+      isSearching = false;
       show(groupsOf(data, path, text, null));
       const found = await files;
       if (signal.aborted) return;
@@ -86,7 +92,14 @@ export function openBox(path, go) {
         h("span.find-word", null, word), about ? h("span.find-about", null, about) : null)))));
     const all = options();
     field.setAttribute("aria-expanded", String(all.length > 0));
+    if (opensFirst && all[0]) choose(all[0]);
     mark((before && all.find((each) => each.getAttribute("href") === before)) || all[0]);
+  }
+
+  function choose({ href }) {
+    opensFirst = false;
+    dialog.close();
+    go(href);
   }
 
   function mark(option) {
@@ -103,11 +116,13 @@ export function openBox(path, go) {
       event.preventDefault();
       hasMoved = true;
       if (all.length) mark(all[(at + (event.key === "ArrowDown" ? 1 : -1) + all.length) % all.length]);
+    } else if (event.key === "Enter" && isSearching) {
+      event.preventDefault();
+      // What is marked was found for another text.
+      opensFirst = true;
     } else if (event.key === "Enter" && all[at]) {
       event.preventDefault();
-      const { href } = all[at];
-      dialog.close();
-      go(href);
+      choose(all[at]);
     }
   }
 }

@@ -109,6 +109,7 @@ export async function open(page) {
   // The filter: loaded projects at once; all projects after a moment, if not all are loaded.
 
   let timer = null;
+  page.signal.addEventListener("abort", () => clearTimeout(timer));
   let searched = chosen.search;
 
   function filterSoon() {
@@ -122,7 +123,7 @@ export async function open(page) {
     remember();
     const wanted = chosen.search.trim();
     const whole = !searched && tiles.size === total;
-    if (wanted === searched || whole || page.signal.aborted) return;
+    if (wanted === searched || whole) return;
     try {
       const answer = await read(wanted);
       if (chosen.search.trim() !== wanted) return;
