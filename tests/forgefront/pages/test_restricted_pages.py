@@ -58,7 +58,7 @@ async def wrong_pictures(site: ListSite, path: str, username: str) -> list[str]:
     await site.page.wait_for(
         "document.querySelector('.chart .card-body').childElementCount && !document.querySelector('.chart[aria-busy]')"
     )
-    found: list[str] = await site.page.evaluate("[...document.querySelectorAll('.chart .wrong')].map((each) => each.innerText)")
+    found: list[str] = await site.page.evaluate("[...document.querySelectorAll('.chart .card-body .wrong')].map((each) => each.innerText)")
     return found
 
 
