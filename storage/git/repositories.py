@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from storage.database.engine import DatabaseSession
 from storage.disk_sync import replace_file
 from storage.git.cancellation import Cancellation
-from storage.git.history import commit_walk
 from storage.git.history.history_cache import HistoryCache
 from storage.git.importing.repository_import import ProgressCallback, import_repository
 from storage.git.packing import object_collection, packs, repack
@@ -157,15 +156,13 @@ class Repositories:
         """
         return await object_collection.collect(self.path_of(project_id), tips, moment.timestamp())
 
-    async def may_lack(self, project_id: int, version: int, oids: Collection[str]) -> bool:
-        """Whether these objects, or some to which they refer, may have been deleted since the refs had this version.
+    async def may_lack(self, project_id: int, version: int) -> bool:
+        """Whether objects, or some to which they refer, may have been deleted since the refs had this version.
 
-        They were in the repository then, or were written later. The caller has locked the project, or its commit finds out whether the
-        version of its refs has changed since the call. Raises NotARepository.
+        They were in the repository then, or were written later; only a collection deletes objects. The caller has locked the project, or
+        its commit finds out whether the version of its refs has changed since the call.
         """
-        if await asyncio.to_thread(object_collection.has_dropped, self.path_of(project_id), version):
-            return True
-        return bool(await self.read(project_id, lambda repository: commit_walk.absent_ids(repository, oids)))
+        return await asyncio.to_thread(object_collection.has_dropped, self.path_of(project_id), version)
 
     async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
         """Inserts the rows of uploaded packs in the transaction of the project."""

@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -258,7 +258,7 @@ class RepositoryCache(Repositories):
             await session.commit()
         return bool(restored.rowcount)
 
-    async def may_lack(self, project_id: int, version: int, oids: Collection[str]) -> bool:
+    async def may_lack(self, project_id: int, version: int) -> bool:
         # What is in no dropped pack was published before the transaction.
         async with self._database.read_session() as session:
             return bool(await session.read(rows.dropped_since(project_id, version)))

@@ -214,8 +214,7 @@ async def require_objects(context: Context, project: tables.Project, prepared: P
     needed = [update for update in prepared.updates if update.new is not None]
     if prepared.since in (None, project.refs_version) or not needed:
         return
-    oids = {update.new for update in needed if update.new is not None}
-    if await context.services.repositories.may_lack(project.id, prepared.since, oids):
+    if await context.services.repositories.may_lack(project.id, prepared.since):
         raise refs.ObjectsDeleted(needed[0])
 
 
