@@ -31,6 +31,9 @@ class DatabaseSession(AsyncSession):
 
     budget: TextBudget | None = None
     """Limits how much text the session reads; None if it is not limited."""
+    _reader: Reader | None = None
+    """The connection for statements that need no ORM session, of sessions that take one from the pool."""
+    _has_ended = False
 
     def __init__(self, database: "Database", **settings: Any) -> None:
         super().__init__(**settings)
@@ -140,6 +143,24 @@ class DatabaseSession(AsyncSession):
         async with self._statement_lock:
             await super().delete(instance)
 
+    async def _acquire_reader(self) -> Reader:
+        """Returns the session's reader. The caller has the statement lock. Raises InvalidRequestError if the session has ended."""
+        if self._reader is None and not self._has_ended:
+            reader = await self._database.reader_pool.acquire()
+            if self._has_ended:
+                self._database.reader_pool.release(reader)
+            else:
+                self._reader = reader
+        if self._reader is None:
+            # A loader runs after the end of its operation.
+            raise InvalidRequestError(CLOSED_MESSAGE)
+        return self._reader
+
+    def _release_reader(self) -> None:
+        if self._reader is not None:
+            self._database.reader_pool.release(self._reader)
+            self._reader = None
+
 
 class ReadSession(DatabaseSession):
     """A session for statements that change nothing. `read` returns plain rows, which belong to no session and cannot be changed.
@@ -151,13 +172,11 @@ class ReadSession(DatabaseSession):
         self._database = database
         self.budget = budget
         self._statement_lock = asyncio.Lock()
-        self._reader: Reader | None = None
-        self._is_closed = False
 
     def __getattr__(self, name: str) -> Any:
         if name not in ORM_ATTRIBUTES:
             raise AttributeError(name)
-        if self._is_closed:
+        if self._has_ended:
             raise InvalidRequestError(CLOSED_MESSAGE)
         AsyncSession.__init__(self, bind=self._database.engine, expire_on_commit=False, autoflush=False)
         return self.__dict__[name]
@@ -175,36 +194,23 @@ class ReadSession(DatabaseSession):
             await asyncio.sleep(0)
         reader = self._reader
         if reader is None:
-            if not self._is_closed and not self._statement_lock.locked():
+            if not self._has_ended and not self._statement_lock.locked():
                 reader = self._reader = self._database.reader_pool.try_acquire()
-            reader = reader or await self._acquire_reader()
+            if reader is None:
+                async with self._statement_lock:
+                    reader = await self._acquire_reader()
         if reader.is_concurrent:
             self._database.record_statement(sql, parameters)
             return await reader.fetch(sql, parameters, columns, self.budget)
         async with self._statement_lock:
-            if self._is_closed:
+            if self._has_ended:
                 raise InvalidRequestError(CLOSED_MESSAGE)
             self._database.record_statement(sql, parameters)
             return await reader.fetch(sql, parameters, columns, self.budget)
 
-    async def _acquire_reader(self) -> Reader:
-        async with self._statement_lock:
-            if self._reader is None and not self._is_closed:
-                reader = await self._database.reader_pool.acquire()
-                if self._is_closed:
-                    self._database.reader_pool.release(reader)
-                else:
-                    self._reader = reader
-            if self._reader is None:
-                # A loader runs after the end of its operation.
-                raise InvalidRequestError(CLOSED_MESSAGE)
-            return self._reader
-
     async def close(self) -> None:
-        self._is_closed = True
-        if self._reader is not None:
-            self._database.reader_pool.release(self._reader)
-            self._reader = None
+        self._has_ended = True
+        self._release_reader()
         if "sync_session" in self.__dict__:
             try:
                 await super().close()

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.attributes import instance_state
 
 from storage.database.pending_changes import PendingChanges
-from storage.database.readers import CLOSED_MESSAGE, Reader
+from storage.database.readers import CLOSED_MESSAGE
 from storage.database.sessions import ORM_ATTRIBUTES, DatabaseSession
 from storage.database.statements.bulk_inserts import BulkRows
 from storage.database.statements.insert_cache import Numbering
@@ -47,9 +47,8 @@ class WriteSession(DatabaseSession):
         self._driver_connection = None
         self._connection_info = None
         self._connected_transaction = None
-        self._reader: Reader | None = None
         self._active_reads = 0
-        self._has_begun = self._has_ended = False
+        self._has_begun = False
         self._rows: dict[Any, Any] = {}
         self._pending = PendingChanges()
         self._reads_before_changes = self.may_repeat = False
@@ -170,24 +169,6 @@ class WriteSession(DatabaseSession):
                 return await reader.fetch(sql, parameters, columns, self.budget)
         finally:
             self._active_reads -= 1
-
-    async def _acquire_reader(self) -> Reader:
-        """Returns the session's reader. The caller has the statement lock. Raises InvalidRequestError if the session has ended."""
-        if self._reader is None and not self._has_ended:
-            reader = await self._database.reader_pool.acquire()
-            if self._has_ended:
-                self._database.reader_pool.release(reader)
-            else:
-                self._reader = reader
-        if self._reader is None:
-            # A loader runs after the end of its operation.
-            raise InvalidRequestError(CLOSED_MESSAGE)
-        return self._reader
-
-    def _release_reader(self) -> None:
-        if self._reader is not None:
-            self._database.reader_pool.release(self._reader)
-            self._reader = None
 
     def _own_row(self, table: type, columns: dict[str, Any]) -> Any:
         """Returns the session's row with this identity; the ORM session takes it over when it is created."""
