@@ -20,6 +20,11 @@ async def renew_until_done(work: asyncio.Future[T], renew: Callable[[], Awaitabl
 async def end(work: asyncio.Future[T]) -> None:
     """Cancels the work, waits until it has ended, and ignores its result. Call it in `finally`."""
     work.cancel()
+    await wait_for_end(work)
+
+
+async def wait_for_end(work: asyncio.Future[T]) -> None:
+    """Waits until the work has ended, and ignores its result. For work of a thread, which goes on when it is cancelled."""
     await asyncio.wait([work])
     if not work.cancelled():
         # Marks the exception as retrieved.

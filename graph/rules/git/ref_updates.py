@@ -211,11 +211,11 @@ async def require_objects(context: Context, project: tables.Project, prepared: P
 
     The project is locked, or its commit finds out that it has changed. While its refs have the version of before, nothing was deleted.
     """
-    needed = [update for update in prepared.updates if update.new is not None]
-    if prepared.since in (None, project.refs_version) or not needed:
+    needed = next((update for update in prepared.updates if update.new is not None), None)
+    if needed is None or prepared.since in (None, project.refs_version):
         return
     if await context.services.repositories.may_lack(project.id, prepared.since):
-        raise refs.ObjectsDeleted(needed[0])
+        raise refs.ObjectsDeleted(needed)
 
 
 def require_adopted(project: tables.Project) -> None:

@@ -165,10 +165,7 @@ async def _run(services: Services, job: _ImportJob) -> None:
         raise _ImportFailed(f"{reason} Start the import again later.") from error
     finally:
         stop.set()
-        await asyncio.wait([fetching])
-        if not fetching.cancelled():
-            # Marks the exception as retrieved.
-            fetching.exception()
+        await lease_renewal.wait_for_end(fetching)
         if publishing is not None:
             await lease_renewal.end(publishing)
         await asyncio.to_thread(services.repositories.discard, folder)
