@@ -8,7 +8,7 @@ import structlog
 
 from graph.context import Services
 from graph.errors import NotFound
-from graph.rules.git import commit_index
+from graph.rules.git import absent_commits
 from storage.git.packing import object_collection
 from storage.git.packing.object_collection import CollectionTips
 from storage.git.refs.ref_lock import lock_refs
@@ -53,4 +53,4 @@ async def collect_project(services: Services, project_id: int) -> int | None:
     collected = await services.repositories.collect(project_id, tips, services.clock())
     if collected is None:
         return None
-    return await commit_index.delete_absent_commits(services, project_id, collected.deleted)
+    return await absent_commits.delete_absent_commits(services, project_id, collected.deleted)

@@ -10,7 +10,7 @@ An imported repository is indexed after the project was created; a start complet
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
@@ -25,13 +25,13 @@ from graph.operations.transaction import write_transaction
 from graph.rules.branches import health_checks_due
 from graph.rules.ci import pipeline_planner
 from graph.rules.ci.pipeline_planner import PipelinePlan
-from graph.rules.git import indexed_commits, refs
+from graph.rules.git import absent_commits, indexed_commits, refs
+from graph.rules.git.row_batches import split_rows
 from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.history import commit_walk
 from storage.git.protocol.push import RefCommand
 from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, choose_default_branch
-from storage.git.repository import Repository
 from storage.index_comparison import list_absent_commits
 from storage.tables.git import branch_moves, commits
 from storage.tables.git import refs as git_refs
@@ -44,7 +44,6 @@ MAX_MENTIONING_COMMITS = 10_000
 MAX_MENTIONING_CHARACTERS = 16_000_000
 MAX_DEFERRED_COMMITS = 100
 """Commits that are left to the transaction of the move, which they must not make long."""
-ROWS_PER_STATEMENT = 500
 PROGRESS_LOG_SECONDS = 2.0
 
 _MENTION_PATTERN = re.compile(r"[#!]\d|https?://")
@@ -115,8 +114,8 @@ def record_moves(context: Context, project_id: int, updates: Sequence[RefCommand
     moment = context.now()
     moved = [update for update in updates if update.old != update.new and git_refs.can_be_indexed(update.ref)]
     heads = {update.ref.removeprefix(BRANCHES): update.new for update in moved}
-    moves = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in heads.items()]
-    for part in _split_batches(moves):
+    moves: list[dict[str, Any]] = [{"project_id": project_id, "name": name, "oid": oid, "moved_at": moment} for name, oid in heads.items()]
+    for part in split_rows(moves):
         context.insert_later(branch_moves.insert_moves(), part)
         existing = [(row["name"], None) for row in part if row["oid"] is not None]
         health_checks_due.schedule_health_checks(context, project_id, existing)
@@ -140,7 +139,7 @@ async def index_imported(services: Services, project_id: int) -> None:
         if await context.first(projects.for_update(project_id)) is not None:
             # A branch that has moved meanwhile was indexed by its move.
             current = found & set(map(tuple, await context.tuples(git_refs.unindexed_branches(project_id))))
-            for names in _split_batches([name for _, name, _ in current]):
+            for names in split_rows([name for _, name, _ in current]):
                 await context.session.execute(git_refs.mark_indexed(project_id, names))
             record_moves(context, project_id, [RefCommand(name, None, oid) for _, name, oid in current])
     services.maintenance_wakeup.notify(MaintenanceWork.BRANCH_HEALTH)
@@ -164,39 +163,8 @@ async def rebuild_index(services: Services, project_id: int) -> None:
     Raises as `index_imported` does.
     """
     async for absent in list_absent_commits(services.database, services.repositories, project_id):
-        await delete_absent_commits(services, project_id, absent)
+        await absent_commits.delete_absent_commits(services, project_id, absent)
     await index_all(services, project_id)
-
-
-async def delete_absent_commits(services: Services, project_id: int, oids: Sequence[str]) -> int:
-    """Delete the rows of those of these ids that the repository does not have; returns the number of these ids.
-
-    Raises NotFound when the project is deleted meanwhile, NotARepository.
-    """
-    absent, deleted = 0, list[str]()
-    for part in _split_batches(list(oids)):
-        missing = await _read_absent(services, project_id, part)
-        absent += len(missing)
-        if missing:
-            async with write_transaction(services.database) as session:
-                deleted += [oid for (oid,) in await session.execute(commits.delete_commits(project_id, missing))]
-    # A push may have brought some of them back: it inserts no row while one exists, and reads that after its objects are in the repository.
-    # So the objects of every push that has read a deleted row are there now.
-    for part in _split_batches(deleted):
-        returned = sorted(set(part) - set(await _read_absent(services, project_id, part)))
-
-        def work(repository: Repository, oids: Sequence[str] = returned) -> list[GitCommit]:
-            return repository.commits(oids)
-
-        if returned:
-            await indexed_commits.write_missing_commits(services, project_id, await services.repositories.read(project_id, work))
-    return absent
-
-
-async def _read_absent(services: Services, project_id: int, oids: Collection[str]) -> list[str]:
-    """Those of these ids that the repository does not have, on no host."""
-    await services.repositories.fetch_new_packs(project_id)
-    return await services.repositories.read(project_id, lambda repository: commit_walk.absent_ids(repository, oids))
 
 
 async def index_unfinished(services: Services) -> None:
@@ -414,8 +382,3 @@ async def _load_heads_and_project(
 
 def _is_branch(update: RefCommand) -> bool:
     return update.new is not None and update.ref.startswith(BRANCHES)
-
-
-def _split_batches(rows: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(rows), ROWS_PER_STATEMENT):
-        yield rows[start : start + ROWS_PER_STATEMENT]

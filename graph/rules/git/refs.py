@@ -7,7 +7,7 @@ brought up to date before git reads it (`project_refs`).
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 import structlog
@@ -15,6 +15,7 @@ import structlog
 from graph.context import Context, Services
 from graph.errors import Unavailable
 from graph.operations.loaders import Loader
+from graph.rules.git.row_batches import split_rows
 from graph.rules.validation import is_storable
 from storage import tables
 from storage.database.engine import DatabaseSession
@@ -29,12 +30,9 @@ from storage.tables.projects import projects
 
 log = structlog.get_logger("graph")
 
-ROWS_PER_STATEMENT = 500
 STORE_UNREACHABLE_MESSAGE = "The object store of the service cannot be reached; nothing was changed. Try again."
 MAX_FOLDERS = 20
 """With more new refs, all names of the project are read to find conflicts of a name and a folder."""
-
-T = TypeVar("T")
 
 _move_locks: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
@@ -140,15 +138,15 @@ def forget(context: Context) -> None:
 async def current(context: Context, project_id: int, names: Collection[str]) -> dict[str, str]:
     """The object ids of these refs, read again; stable where the transaction has locked the project."""
     found: dict[str, str] = {}
-    for part in _split(sorted(names)):
+    for part in split_rows(sorted(names)):
         found.update(map(tuple, await context.tuples(refs.targets(project_id, part))))
     return found
 
 
 async def current_of_projects(context: Context, keys: Collection[tuple[int, str]]) -> dict[tuple[int, str], str]:
-    """As `current`, for refs of several projects, by project id and name; one statement for ROWS_PER_STATEMENT of them."""
+    """As `current`, for refs of several projects, by project id and name; one statement for each batch of them (`split_rows`)."""
     found: dict[tuple[int, str], str] = {}
-    for part in _split(sorted(keys)):
+    for part in split_rows(sorted(keys)):
         project_ids, names = sorted({project_id for project_id, _ in part}), sorted({name for _, name in part})
         rows = await context.tuples(refs.NAMED, project_ids=project_ids, names=names)
         found |= {(project_id, name): oid for project_id, name, oid in rows}
@@ -239,7 +237,7 @@ def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str
         {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": peeled, "is_indexed": indexed and refs.can_be_indexed(name)}
         for name, oid, peeled in rows
     ]
-    for part in _split(columns):
+    for part in split_rows(columns):
         context.insert_later(refs.insert_refs(), part)
 
 
@@ -255,7 +253,7 @@ async def put_merge_request_heads(context: Context, heads: Mapping[tuple[int, in
         for (project_id, name), oid in sorted(wanted.items())
         if found.get((project_id, name)) != oid
     ]
-    for part in _split(rows):
+    for part in split_rows(rows):
         await context.session.execute(refs.put(context.services.database.dialect), part)
     if rows:
         await context.session.execute(refs.advance_version(sorted({row["project_id"] for row in rows}), context.now()))
@@ -305,8 +303,3 @@ async def publish_objects(services: Services, project_id: int, session: Database
     except ConnectionError as error:
         log.error("objects could not be stored", project_id=project_id, error=str(error))
         raise Unavailable(STORE_UNREACHABLE_MESSAGE) from error
-
-
-def _split(rows: Sequence[T]) -> Iterable[Sequence[T]]:
-    for start in range(0, len(rows), ROWS_PER_STATEMENT):
-        yield rows[start : start + ROWS_PER_STATEMENT]
