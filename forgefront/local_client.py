@@ -19,8 +19,12 @@ OPTION_NAMES = {
     "accessLevel": "--level",
     "expiresInHours": "--hours",
     "scopes": "--scope",
+    "username": "username",
+    "messenger": "--skype",
+    "professionalProfile": "--linkedin",
+    "microblog": "--twitter",
 }
-"""Options whose names differ from their input fields."""
+"""Options whose names differ from their input fields. `--username` is always the user who acts, and usernames are arguments."""
 
 
 NAMING_ARGUMENTS = {"User": ("username",), "Group": ("group", "groupPath", "path"), "Project": ("projectPath", "path")}

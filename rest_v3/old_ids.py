@@ -1,7 +1,7 @@
 """Old ids: the numbers that the objects of an imported instance had there, which scripts still send in paths (docs/decisions.md 57).
 
-A file has a line for each object: its kind, the old id and the new one, separated by tabs. Empty lines and those that begin with `#` are
-skipped. The kinds are those of the query `importIdentities`, in lower case:
+A file has a line for each object: its kind, the old id and the new one, separated by tabs. A heading (`kind`, `old`, `new`), empty lines
+and those that begin with `#` are skipped. The kinds are those of the query `importIdentities`, in lower case:
 
     project	12	4711
     deploy_key	12/8	93
@@ -63,6 +63,8 @@ class OldIds:
                 if not line.strip() or line.startswith("#"):
                     continue
                 fields = line.rstrip("\r\n").split("\t")
+                if number == 1 and fields[0] == "kind":
+                    continue
                 if len(fields) != 3 or not is_id(fields[2]):
                     raise InvalidOldIds(f"{path}:{number}: must be a kind, an old ID and a new ID, separated by tabs")
                 kind, old, new = fields

@@ -1,6 +1,6 @@
 """Ids of the same things on the two servers, for replayed writes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -9,6 +9,10 @@ import orjson
 from forgefront.shadow.comparison.comparison_rules import ComparisonRules
 
 MAX_IDS = 2_000_000
+
+
+PROJECT, SSH_KEY, DEPLOY_KEY = "project", "ssh_key", "deploy_key"
+"""Kinds with rules of their own: /projects/3/keys/8 is a deploy key, and its kind is "deploy_key/3"."""
 
 
 class IdFileError(ValueError):
@@ -31,18 +35,33 @@ class IdMap:
         self._ids: dict[str, dict[int, int]] = {}
         self._taken: dict[str, set[int]] = {}
         self._complete: set[str] = set()
+        self._kinds = {*rules.id_segments.values(), *rules.id_fields.values()}
 
     def read(self, lines: Iterable[str]) -> None:
-        """Reads lines of kind, old id and new id, separated by tabs; a heading and comments are left out. Raises IdFileError."""
-        for number, line in enumerate(lines, 1):
-            cells = line.strip().split("\t")
-            if cells == [""] or line.startswith("#") or (number == 1 and cells[0] == "kind"):
-                continue
-            if len(cells) < 3 or not (cells[1].isascii() and cells[1].isdigit() and cells[2].isascii() and cells[2].isdigit()):
-                raise IdFileError(f"line {number} of the ids must be kind, old id and new id, separated by tabs: {line.strip()!r}")
-            old, new = int(cells[1]), int(cells[2])
-            self.add(cells[0], *((new, old) if self._is_switched else (old, new)))
-            self._complete.add(cells[0])
+        """Reads lines of kind, old id and new id, separated by tabs, as `forgefront import --old-ids` writes them. Raises IdFileError.
+
+        The old id of a deploy key is that of its project, a slash and its own. A heading and comments are skipped.
+        """
+        rows = [row for number, line in enumerate(lines, 1) if (row := self._read_line(number, line)) is not None]
+        projects = {old: new for kind, _, old, new in rows if kind == PROJECT}
+        for kind, owner, old, new in rows:
+            self._complete.add(kind)
+            if owner is not None:
+                kind = f"{kind}/{projects.get(owner, owner) if self._is_switched else owner}"
+            self.add(kind, *((new, old) if self._is_switched else (old, new)))
+
+    def _read_line(self, number: int, line: str) -> tuple[str, int | None, int, int] | None:
+        """The kind, the project of a deploy key, the old id and the new one."""
+        cells = line.strip().split("\t")
+        if cells == [""] or line.startswith("#") or (number == 1 and cells[0] == "kind"):
+            return None
+        ids = [*cells[1].split("/", 1), cells[2]] if len(cells) == 3 else []
+        if len(ids) != (3 if cells[0] == DEPLOY_KEY else 2) or not all(each.isascii() and each.isdigit() for each in ids):
+            old = "project/old id" if cells[0] == DEPLOY_KEY else "old id"
+            raise IdFileError(f"line {number} of the ids must be kind, {old} and new id, separated by tabs: {line.strip()!r}")
+        if cells[0] not in self._kinds:
+            raise IdFileError(f"line {number} of the ids: no rule names ids of the kind {cells[0]!r}")
+        return cells[0], int(ids[0]) if len(ids) == 3 else None, int(ids[-2]), int(ids[-1])
 
     def add(self, kind: str, primary: int, secondary: int) -> None:
         ids = self._ids.setdefault(kind, {})
@@ -55,7 +74,8 @@ class IdMap:
         found = self._ids.get(kind, {}).get(primary)
         if found is not None:
             return found
-        return None if kind in self._complete or primary in self._taken.get(kind, ()) else primary
+        is_complete = kind.partition("/")[0] in self._complete
+        return None if is_complete or primary in self._taken.get(kind, ()) else primary
 
     def learn(self, path: str, primary: Any, secondary: Any) -> None:
         """Adds the ids in the two answers to a creation."""
@@ -70,11 +90,16 @@ class IdMap:
 
     def kind_of_path(self, path: str) -> str | None:
         """The kind of the object that a path answers: "issue" for /api/v3/projects/3/issues/41."""
-        for segment in reversed(path.split("/")):
-            kind = self._rules.id_segments.get(segment)
-            if kind is not None:
-                return kind
-        return None
+        segments = path.split("/")
+        kinds = (self._kind_of_segment(segments, index) for index in reversed(range(len(segments))))
+        return next((kind for kind in kinds if kind is not None), None)
+
+    def _kind_of_segment(self, segments: Sequence[str], index: int) -> str | None:
+        """The kind of the ids that follow a segment."""
+        kind = self._rules.id_segments.get(segments[index])
+        if kind in (SSH_KEY, DEPLOY_KEY) and index >= 2 and self._rules.id_segments.get(segments[index - 2]) == PROJECT:
+            return f"{DEPLOY_KEY}/{segments[index - 1]}"
+        return kind
 
     def kind_of_field(self, name: str, owner: Mapping[str, Any], owner_kind: str | None) -> str | None:
         """The kind of the id in a field of an object."""
@@ -96,11 +121,12 @@ class IdMap:
         """The path and query for the shadow server. Raises UnknownIdError."""
         path, mark, query = target.partition("?")
         segments = path.split("/")
+        mapped = list(segments)
         for index in range(1, len(segments)):
-            kind = self._rules.id_segments.get(segments[index - 1])
+            kind = self._kind_of_segment(segments, index - 1)
             if kind is not None and segments[index].isascii() and segments[index].isdigit():
-                segments[index] = str(self._require(kind, int(segments[index])))
-        return "/".join(segments) + mark + (self._map_form(query) if mark else "")
+                mapped[index] = str(self._require(kind, int(segments[index])))
+        return "/".join(mapped) + mark + (self._map_form(query) if mark else "")
 
     def map_body(self, content_type: str, body: bytes) -> bytes:
         """The body for the shadow server: ids in fields of JSON and forms. Raises UnknownIdError."""

@@ -193,6 +193,8 @@ class TestUsers:
     def test_taken_names_the_option(self, cli: CommandRunner) -> None:
         result = cli("admin", "user", "create", "ann", "--email", "root@example.org", "--no-password", code=1)
         assert result.stderr == "forgefront: --email: has already been taken\n"
+        result = cli("admin", "user", "create", "root", "--email", "ann@example.org", "--no-password", code=1)
+        assert result.stderr == "forgefront: username: has already been taken\n"
 
     def test_nothing_to_change(self, cli: CommandRunner) -> None:
         assert cli("admin", "user", "change", "root", code=2).stderr == "forgefront: nothing to change; see --help\n"

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from forgefront.shadow.comparison.comparison_rules import ComparisonRules
+from forgefront.shadow.comparison.id_map import IdMap
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.imports.v4_source import FULL_USER, TOKEN, V4Server
 from tests.support.servers.fork_server import start_program
@@ -64,6 +66,9 @@ class TestImport:
         assert "projects: contents" in done.stderr
         assert "<h2>Left behind: 15</h2>" in page.read_text()
         assert "project\t3\t1\n" in ids.read_text()
+        shadow_ids = IdMap(ComparisonRules.read())
+        shadow_ids.read(ids.read_text().splitlines())
+        assert shadow_ids.map_target("/api/v3/projects/3/issues") == "/api/v3/projects/1/issues"
         assert TOKEN not in done.output + page.read_text()
 
         again = json.loads(new("import", address, *fast, "--json", code=3).stdout)

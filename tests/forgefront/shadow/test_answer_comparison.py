@@ -233,9 +233,28 @@ class TestIds:
             with pytest.raises(UnknownIdError):
                 ids.map_target(target)
         assert ids.map_target("/api/v3/issues/7") == "/api/v3/issues/7"
-        for line in ("project\t3", "project\tx\t4", "project\t-1\t4"):
+        for line in ("project\t3", "project\tx\t4", "project\t-1\t4", "project\t1/3\t4", "deploy_key\t3\t4", "group\t3\t4"):
             with pytest.raises(IdFileError, match="line 2"):
                 ids.read(["kind\told\tnew", line])
+
+    @pytest.mark.parametrize("is_switched", [False, True])
+    def test_of_keys_are_known_by_where_they_are(self, is_switched: bool) -> None:
+        """A deploy key of the old server belongs to several projects, with a new id in each."""
+        ids = IdMap(ComparisonRules.read(), is_switched=is_switched)
+        ids.read(["deploy_key\t3/8\t93", "deploy_key\t4/8\t94", "project\t3\t30", "project\t4\t40", "ssh_key\t8\t80", "namespace\t2\t20"])
+        for old, new in (
+            ("/api/v3/projects/3/keys/8", "/api/v3/projects/30/keys/93"),
+            ("/api/v3/projects/4/deploy_keys/8", "/api/v3/projects/40/deploy_keys/94"),
+            ("/api/v3/user/keys/8", "/api/v3/user/keys/80"),
+            ("/api/v3/groups/2", "/api/v3/groups/20"),
+            ("/api/v3/projects?namespace_id=2", "/api/v3/projects?namespace_id=20"),
+        ):
+            assert ids.map_target(new if is_switched else old) == (old if is_switched else new)
+        unknown = "/api/v3/projects/30/keys/8" if is_switched else "/api/v3/projects/3/keys/93"
+        for target in (unknown, "/api/v3/projects/a%2Fb/keys/8"):
+            with pytest.raises(UnknownIdError):
+                ids.map_target(target)
+        assert ids.kind_of_path("/api/v3/projects/3/keys") == "deploy_key/3"
 
     def test_that_are_mapped_are_equal(self) -> None:
         ids = "project\t3\t30\nuser\t5\t6\nissue\t41\t99\nissue\t42\t98"

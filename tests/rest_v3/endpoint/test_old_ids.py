@@ -47,6 +47,10 @@ class TestTables:
             read_old_ids(Config.load(data=tmp_path, v3_old_ids=tmp_path / "nothing"))
         assert read_old_ids(Config.load(data=tmp_path)) is None
 
+    def test_may_begin_with_a_heading(self, tmp_path: Path) -> None:
+        ids = read(tmp_path, "kind\told\tnew\nproject\t1\t2\n")
+        assert ids.translate("/projects/:id", ["1"]) == ["2"]
+
 
 class TestPaths:
     async def test_name_the_objects_that_had_the_ids(self, graph: Graph, make: DataFactory, tmp_path: Path) -> None:
