@@ -1,6 +1,6 @@
 """Scalars of the schema."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, NewType
 
 import strawberry
@@ -30,6 +30,13 @@ def parse_timestamp(value: Any) -> datetime:
         raise GraphQLError("A DateTime must be in the years 1 to 9999, also in UTC.") from error
 
 
+def _parse_date(value: Any) -> date:
+    try:
+        return date.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise GraphQLError("A Date must be an ISO 8601 date such as 2016-01-19.") from error
+
+
 def _parse_big_int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise GraphQLError("A BigInt must be an integer.")
@@ -43,6 +50,9 @@ SCALARS: dict[object, Any] = {
         specified_by_url="https://scalars.graphql.org/andimarek/date-time.html",
         serialize=serialize_timestamp,
         parse_value=parse_timestamp,
+    ),
+    date: strawberry.scalar(
+        name="Date", description="An ISO 8601 date such as 2016-01-19.", serialize=date.isoformat, parse_value=_parse_date
     ),
     GitOid: strawberry.scalar(
         name="GitOid", description="ID of a git object: 40 or 64 lower-case hexadecimal digits.", serialize=str, parse_value=str

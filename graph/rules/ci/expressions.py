@@ -18,7 +18,7 @@ MAX_MEMORY_BYTES = 256 * 1024
 MAX_EXPRESSIONS = 100
 """Distinct expressions of a file; all of them fit into the cache of compiled ones."""
 MAX_SEARCH_SECONDS = 1.0
-"""Processor time for all searches of one `ExpressionSearches`. Hostile expressions search some 4 MB/s, others 500 MB/s."""
+"""Processor time for all searches of one `ExpressionSearches`. Hostile expressions are searched at some 4 MB/s, others at 500 MB/s."""
 MAX_PIECE_CHARACTERS = 64 * 1024
 """Lines that are searched at once, after which the time is compared with the limit."""
 

@@ -173,7 +173,8 @@ class TestCreateMilestone:
         assert await errors(ask, CREATE, owner, projectPath=path, title=" ") == [("title", "REQUIRED")]
         assert await errors(ask, CREATE, owner, projectPath=path, title="x" * 256) == [("title", "INVALID")]
         assert await errors(ask, CREATE, owner, projectPath=path, title="v1", description="x" * 1_000_001) == [("description", "INVALID")]
-        assert await ask.codes(CREATE, owner, input={"projectPath": path, "title": "v1", "dueDate": "2015-02-29"}) == ["BAD_REQUEST"]
+        (error,) = (await ask(CREATE, owner, input={"projectPath": path, "title": "v1", "dueDate": "2015-02-29"})).errors or []
+        assert (error.code, "A Date must be an ISO 8601 date such as 2016-01-19." in error.message) == ("BAD_REQUEST", True)
         assert await make.count(tables.Milestone) == 0
 
     async def test_concurrent_duplicate_titles_succeed_once_without_a_gap_in_numbers(self, ask: Ask, make: DataFactory) -> None:
