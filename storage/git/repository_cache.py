@@ -24,19 +24,18 @@ from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlmodel import col
 
-from storage.database.engine import Database, DatabaseSession, now
+from storage.database.engine import Database, DatabaseSession
 from storage.disk_sync import replace_file
 from storage.git.packing import object_collection, pack_transfer, packs, repack
+from storage.git.packing.bucket_packs import BucketPacks, PackReplacement
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.git.refs import projection, ref_projector
 from storage.git.refs.ref_names import DEFAULT_HEAD
 from storage.git.repositories import Repositories, StagedRepository
 from storage.git.repository import NotARepository, RefTargets, Repository
-from storage.git.subprocesses import background_command
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.objects.object_store import ObjectStore
 from storage.tables.git import packs as rows
@@ -47,8 +46,6 @@ DEFAULT_MAX_BYTES = 10 * 2**30
 DELETED_SECONDS = 3600.0
 """The copy of a project that does not exist is deleted after this time; that of a new project has no row yet."""
 IDS_PER_STATEMENT = 500
-MAX_TRANSFERS = 8
-"""Packs that one process uploads or downloads at once."""
 MAX_ATTEMPTS = 3
 NO_PACKS = (
     "project {} has refs, but no packs in the bucket. Start the service once on the host whose folder has its repository, which moves it to"
@@ -71,15 +68,6 @@ class _Copy:
     used_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Replacement:
-    """Names of packs that others replace, names of these, and the columns of their uploaded objects."""
-
-    removed: set[str]
-    added: set[str]
-    uploaded: Sequence[dict[str, Any]]
-
-
 class RepositoryCache(Repositories):
     """Repositories in `store`, of which `root` has copies; `evict` deletes those that exceed `max_bytes`."""
 
@@ -88,7 +76,7 @@ class RepositoryCache(Repositories):
         self.store = store
         self.max_bytes = max_bytes
         self._database = database
-        self._transfers = asyncio.Semaphore(MAX_TRANSFERS)
+        self._packs = BucketPacks(database, store)
 
     @asynccontextmanager
     async def use(self, project_id: int) -> AsyncIterator[Path]:
@@ -124,7 +112,7 @@ class RepositoryCache(Repositories):
             raise PacksUnavailable(NO_PACKS.format(project_id))
         local = await asyncio.to_thread(packs.list_packs, path)
         missing = [pack for pack in current if pack.name not in local]
-        await _run_all([self._download(pack, path) for pack in missing])
+        await self._packs.download(missing, path)
         await asyncio.to_thread(_finish_fetch, path, current, local)
         if missing:
             log.info("packs downloaded", project_id=project_id, number=len(missing), bytes=sum(pack.pack_bytes for pack in missing))
@@ -135,8 +123,15 @@ class RepositoryCache(Repositories):
 
     async def list_packs(self, project_id: int) -> list[rows.Pack]:
         """The current packs of a project."""
+        return await self._packs.list_current(project_id)
+
+    async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
+        await self._packs.insert(project_id, uploaded, session)
+
+    async def may_lack(self, project_id: int, version: int) -> bool:
+        # What is in no dropped pack was published before the transaction.
         async with self._database.read_session() as session:
-            return [row[0] for row in await session.read(rows.current(project_id))]
+            return bool(await session.read(rows.dropped_since(project_id, version)))
 
     async def publish(self, project_id: int, session: DatabaseSession | None = None) -> None:
         path = self.path_of(project_id)
@@ -158,10 +153,8 @@ class RepositoryCache(Repositories):
         if not names:
             return
         # A process that was killed may have uploaded some.
-        async with self._database.read_session() as reader:
-            known = {name for (name,) in await reader.read(rows.named(project_id, names))}
-        uploaded = await _run_all([self._upload(path, name) for name in sorted(names - known)])
-        await self._insert(project_id, uploaded, session)
+        uploaded = await self._packs.upload(path, names - await self._packs.find_known(project_id, names))
+        await self._packs.insert(project_id, uploaded, session)
         if session is None:
             await self.mark_published(path, names)
 
@@ -176,7 +169,7 @@ class RepositoryCache(Repositories):
     async def publish_staged(self, staged: Path) -> StagedRepository:
         await asyncio.to_thread(packs.pack_loose_objects, staged)
         names = packs.list_packs(staged)
-        uploaded = await _run_all([self._upload(staged, name) for name in sorted(names)])
+        uploaded = await self._packs.upload(staged, names)
         await asyncio.to_thread(packs.write_published, staged, names)
         return StagedRepository(staged, uploaded)
 
@@ -194,9 +187,9 @@ class RepositoryCache(Repositories):
             if not await repack.repack(path):
                 return False
             async with projection.lock(packs.folder_of(path)):
-                replacement = await self._upload_replacement(path, before)
+                replacement = await self._packs.upload_replacement(path, before)
                 async with self._database.write_session() as session:
-                    await self._replace(session, project_id, replacement)
+                    await self._packs.replace(session, project_id, replacement)
                     await session.commit()
                 await self.mark_published(path, replacement.added)
             return True
@@ -213,7 +206,7 @@ class RepositoryCache(Repositories):
             try:
                 return await self._collect(project_id, path, tips, moment.timestamp())
             except GitCommandError:
-                if not await self._restore_dropped(project_id):
+                if not await self._packs.restore_dropped(project_id):
                     raise
             await self.fetch_new_packs(project_id)
             return await self._collect(project_id, path, tips, moment.timestamp())
@@ -224,49 +217,33 @@ class RepositoryCache(Repositories):
             if collected is None:
                 return None
             async with projection.lock(packs.folder_of(path)):
-                replacement = await self._upload_replacement(path, before)
+                replacement = await self._packs.upload_replacement(path, before)
                 if not await self._replace_and_drop(project_id, replacement, collected, tips):
                     collected = collected.without_deletions()
                     async with self._database.write_session() as session:
-                        await self._replace(session, project_id, replacement, collected)
+                        await self._packs.replace(session, project_id, replacement, collected)
                         await session.commit()
                 await self.mark_published(path, replacement.added)
             await asyncio.to_thread(object_collection.drop, path, collected.expired, moment)
             return collected
 
     async def _replace_and_drop(
-        self, project_id: int, replacement: "_Replacement", collected: CollectedObjects, tips: CollectionTips
+        self, project_id: int, replacement: PackReplacement, collected: CollectedObjects, tips: CollectionTips
     ) -> bool:
-        """As `_replace`, and drops the expired packs, unless there are none, or a ref has moved meanwhile. Returns whether it did."""
+        """Replaces packs and drops the expired ones, unless there are none, or a ref has moved meanwhile. Returns whether it did."""
         if not collected.expired:
             return False
         async with tips.lock() as lock:
             if lock is None:
                 return False
-            await self._replace(lock.session, project_id, replacement, collected)
+            await self._packs.replace(lock.session, project_id, replacement, collected)
             await lock.session.execute(rows.drop(project_id, collected.expired, lock.version))
             return True
-
-    async def _restore_dropped(self, project_id: int) -> bool:
-        """Makes packs current again that were dropped lately. Returns whether there were any.
-
-        A host of an older version does not notice that a pack was dropped, and may have moved a ref to its objects.
-        """
-        async with self._database.write_session() as session:
-            restored = await session.execute(rows.restore_dropped(project_id))
-            await session.execute(refs.advance_version([project_id], now()))
-            await session.commit()
-        return bool(restored.rowcount)
-
-    async def may_lack(self, project_id: int, version: int) -> bool:
-        # What is in no dropped pack was published before the transaction.
-        async with self._database.read_session() as session:
-            return bool(await session.read(rows.dropped_since(project_id, version)))
 
     @asynccontextmanager
     async def _lease_packs(self, project_id: int) -> AsyncIterator[Path | None]:
         """Yields the folder with exactly the current packs, all published, for a repack or a collection; None if another host does one."""
-        if not await self._acquire_lease(project_id):
+        if not await self._packs.acquire_lease(project_id):
             yield None
             return
         try:
@@ -276,34 +253,7 @@ class RepositoryCache(Repositories):
                 await self.fetch_new_packs(project_id)
                 yield path
         finally:
-            async with self._database.write_session() as session:
-                await session.execute(rows.release_lease(project_id))
-                await session.commit()
-
-    async def _acquire_lease(self, project_id: int) -> bool:
-        moment = now()
-        expires_at = moment + timedelta(seconds=2 * background_command.TIMEOUT_SECONDS)
-        async with self._database.write_session() as session:
-            result = await session.execute(rows.acquire_lease(self._database.dialect, project_id, moment, expires_at))
-            await session.commit()
-        return bool(result.rowcount)
-
-    async def _upload_replacement(self, path: Path, before: set[str]) -> "_Replacement":
-        """Uploads the packs that were added since there were those of `before`. The caller has locked them."""
-        after = await asyncio.to_thread(packs.list_packs, path)
-        uploaded = await _run_all([self._upload(path, name) for name in sorted(after - before)])
-        return _Replacement(before - after, after - before, uploaded)
-
-    async def _replace(
-        self, session: DatabaseSession, project_id: int, replacement: "_Replacement", collected: CollectedObjects | None = None
-    ) -> None:
-        """Replaces current packs in one transaction. A pack that is not current any more changes nothing: its objects are in another."""
-        await self.insert_packs(session, project_id, replacement.uploaded)
-        await session.execute(rows.remove(project_id, replacement.removed, now()))
-        if collected is not None:
-            for name, is_reachable in ((collected.reachable, True), (collected.unreachable, False)):
-                if name is not None:
-                    await session.execute(rows.mark_collected(project_id, name, is_reachable, now()))
+            await self._packs.release_lease(project_id)
 
     async def evict(self) -> int:
         """Deletes the least recently used copies until the others fit, and those of deleted projects; returns how many.
@@ -369,35 +319,11 @@ class RepositoryCache(Repositories):
         finally:
             os.close(descriptor)
 
-    async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
-        for columns in uploaded:
-            await session.execute(rows.put(self._database.dialect, {"project_id": project_id, **columns}))
-
-    async def _insert(self, project_id: int, uploaded: Sequence[dict[str, Any]], session: DatabaseSession | None) -> None:
-        """Inserts the rows in the given transaction, or in one of its own."""
-        if session is not None:
-            await self.insert_packs(session, project_id, uploaded)
-        elif uploaded:
-            try:
-                async with self._database.write_session() as writer:
-                    await self.insert_packs(writer, project_id, uploaded)
-                    await writer.commit()
-            except IntegrityError as error:
-                raise NotARepository(f"project {project_id} was deleted") from error
-
     async def _read_version(self, project_id: int) -> int | None:
         """The version of the refs of the database; None if there is no such project."""
         async with self._database.read_session() as session:
             found = await session.read(refs.version(project_id))
         return found[0][0] if found else None
-
-    async def _upload(self, repository: Path, name: str) -> dict[str, Any]:
-        async with self._transfers:
-            return await pack_transfer.upload(self.store, repository, name)
-
-    async def _download(self, pack: rows.Pack, repository: Path) -> None:
-        async with self._transfers:
-            await pack_transfer.download(self.store, pack, repository)
 
     def _create(self, path: Path) -> None:
         """Creates an empty repository; another process may do it at the same time."""
@@ -430,17 +356,6 @@ class RepositoryCache(Repositories):
                 pass
             os.close(descriptor)
             await asyncio.sleep(projection.LOCK_POLL_SECONDS)
-
-
-async def _run_all(transfers: Sequence[Any]) -> list[Any]:
-    """Runs transfers together; the first error ends the others."""
-    tasks = [asyncio.ensure_future(transfer) for transfer in transfers]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _finish_fetch(path: Path, current: Sequence[rows.Pack], local: set[str]) -> None:
