@@ -1,4 +1,5 @@
-"""uvicorn's HTTP/1.1 connection, with limits that uvicorn leaves to a proxy: time for a header, idle bodies and readers, header sizes.
+"""uvicorn's HTTP/1.1 connection, with limits that uvicorn leaves to a proxy: time for a header, idle bodies and readers, header sizes,
+pipelined requests.
 
 A slow client costs one connection for a bounded time and nothing else. Timeouts are checked once a second for all connections together
 (`enforce_timeouts`), since a timer for each request would cost more than the request line.
@@ -17,6 +18,11 @@ from uvicorn.server import ServerState
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 100
+MAX_FRAMING_BYTES = 64 * 1024
+"""Bytes that a chunked body may have without data between them: chunk extensions, and the trailer section at its end."""
+MAX_PIPELINED_REQUESTS = 100
+"""Requests that may wait for the response to an earlier one. Further ones are not parsed, and the connection is closed after the last
+response: a client sends those again on another connection (RFC 9112, section 9.3.2)."""
 LINGER_SECONDS = 1.0
 """Time for which the server reads on after an error response: closing with unread bytes could lose the response (RFC 9112, section 9.6)."""
 MAX_LINGER_SECONDS = 30.0
@@ -88,6 +94,8 @@ class HttpConnection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         now = self.loop.time()
         self._is_in_header = False
+        self._running: RequestResponseCycle | None = None
+        self._framing_bytes = self._trailer_fields = 0
         self._request_count = 0
         self._header_began = now
         self._header_bytes = 0
@@ -109,18 +117,26 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        # uvicorn notifies only the newest request, which may still wait for the one that runs.
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         self._drop_references()
 
     def handle_websocket_upgrade(self) -> None:
+        if self._is_answering():
+            # The response that is sent now would end in the middle of the WebSocket, and nobody would notice its client disconnect.
+            self._reject(400)
+            return
         super().handle_websocket_upgrade()
         self._drop_references()
 
     def _drop_references(self) -> None:
         """Drops what refers to this object in turn, when the connection has no use for it any more. The garbage collector rarely looks for
         objects that lived for a second, so each connection would otherwise keep up to 30 KB."""
-        self.parser = self.cycle = None  # type: ignore[assignment]
+        self.parser = self.cycle = self._running = None  # type: ignore[assignment]
         del self._buffered_transport
 
     def data_received(self, data: bytes) -> None:
@@ -129,34 +145,58 @@ class HttpConnection(HttpToolsProtocol):
             return
         self._chunk_bytes = len(data)
         in_header, request_count = self._is_in_header, self._request_count
+        self._framing_bytes += len(data)
         super().data_received(data)
+        if self._is_rejected:
+            return
         # An incomplete header: counts only chunks that lie within it. on_headers_complete measures a complete one.
         if in_header and self._is_in_header and request_count == self._request_count:
             self._header_bytes += len(data)
             if self._header_bytes > MAX_HEADER_BYTES:
                 self._reject(431)
+        elif not self._is_in_header and self._framing_bytes > MAX_FRAMING_BYTES:
+            self._reject(431)
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
+            self._stop_parsing(429)
         self._is_in_header = True
         self._request_count += 1
         self._header_began = self._received_at
-        self._header_bytes = 0
+        self._header_bytes = self._framing_bytes = self._trailer_fields = 0
         self._first_bytes = self._chunk_bytes
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_header:
+            if len(self.headers) >= MAX_HEADERS:
+                self._stop_parsing(431)
+            super().on_header(name, value)
+            return
+        # Fields of a trailer section are dropped: they must not become fields of the header (RFC 9110, section 6.5.1).
+        self._trailer_fields += 1
+        if self._trailer_fields > MAX_HEADERS:
+            self._stop_parsing(431)
+
     def on_headers_complete(self) -> None:
         self._is_in_header = False
+        self._framing_bytes = 0
         if len(self.url) > MAX_TARGET_BYTES:
             self._stop_parsing(414)
         # It is not longer than the chunks that contain it.
         large = self._first_bytes + self._header_bytes + self._chunk_bytes > MAX_HEADER_BYTES
-        if len(self.headers) > MAX_HEADERS or (large and sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES):
+        if large and sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
             self._stop_parsing(431)
         super().on_headers_complete()
         if self._is_stopping and self.cycle is not None:
             self.cycle.keep_alive = False
 
+    def on_body(self, body: bytes) -> None:
+        self._framing_bytes = 0
+        super().on_body(body)
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
         cycle.transport = self._buffered_transport  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 
@@ -165,11 +205,13 @@ class HttpConnection(HttpToolsProtocol):
         cancels once any byte arrives."""
         self._idle_since = self.loop.time()
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._linger_timer is not None:
             return
-        self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+        # Requests that wait would otherwise get more with each response.
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         self._reject(self._error_status)
@@ -251,7 +293,7 @@ class HttpConnection(HttpToolsProtocol):
         self._linger(LINGER_SECONDS)
 
     def _close_after_response(self) -> None:
-        if self.cycle is not None and self.cycle.more_body and not self.cycle.disconnected:
+        if self._is_rejected or (self.cycle is not None and self.cycle.more_body and not self.cycle.disconnected):
             self._is_rejected = True
             self._linger(LINGER_SECONDS if self._is_stopping else MAX_LINGER_SECONDS)
         else:

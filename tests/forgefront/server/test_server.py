@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from forgefront.config import Config, ConfigError
-from forgefront.server import http_server
+from forgefront.server import http_connection, http_server
 from forgefront.server.listeners import create_listener
 from tests.forgefront.support.app_server import AppServer, run_app_server
 
@@ -226,6 +226,79 @@ class TestBadRequests:
             connection.sendall(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n")
             answer = read_all(connection)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"slept")
+
+    @pytest.mark.parametrize(
+        "rest",
+        [
+            b"2\r\nab\r\n0\r\n" + b"a: b\r\n" * 400_000,
+            b"2\r\nab\r\n0\r\na: " + b"b" * 2_000_000,
+            b"2;" + b"a" * 2_000_000,
+            b"2\r\nab\r\n0;" + b"a" * 2_000_000,
+        ],
+        ids=["fields", "one field", "extension", "last extension"],
+    )
+    def test_a_chunked_body_has_bounded_trailers_and_extensions(self, rest: bytes, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"POST /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            threading.Thread(target=_send, args=(connection, rest)).start()
+            answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        assert answer.count(b"HTTP/1.1") == 1
+
+    def test_chunks_of_one_byte_are_served(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"POST /body HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(b"1;a=b\r\nx\r\n" * 50_000 + b"0\r\nX-Sum: 1\r\n\r\n")
+            assert read_all(connection).endswith(b'{"length":50000}')
+
+    def test_trailers_do_not_become_headers(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"POST /fields HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(b"2\r\nab\r\n0\r\nPRIVATE-TOKEN: x\r\n\r\n")
+            assert read_all(connection).endswith(b'{"names":["host","connection","transfer-encoding"]}')
+
+
+class TestPipelining:
+    def test_some_requests_are_answered_in_their_order(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            lengths = range(http_connection.MAX_PIPELINED_REQUESTS)
+            connection.sendall(
+                b"".join(b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (length, b"x" * length) for length in lengths)
+                + b"GET /sleep?seconds=0.1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            answer = read_all(connection)
+        assert [int(length) for length in re.findall(rb'\{"length":(\d+)\}', answer)] == list(lengths)
+        assert answer.endswith(b"slept")
+
+    def test_requests_beyond_the_limit_are_left_to_another_connection(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            threading.Thread(target=_send, args=(connection, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000)).start()
+            answer = read_all(connection)
+        assert answer.count(b"HTTP/1.1 200") == answer.count(b"HTTP/1.1") == http_connection.MAX_PIPELINED_REQUESTS + 1
+        assert answer.lower().count(b"connection: close") == 1
+        assert answer.endswith(b"}")
+
+    def test_a_running_request_notices_that_its_client_disconnects(self, short_timeout_server: AppServer) -> None:
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"GET /wait HTTP/1.1\r\nHost: x\r\nX-Request-Id: left\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            time.sleep(0.2)
+        deadline = time.monotonic() + 5
+        while not (lines := [line for line in short_timeout_server.lines() if line.get("request_id") == "left"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert [line["status"] for line in lines] == [499]
+
+    def test_a_websocket_cannot_begin_while_a_response_is_sent(self, short_timeout_server: AppServer) -> None:
+        upgrade = (
+            b"GET /graphql HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\n" + upgrade)
+            answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.count(b"HTTP/1.1") == 1
         assert answer.endswith(b"slept")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,6 +23,7 @@ from forgefront.server import http_server, worker_processes
 from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from forgefront.settings.config_error import ConfigError
+from graph.operations.disconnects import wait_disconnected
 from storage.database.engine import is_unavailable
 from tests.support.servers.fork_server import start_program
 
@@ -58,6 +59,12 @@ def build_app(config: Config) -> ASGIApp:
             response = PlainTextResponse("never")
         elif path == "/body":
             response = JSONResponse({"length": len(await request.body())})
+        elif path == "/fields":
+            await request.body()
+            response = JSONResponse({"names": [name.decode() for name, _ in scope["headers"]]})
+        elif path == "/wait":
+            await wait_disconnected(receive)
+            raise ClientDisconnect
         elif path == "/ignore":
             response = PlainTextResponse("did not read", 413)
         elif path == "/large":
