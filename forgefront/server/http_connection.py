@@ -40,6 +40,34 @@ class ConnectionTimeouts:
     keep_alive: float
 
 
+class WriteStall:
+    """Detects that a client does not read: the number of bytes that a transport still has to send stays the same."""
+
+    __slots__ = ("_bytes", "_since")
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._since = 0.0
+
+    def lasts_longer_than(self, seconds: float, unsent_bytes: int, now: float) -> bool:
+        """Whether there are unsent bytes, and were as many in all calls of the last seconds."""
+        if unsent_bytes != self._bytes:
+            self._bytes, self._since = unsent_bytes, now
+        return unsent_bytes > 0 and now - self._since > seconds
+
+
+def render_error(status: int) -> bytes:
+    """A response in JSON after which the connection is closed."""
+    phrase = http.HTTPStatus(status).phrase.encode()
+    body = b'{"message":"%d %s"}' % (status, phrase)
+    return (
+        b"HTTP/1.1 %d %s\r\n" % (status, phrase)
+        + b"content-type: application/json\r\nx-content-type-options: nosniff\r\nconnection: close\r\n"
+        + b"content-length: %d\r\n\r\n" % len(body)
+        + body
+    )
+
+
 class BufferedTransport:
     """The transport of a response: its header and its body, when they come together, are one write to the connection.
 
@@ -102,8 +130,7 @@ class HttpConnection(HttpToolsProtocol):
         self._chunk_bytes = self._first_bytes = 0
         self._idle_since = now
         self._received_at = now
-        self._unsent_bytes = 0
-        self._unsent_since = now
+        self._write_stall = WriteStall()
         self._error_status = 400
         self._is_rejected = False
         self._is_stopping = False
@@ -221,15 +248,10 @@ class HttpConnection(HttpToolsProtocol):
     def enforce_timeouts(self, now: float) -> None:
         """Closes the connection if its client is too slow. Called about once a second."""
         transport = self.transport
-        if unsent_bytes := transport.get_write_buffer_size():
-            if unsent_bytes != self._unsent_bytes:
-                self._unsent_bytes, self._unsent_since = unsent_bytes, now
-            elif now - self._unsent_since > self.timeouts.idle:
-                # The client does not read, so close() would never finish.
-                transport.abort()
-                return
-        else:
-            self._unsent_bytes = 0
+        if self._write_stall.lasts_longer_than(self.timeouts.idle, transport.get_write_buffer_size(), now):
+            # The client does not read, so close() would never finish.
+            transport.abort()
+            return
         if transport.is_closing() or self._is_rejected:
             return
         if self._is_in_header:
@@ -282,14 +304,7 @@ class HttpConnection(HttpToolsProtocol):
             if cycle.response_started or self.pipeline:
                 self.transport.close()
                 return
-        phrase = http.HTTPStatus(status).phrase
-        body = b'{"message":"%d %s"}' % (status, phrase.encode())
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\n" % (status, phrase.encode())
-            + b"content-type: application/json\r\nx-content-type-options: nosniff\r\nconnection: close\r\n"
-            + b"content-length: %d\r\n\r\n" % len(body)
-            + body
-        )
+        self.transport.write(render_error(status))
         self._linger(LINGER_SECONDS)
 
     def _close_after_response(self) -> None:

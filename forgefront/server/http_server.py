@@ -31,6 +31,7 @@ from forgefront.server.heap import limit_heap
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
 from forgefront.server.huge_pages import use_huge_pages
 from forgefront.server.listeners import create_listener, raise_file_limit
+from forgefront.server.websocket_connection import WebSocketConnection, create_websocket_class
 
 MAX_ACCEPTS_PER_ROUND = 16
 """Connections accepted in one iteration of the event loop, by all processes together. The loop accepts one for each listening socket, and
@@ -101,6 +102,7 @@ def serve(
     settings = uvicorn.Config(
         app,
         http=create_connection_class(times),
+        ws=create_websocket_class(times),
         lifespan="on",
         interface="asgi3",
         log_config=None,
@@ -238,8 +240,7 @@ class ForgefrontServer(uvicorn.Server):
                 del moves[0]
                 await asyncio.to_thread(use_huge_pages, HUGE_PAGES_PAUSE)
             for connection in list(self.server_state.connections):
-                # WebSockets are in this set too; they send pings.
-                if isinstance(connection, HttpConnection):
+                if isinstance(connection, HttpConnection | WebSocketConnection):
                     connection.enforce_timeouts(loop.time())
 
     @contextlib.contextmanager

@@ -309,6 +309,71 @@ def _send(connection: socket.socket, data: bytes) -> None:
         return
 
 
+def open_websocket(server: AppServer, *, receive_buffer: int = 65536, headers: bytes = b"") -> socket.socket:
+    """A connection whose handshake is sent, and, without more headers, answered."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(10)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(
+        b"GET /socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Request-Id: socket-%d\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n%b\r\n" % (receive_buffer, headers)
+    )
+    received = b""
+    while not headers and not received.endswith(b"\r\n\r\n"):
+        received += connection.recv(1)
+    return connection
+
+
+def frame(opcode: int, payload: bytes, *, is_last: bool = True) -> bytes:
+    """A frame of a client with less than 64 KB, masked with zeros."""
+    size = bytes((0x80 | len(payload),)) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
+    return bytes(((0x80 if is_last else 0) | opcode,)) + size + bytes(4) + payload
+
+
+TEXT, PING, CONTINUATION = 1, 9, 0
+
+
+class TestWebSockets:
+    def test_messages_of_any_size_are_received(self, short_timeout_server: AppServer) -> None:
+        with open_websocket(short_timeout_server) as connection:
+            parts = [frame(CONTINUATION, b"x" * 60_000, is_last=False) for _ in range(10)]
+            connection.sendall(frame(TEXT, b"", is_last=False) + b"".join(parts) + frame(CONTINUATION, b"x"))
+            assert connection.recv(100).startswith(b"\x81\x06600001")
+            connection.sendall(frame(TEXT, b"abc") * 1000)
+            received = b""
+            while received.count(b"end") < 1000:
+                received += connection.recv(65536)
+            assert received.count(b"\x81\x013") == 1000
+
+    def test_a_client_that_does_not_read_is_disconnected(self, short_timeout_server: AppServer) -> None:
+        with open_websocket(short_timeout_server, receive_buffer=4096) as connection:
+            connection.sendall(frame(TEXT, b"large"))
+            deadline = time.monotonic() + 8
+            while not any(line.get("request_id") == "socket-4096" for line in short_timeout_server.lines()):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+    def test_pings_are_not_read_while_their_answers_are_not(self, short_timeout_server: AppServer) -> None:
+        deadline = time.monotonic() + 6
+        with (
+            open_websocket(short_timeout_server, receive_buffer=4100) as connection,
+            pytest.raises((BrokenPipeError, ConnectionResetError)),
+        ):
+            while time.monotonic() < deadline:
+                connection.sendall(frame(PING, b"x" * 125) * 1000)
+
+    def test_a_message_has_a_bounded_number_of_frames(self, short_timeout_server: AppServer) -> None:
+        with open_websocket(short_timeout_server) as connection:
+            sent = frame(TEXT, b"x", is_last=False) + frame(CONTINUATION, b"", is_last=False) * 50_000
+            threading.Thread(target=_send, args=(connection, sent)).start()
+            assert connection.recv(4) == b"\x88\x11" + (1009).to_bytes(2, "big")
+
+    def test_a_handshake_that_cannot_be_read_is_answered(self, short_timeout_server: AppServer) -> None:
+        with open_websocket(short_timeout_server, headers=b"X: " + b"a" * 9000 + b"\r\n") as connection:
+            assert read_all(connection).startswith(b"HTTP/1.1 431 ")
+
+
 class TestShutdown:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_running_request_ends_and_new_ones_are_rejected(self, number: int, tmp_path: Path) -> None:

@@ -47,6 +47,9 @@ def build_app(config: Config) -> ASGIApp:
             await receive()
             await send({"type": "lifespan.shutdown.complete"})
             return
+        if scope["type"] == "websocket":
+            await serve_websocket(receive, send)
+            return
         request = Request(scope, receive)
         path = request.url.path
         scope["state"]["route"] = path
@@ -89,6 +92,16 @@ def build_app(config: Config) -> ASGIApp:
         await (app if scope["type"] == "lifespan" else with_middleware)(scope, receive, send)
 
     return asgi
+
+
+async def serve_websocket(receive: Receive, send: Send) -> None:
+    """Answers each message with its length, and the message "large" with a large one."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        text = "x" * 20_000_000 if message["text"] == "large" else str(len(message["text"]))
+        await send({"type": "websocket.send", "text": text})
+        await send({"type": "websocket.send", "text": "end"})
 
 
 @dataclass
