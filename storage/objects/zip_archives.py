@@ -151,9 +151,9 @@ async def _unpack(packed: AsyncIterator[bytes], entry: ZipEntry) -> AsyncGenerat
     unpacker = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == DEFLATED else None
     size, checksum = 0, 0
     async for chunk in packed:
-        rest = chunk
-        while rest:
-            piece, rest = (rest, b"") if unpacker is None else await asyncio.to_thread(_inflate, unpacker, rest)
+        rest, has_more = chunk, True
+        while has_more:
+            piece, rest, has_more = (rest, b"", False) if unpacker is None else await asyncio.to_thread(_inflate, unpacker, rest)
             size, checksum = size + len(piece), zlib.crc32(piece, checksum)
             if size > entry.size:
                 raise UnreadableZip("the file is larger than it declares")
@@ -163,13 +163,15 @@ async def _unpack(packed: AsyncIterator[bytes], entry: ZipEntry) -> AsyncGenerat
         raise UnreadableZip("the file is damaged: its size or checksum is not the declared one")
 
 
-def _inflate(unpacker: "zlib._Decompress", data: bytes) -> tuple[bytes, bytes]:
-    """The next piece, and the data that is left for further ones."""
+def _inflate(unpacker: "zlib._Decompress", data: bytes) -> tuple[bytes, bytes, bool]:
+    """The next piece, the data that is left for further ones, and whether there may be further ones."""
     try:
         piece = unpacker.decompress(data, PIECE_BYTES)
     except zlib.error:
         raise UnreadableZip("the file is damaged: its data cannot be decompressed") from None
-    return piece, b"" if unpacker.eof else unpacker.unconsumed_tail
+    rest = b"" if unpacker.eof else unpacker.unconsumed_tail
+    # zlib may have taken all of the data, and still have bytes of a repetition to write.
+    return piece, rest, bool(rest) or (len(piece) == PIECE_BYTES and not unpacker.eof)
 
 
 @dataclass(frozen=True, slots=True)

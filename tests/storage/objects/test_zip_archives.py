@@ -79,6 +79,11 @@ async def test_folders_are_listed_and_files_are_read(store: ObjectStore) -> None
     assert listed((await read_directory(store, pack()))[1]) == []
 
 
+async def test_a_repetition_that_goes_on_after_the_last_packed_byte_is_read(folder_store: ObjectStore) -> None:
+    for size in (zip_archives.PIECE_BYTES, zip_archives.PIECE_BYTES + 100, 2 * zip_archives.PIECE_BYTES + 1):
+        assert await read_file(folder_store, pack(("zeros", bytes(size))), "zeros") == bytes(size)
+
+
 async def test_a_directory_that_is_larger_than_the_end_is_read_by_its_range(store: ObjectStore) -> None:
     _, directory = await read_directory(store, pack(*((f"{number % 7}/{number}-{'x' * 60}", b"") for number in range(2_000))))
 
