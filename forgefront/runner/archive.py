@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import fnmatch
 import os
 import posixpath
+import re
 import stat
 import zipfile
 import zlib
@@ -13,14 +15,16 @@ from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
 BLOCK_BYTES = 2**18
-
-
 MAX_ENTRIES = 1_000_000
 MAX_LINK_BYTES = 4096
 
 
 class ArchiveRejected(Exception):
     """An archive that is damaged, or larger than allowed."""
+
+
+class ArchiveInterrupted(Exception):
+    """The work ended before its end, because `is_stopped` returned True."""
 
 
 def write_archive(
@@ -31,61 +35,124 @@ def write_archive(
     *,
     keeps_links: bool = False,
     on_unreadable: Callable[[str], None] = lambda name: None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[int, list[str]]:
     """Writes the zip; returns the number of files, and the patterns that matched none. `extra_names` are exact file names.
 
     Symbolic links, and files behind them, are left out; with `keeps_links`, links to something in the folder are entries. `on_unreadable`
-    takes the names of files that cannot be read. Raises OSError if the zip cannot be written.
+    takes the names of files that cannot be read. `is_stopped` is called often. Raises ArchiveInterrupted, OSError if the zip cannot be
+    written.
     """
     root = root.resolve()
     missing, names = [], set(extra_names)
     for pattern in patterns:
-        found = set(find_matching(root, pattern))
+        found = find_matching(root, pattern, is_stopped)
         if not found:
             missing.append(pattern)
         names |= found
     count = 0
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for name in sorted(names):
-            if keeps_links and (root / name).is_symlink():
+            if is_stopped():
+                raise ArchiveInterrupted
+            if keeps_links and _is_link(root, name):
                 count += _add_link(archive, root, name)
             else:
-                count += _add_file(archive, root, name, on_unreadable)
+                count += _add_file(archive, root, name, on_unreadable, is_stopped)
     return count, missing
 
 
 def list_files(root: Path) -> set[str]:
     """The names of all files and symbolic links below the folder, without git's own."""
-    root = root.resolve()
-    return set(find_matching(root, "."))
+    return find_matching(root.resolve(), ".")
 
 
-def find_matching(root: Path, pattern: str) -> Iterator[str]:
-    """The files that a pattern matches below the folder; a folder matches everything in it. Git's own files are left out."""
+def find_matching(root: Path, pattern: str, is_stopped: Callable[[], bool] = lambda: False) -> set[str]:
+    """The files that a pattern matches below the folder; a folder matches everything in it. Git's own files are left out.
+
+    Folders are matched part by part, each once, so that the time does not grow with the ways in which several `**` match a path. Raises
+    ArchiveInterrupted.
+    """
     parts = PurePosixPath(pattern).parts
-    if not pattern.strip() or parts[:1] == ("/",) or ".." in parts:
+    if not pattern.strip() or parts[:1] == ("/",) or any(part == ".." or ("**" in part and part != "**") for part in parts):
+        return set()
+    names = {""}
+    for part in parts:
+        names = {name for name in _match_part(root, names, part, is_stopped) if name != ".git"}
+    folders = {name for name in names if _is_folder(root, name)}
+    files = {name for name in names - folders if not _is_link(root, name)}
+    return files | {name for name, is_folder in _walk(root, folders, is_stopped) if not is_folder}
+
+
+def _match_part(root: Path, names: Iterable[str], part: str, is_stopped: Callable[[], bool]) -> Iterator[str]:
+    """The names that one part of a pattern matches in the folders of these names."""
+    if part == "**":
+        folders = {name for name in names if _is_folder(root, name)}
+        yield from folders
+        yield from (name for name, is_folder in _walk(root, folders, is_stopped) if is_folder)
         return
+    if not any(letter in part for letter in "*?["):
+        yield from (name for folder in names if _is_folder(root, folder) and _mode_of(root, name := _join(folder, part)))
+        return
+    expression = re.compile(fnmatch.translate(part))
+    for folder in names:
+        for name, _ in _list_folder(root, folder, is_stopped):
+            if expression.match(posixpath.basename(name)):
+                yield name
+
+
+def _walk(root: Path, folders: Iterable[str], is_stopped: Callable[[], bool]) -> Iterator[tuple[str, bool]]:
+    """Everything below the folders, each once, and whether it is a folder; those among `folders` are left out."""
+    pending, seen = list(folders), set(folders)
+    while pending:
+        for name, is_folder in _list_folder(root, pending.pop(), is_stopped):
+            if name in seen or name == ".git":
+                continue
+            yield name, is_folder
+            if is_folder:
+                seen.add(name)
+                pending.append(name)
+
+
+def _list_folder(root: Path, folder: str, is_stopped: Callable[[], bool]) -> list[tuple[str, bool]]:
+    """The names in a folder, relative to the root, and whether each is a folder; none if it cannot be listed or is a symbolic link."""
+    if is_stopped():
+        raise ArchiveInterrupted
+    if not _is_folder(root, folder):
+        return []
     try:
-        found = list(root.glob("/".join(parts))) if parts else [root]
-    except (ValueError, NotImplementedError, OSError):
-        return
-    for path in found:
-        if not _is_within(root, path):
-            continue
-        if path.is_dir():
-            for folder, folders, files in os.walk(path):
-                folders[:] = [each for each in folders if not (folder == str(root) and each == ".git")]
-                files += [each for each in folders if (Path(folder) / each).is_symlink()]
-                yield from (str((Path(folder) / file).relative_to(root)) for file in files)
-        else:
-            yield str(path.relative_to(root))
+        with os.scandir(root / folder) as entries:
+            return [(_join(folder, entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        return []
+
+
+def _is_folder(root: Path, name: str) -> bool:
+    return stat.S_ISDIR(_mode_of(root, name))
+
+
+def _is_link(root: Path, name: str) -> bool:
+    return stat.S_ISLNK(_mode_of(root, name))
+
+
+def _mode_of(root: Path, name: str) -> int:
+    """The kind and the permissions; 0 if there is no such file, or its path is too long."""
+    try:
+        return (root / name).lstat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def _is_within(root: Path, path: Path) -> bool:
     """Whether no part of the path is a symbolic link or one of git's files."""
     if not path.is_relative_to(root) or path.relative_to(root).parts[:1] == (".git",):
         return False
-    return path.resolve() == path
+    # Unlike Path.resolve, it accepts links that lead to themselves.
+    return os.path.realpath(path) == os.fspath(path)
 
 
 def _add_link(archive: zipfile.ZipFile, root: Path, name: str) -> int:
@@ -111,8 +178,8 @@ def is_inner_link(name: str, target: str) -> bool:
     return bool(target) and not target.startswith("/") and "\0" not in target and found.split("/")[0] not in ("..", ".git")
 
 
-def extract_archive(source: Path, root: Path, *, max_bytes: int) -> int:
-    """Unzips files into a folder, and returns their number. Raises ArchiveRejected, OSError.
+def extract_archive(source: Path, root: Path, *, max_bytes: int, is_stopped: Callable[[], bool] = lambda: False) -> int:
+    """Unzips files into a folder, and returns their number. Raises ArchiveRejected, ArchiveInterrupted, OSError.
 
     Existing files are replaced. An entry never leads through a symbolic link, out of the folder, or to git's files; such entries are left
     out. Links are created after all files.
@@ -125,6 +192,8 @@ def extract_archive(source: Path, root: Path, *, max_bytes: int) -> int:
             if len(entries) > MAX_ENTRIES:
                 raise ArchiveRejected(f"The archive has more than {MAX_ENTRIES} files.")
             for entry in entries:
+                if is_stopped():
+                    raise ArchiveInterrupted
                 parts = entry.filename.split("/")
                 kind = stat.S_IFMT(entry.external_attr >> 16)
                 if entry.is_dir() or "\0" in entry.filename or parts[0] == ".git" or any(part in ("", ".", "..") for part in parts):
@@ -137,7 +206,7 @@ def extract_archive(source: Path, root: Path, *, max_bytes: int) -> int:
                     continue
                 with _parent_folder(top, parts) as folder:
                     if folder is not None:
-                        size = _extract_file(archive, entry, folder, parts[-1], remaining)
+                        size = _extract_file(archive, entry, folder, parts[-1], remaining, is_stopped)
                         remaining -= size or 0
                         count += size is not None
         for name, target in links:
@@ -179,7 +248,9 @@ def _parent_folder(top: int, parts: list[str]) -> Iterator[int | None]:
         os.close(folder)
 
 
-def _extract_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: int, name: str, limit: int) -> int | None:
+def _extract_file(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: int, name: str, limit: int, is_stopped: Callable[[], bool]
+) -> int | None:
     """Writes a file, and returns its size; None if a folder is in the way. Raises ArchiveRejected above the limit."""
     try:
         os.unlink(name, dir_fd=folder)
@@ -196,15 +267,17 @@ def _extract_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: int,
             size += len(block)
             if size > limit:
                 raise ArchiveRejected("The archive has more bytes than the limit.")
+            if is_stopped():
+                raise ArchiveInterrupted
             file.write(block)
     return size
 
 
-def _add_file(archive: zipfile.ZipFile, root: Path, name: str, on_unreadable: Callable[[str], None]) -> int:
+def _add_file(archive: zipfile.ZipFile, root: Path, name: str, on_unreadable: Callable[[str], None], is_stopped: Callable[[], bool]) -> int:
     path = root / name
-    if not _is_within(root, path):
-        return 0
     try:
+        if not _is_within(root, path):
+            return 0
         # A link created meanwhile is not followed, and opening a pipe does not block.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -222,5 +295,7 @@ def _add_file(archive: zipfile.ZipFile, root: Path, name: str, on_unreadable: Ca
         info.compress_type = zipfile.ZIP_DEFLATED
         with archive.open(info, "w", force_zip64=True) as entry:
             while block := file.read(BLOCK_BYTES):
+                if is_stopped():
+                    raise ArchiveInterrupted
                 entry.write(block)
     return 1

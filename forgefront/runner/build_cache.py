@@ -12,7 +12,7 @@ from pathlib import Path
 from forgefront.runner import archive
 from forgefront.runner.executors.executor import Workspace
 from forgefront.runner.forge_client import CacheRules, ClaimedBuild
-from forgefront.runner.scripts import expand_references
+from forgefront.runner.scripts import expand_string
 from forgefront.runner.trace_buffer import TraceBuffer
 from storage.objects.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge, read_chunks
 
@@ -44,9 +44,15 @@ class BuildCache:
         await self._store.close()
 
     async def restore(
-        self, job: ClaimedBuild, rules: CacheRules, variables: Mapping[str, str], workspace: Workspace, trace: TraceBuffer
+        self,
+        job: ClaimedBuild,
+        rules: CacheRules,
+        variables: Mapping[str, str],
+        workspace: Workspace,
+        trace: TraceBuffer,
+        stop: asyncio.Event,
     ) -> None:
-        """Unzips the cache of a build into its working folder, if there is one."""
+        """Unzips the cache of a build into its working folder, if there is one. A thread that does it ends when `stop` is set."""
         name = cache_name(job, rules, variables)
         target = workspace.root / "cache"
         try:
@@ -54,7 +60,9 @@ class BuildCache:
                 with target.open("wb") as file:
                     async for chunk in chunks:
                         await asyncio.to_thread(file.write, chunk)
-            count = await asyncio.to_thread(archive.extract_archive, target, workspace.code, max_bytes=MAX_EXTRACTED_BYTES)
+            count = await asyncio.to_thread(
+                archive.extract_archive, target, workspace.code, max_bytes=MAX_EXTRACTED_BYTES, is_stopped=stop.is_set
+            )
             trace.write_line(f"Restored {count} files of the cache {name!r}.")
         except ObjectNotFound:
             trace.write_line(f"There is no cache {name!r} yet.")
@@ -71,14 +79,16 @@ class BuildCache:
         workspace: Workspace,
         untracked: list[str],
         trace: TraceBuffer,
+        stop: asyncio.Event,
     ) -> None:
-        """Zips the files of the cache, which replace those of an earlier build."""
+        """Zips the files of the cache, which replace those of an earlier build. A thread that does it ends when `stop` is set."""
         name = cache_name(job, rules, variables)
         target = workspace.root / "cache"
-        patterns = expand_references({str(number): path for number, path in enumerate(rules.paths)} | dict(variables), frozenset())
-        paths = [patterns[str(number)] for number in range(len(rules.paths))]
+        paths = [expand_string(path, variables) for path in rules.paths]
         try:
-            count, missing = await asyncio.to_thread(archive.write_archive, workspace.code, paths, untracked, target, keeps_links=True)
+            count, missing = await asyncio.to_thread(
+                archive.write_archive, workspace.code, paths, untracked, target, keeps_links=True, is_stopped=stop.is_set
+            )
             for pattern in missing:
                 trace.write_line(f"WARNING: cache: {pattern}: no matching files.")
             if not count:
@@ -99,7 +109,7 @@ def cache_name(job: ClaimedBuild, rules: CacheRules, variables: Mapping[str, str
     """The key of a cache, with variables replaced; without one, the job and the ref."""
     if not rules.key:
         return f"{job.name}/{job.ref}"
-    return expand_references({**variables, "": rules.key}, frozenset())[""]
+    return expand_string(rules.key, variables)
 
 
 def object_key(job: ClaimedBuild, name: str) -> str:

@@ -157,15 +157,13 @@ class BuildExecution:
                 watch = asyncio.create_task(self._watch_disk(root))
                 stack.callback(watch.cancel)
                 return await self._run_steps(workspace, session, options)
-        except (_BuildStopped, CheckoutFailed, BuildNotStarted) as stopped:
+        except (_BuildStopped, CheckoutFailed, BuildNotStarted, archive.ArchiveInterrupted) as stopped:
             self.trace.write_line(f"ERROR: {self._stop_message() or stopped}")
             return False
 
     def _images(self) -> BuildImages:
         public = {key: value for key, value in self.job.variables.items() if value not in self.job.secrets}
-        image, *services = (
-            scripts.expand_references({**public, "": name}, frozenset())[""] for name in (self.job.image or "", *self.job.services)
-        )
+        image, *services = (scripts.expand_string(name, public) for name in (self.job.image or "", *self.job.services))
         return BuildImages(image or None, tuple(services), public)
 
     async def _run_steps(self, workspace: Workspace, session: Session, options: CheckoutOptions) -> bool:
@@ -177,12 +175,12 @@ class BuildExecution:
         tracked = await checkout.list_tracked() if needs_tracked else frozenset()
         await self._download_dependencies(workspace)
         if self.cache and job.cache:
-            await self._run_unless_stopped(self.cache.restore(job, job.cache, variables, workspace, self.trace))
+            await self._run_unless_stopped(self.cache.restore(job, job.cache, variables, workspace, self.trace, self._stop))
         passed = await self._run_script(workspace.scripts / "script", session, environment)
         await self._run_after_script(workspace.scripts / "after", session, environment)
         if passed and self.cache and job.cache:
             untracked = await asyncio.to_thread(list_untracked, workspace.code, tracked) if job.cache.includes_untracked else []
-            await self._run_unless_stopped(self.cache.save(job, job.cache, variables, workspace, untracked, self.trace))
+            await self._run_unless_stopped(self.cache.save(job, job.cache, variables, workspace, untracked, self.trace, self._stop))
         return await self._upload_artifact(workspace, tracked, passed)
 
     async def _check_out(self, workspace: Workspace, session: Session, options: CheckoutOptions) -> Checkout:
@@ -203,7 +201,9 @@ class BuildExecution:
                 await self._run_unless_stopped(
                     self.service.download_artifact(self.job, artifact, target, retry_seconds=FINISH_RETRY_SECONDS)
                 )
-                await asyncio.to_thread(archive.extract_archive, target, workspace.code, max_bytes=MAX_DEPENDENCY_BYTES)
+                await asyncio.to_thread(
+                    archive.extract_archive, target, workspace.code, max_bytes=MAX_DEPENDENCY_BYTES, is_stopped=self._stop.is_set
+                )
             except (RequestRejected, ServiceUnreachable, archive.ArchiveRejected) as error:
                 raise _BuildStopped(f"The artifacts of {artifact.build_name} cannot be used: {error}") from error
             finally:
@@ -273,7 +273,13 @@ class BuildExecution:
         target = workspace.root / "artifact"
         unreadable: list[str] = []
         count, missing = await asyncio.to_thread(
-            archive.write_archive, workspace.code, rules.paths, untracked, target, on_unreadable=unreadable.append
+            archive.write_archive,
+            workspace.code,
+            rules.paths,
+            untracked,
+            target,
+            on_unreadable=unreadable.append,
+            is_stopped=self._stop.is_set,
         )
         for name in unreadable[:MAX_NAMED_FILES]:
             self.trace.write_line(f"WARNING: {name}: cannot be read.")

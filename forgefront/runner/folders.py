@@ -1,11 +1,12 @@
 """Folders of builds: creating, measuring and removing them, whatever scripts have left in them."""
 
 import contextlib
+import itertools
 import os
-import shutil
+import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -13,21 +14,73 @@ log = structlog.get_logger("runner")
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder with its contents, including read-only files."""
+    """Removes a folder with its contents, including read-only files, whatever its depth and the length of its paths."""
+    try:
+        top = _open_folder(os.fspath(folder))
+        try:
+            _remove_contents(top)
+        finally:
+            os.close(top)
+        folder.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("folder could not be removed", folder=str(folder), why=error.strerror)
 
-    def allow(function: Any, path: str, _error: Any) -> None:
+
+def _remove_contents(top: int) -> None:
+    """Removes what is in an open folder, except what cannot be removed.
+
+    The folders of a folder are moved to the top before it is removed: neither the stack nor open files grow with the depth.
+    """
+    moved, is_changed = itertools.count(), True
+    while is_changed:
+        is_changed = False
+        for name, is_folder in _list_entries(top):
+            with contextlib.suppress(OSError):
+                if not is_folder:
+                    os.unlink(name, dir_fd=top)
+                    is_changed = True
+                    continue
+                inner = _open_folder(name, top)
+                try:
+                    is_changed = _remove_files(inner, top, moved) or is_changed
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+                is_changed = True
+
+
+def _remove_files(folder: int, top: int, moved: Iterator[int]) -> bool:
+    """Removes the files of an open folder, and moves its folders to the top; returns whether any was moved."""
+    has_moved = False
+    for name, is_folder in _list_entries(folder):
         with contextlib.suppress(OSError):
-            Path(path).parent.chmod(stat.S_IRWXU)
-            if not Path(path).is_symlink():
-                Path(path).chmod(stat.S_IRWXU)
-            function(path)
+            if is_folder:
+                # A folder that cannot be written cannot be moved.
+                os.close(_open_folder(name, folder))
+                os.rename(name, f".removed-{secrets.token_hex(4)}-{next(moved)}", src_dir_fd=folder, dst_dir_fd=top)
+                has_moved = True
+            else:
+                os.unlink(name, dir_fd=folder)
+    return has_moved
 
-    # Again, for folders that could not be listed before.
-    for _ in range(2):
-        if folder.exists():
-            shutil.rmtree(folder, onerror=allow)
-    if folder.exists():
-        log.warning("folder could not be removed", folder=str(folder))
+
+def _list_entries(folder: int) -> list[tuple[str, bool]]:
+    """The names in an open folder, and whether each is a folder. Raises OSError."""
+    with os.scandir(folder) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+def _open_folder(name: str, parent: int | None = None) -> int:
+    """Opens a folder, not through a symbolic link, after it was made readable and writable. Raises OSError."""
+    path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/self/fd/{path}").chmod(stat.S_IRWXU)
+        return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(path)
 
 
 def measure_folder(folder: Path, limit: int) -> int:

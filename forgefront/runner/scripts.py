@@ -25,10 +25,16 @@ def expand_references(variables: Mapping[str, str], secrets: Set[str]) -> dict[s
     >>> expand_references({"A": "1", "B": "$A-${A} $C", "PASSWORD": "a$A"}, {"a$A"})
     {'A': '1', 'B': '1-1 $C', 'PASSWORD': 'a$A'}
     """
-    return {
-        key: value if value in secrets else REFERENCE.sub(lambda match: variables.get(match[1] or match[2], match[0]), value)
-        for key, value in variables.items()
-    }
+    return {key: value if value in secrets else expand_string(value, variables) for key, value in variables.items()}
+
+
+def expand_string(text: str, variables: Mapping[str, str]) -> str:
+    """The string with `$A` and `${A}` replaced by the value of A, once; a name that is not among the variables stays.
+
+    >>> expand_string("$A/${B}", {"A": "1"})
+    '1/${B}'
+    """
+    return REFERENCE.sub(lambda match: variables.get(match[1] or match[2], match[0]), text)
 
 
 def runner_path() -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 import fcntl
+import os
+import sys
 import tempfile
 import threading
 from dataclasses import replace
@@ -96,6 +98,20 @@ class TestWorkFolders:
             other.join()
         assert found == [[]]
         assert list(tmp_path.iterdir()) == []
+
+    def test_of_killed_runners_are_removed_whatever_their_depth(self, tmp_path: Path) -> None:
+        (tmp_path / "runner-dead").mkdir()
+        folder = os.open(tmp_path / "runner-dead", os.O_RDONLY)
+        for _ in range(2 * sys.getrecursionlimit()):
+            os.mkdir("folder", dir_fd=folder)
+            os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+            inner = os.open("folder", os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        os.close(folder)
+
+        with create_work_folder(tmp_path):
+            assert not (tmp_path / "runner-dead").exists()
 
 
 class TestForges:

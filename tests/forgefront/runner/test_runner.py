@@ -23,7 +23,8 @@ from forgefront.runner.executors.bubblewrap import BubblewrapExecutor
 from forgefront.runner.executors.executor import Executor, ExecutorUnavailable, Limits
 from forgefront.runner.executors.processes import run_process
 from forgefront.runner.executors.shell import ShellExecutor
-from forgefront.runner.forge_client import OPERATIONS_FILE, BuildRevoked, ClaimedBuild, ForgeClient, ServiceUnreachable
+from forgefront.runner.folders import remove_folder
+from forgefront.runner.forge_client import OPERATIONS_FILE, ArtifactRules, BuildRevoked, ClaimedBuild, ForgeClient, ServiceUnreachable
 from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
 from graph.schema import print_schema
@@ -446,6 +447,14 @@ class TestWork:
         assert ended is BuildOutcome.PASSED
         assert entries(tmp_path) == []
 
+    async def test_ends_at_its_timeout_while_its_artifact_is_zipped(self, tmp_path: Path) -> None:
+        received, rules = FakeService(), ArtifactRules((".",), False, "big", "ALWAYS")
+        work = make_work(received, tmp_path, "truncate -s 1T big", timeout_seconds=1, artifacts=rules)
+
+        assert await asyncio.wait_for(work.run(), 60) is BuildOutcome.FAILED
+        assert received.text.endswith("ERROR: The build exceeded its time limit of 1 s.\n")
+        assert entries(tmp_path) == []
+
     async def test_ends_when_it_takes_more_space_than_it_may(self, tmp_path: Path) -> None:
         received, executor = FakeService(), ShellExecutor(Limits(disk_bytes=2**20))
         script = "for each in 1 2 3 4; do head -c 900000 /dev/zero >$each; done; sleep 86422"
@@ -631,3 +640,38 @@ class TestArchive:
         assert packed("../outside/secret", str(outside / "secret"), "", "/")[0] == []
         assert packed(".") == (["a.log", "logs/b.log", "logs/deep/c.log", "other"], [])
         assert packed(more=("other", "../outside/secret", ".git/config"))[0] == ["other"]
+
+    def test_contains_no_links_to_themselves(self, tmp_path: Path) -> None:
+        (tmp_path / "root").mkdir()
+        (tmp_path / "root" / "loop").symlink_to("loop")
+        (tmp_path / "root" / "file").touch()
+
+        assert archive.write_archive(tmp_path / "root", ["*", "loop/file"], ["loop/file"], tmp_path / "zip") == (1, ["loop/file"])
+
+    def test_names_files_whose_path_is_too_long(self, tmp_path: Path) -> None:
+        root, unreadable = tmp_path / "root", []
+        root.mkdir()
+        folder = os.open(root, os.O_RDONLY)
+        name, number = "n" * 250, (4096 - len(str(root))) // 251
+        for _ in range(number):
+            os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        os.close(os.open("f" * 251, os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+        os.close(folder)
+        (root / "file").touch()
+
+        assert archive.write_archive(root, ["."], [], tmp_path / "zip", on_unreadable=unreadable.append) == (1, [])
+        assert unreadable == [f"{name}/" * number + "f" * 251]
+        remove_folder(root)
+        assert not root.exists()
+
+    def test_patterns_take_time_that_does_not_grow_with_the_ways_in_which_they_match(self, tmp_path: Path) -> None:
+        deep = tmp_path.joinpath("root", *["a"] * 25)
+        deep.mkdir(parents=True)
+        (deep / "file").touch()
+        began = time.monotonic()
+
+        assert archive.find_matching(tmp_path / "root", "**/a/" * 12 + "file") == {"a/" * 25 + "file"}
+        assert time.monotonic() - began < 10
