@@ -23,11 +23,12 @@ class TraceBuffer:
         lines = {line.strip() for secret in masked_values for line in secret.splitlines()}
         masked_values |= {base64.b64encode(f"gitlab-ci-token:{secret}".encode()).decode() for secret in masked_values}
         masked_values |= {line for line in lines if len(line) >= MIN_SECRET_LENGTH}
-        # The longer first, since one may contain another.
-        self._secrets = sorted(masked_values, key=len, reverse=True)
+        self._secrets = sorted(masked_values)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._limit = limit
         self._raw = ""
+        self._masked_length = 0
+        """The characters at the beginning of `_raw` that belong to a secret whose mask is in `_ready` already."""
         self._ready = ""
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -47,15 +48,11 @@ class TraceBuffer:
     def finish(self) -> None:
         """Ends the output."""
         self._add(self._decoder.decode(b"", final=True))
-        self._ready += self._mask(self._raw)
-        self._raw = ""
+        self._mask(len(self._raw))
 
     def next_chunk(self) -> str:
         """The next chunk to send, the same until `mark_sent`; empty if there is none."""
-        masked = self._mask(self._raw)
-        held_back = self._partial_secret_length(masked)
-        self._ready += masked[: len(masked) - held_back]
-        self._raw = masked[len(masked) - held_back :]
+        self._mask(len(self._raw) - self._partial_secret_length(self._raw))
         return self._ready[:MAX_CHARACTERS_PER_CALL]
 
     def mark_sent(self, text: str) -> None:
@@ -82,10 +79,35 @@ class TraceBuffer:
         if len(self._raw) + len(self._ready) >= MAX_BUFFERED_CHARACTERS:
             self._has_room.clear()
 
-    def _mask(self, text: str) -> str:
+    def _mask(self, end: int) -> None:
+        """Moves the characters before `end` to those that are ready, with a mask for each secret that begins there.
+
+        A secret that goes on after `end` stays, since it may be the beginning of a longer one.
+        """
+        position = self._masked_length
+        for start, stop in self._find_secrets():
+            if start >= end:
+                break
+            # One that overlaps with another before it has the same mask.
+            if start >= position:
+                self._ready += self._raw[position:start] + MASK
+            position = max(position, stop)
+        if position < end:
+            self._ready += self._raw[position:end]
+        self._raw, self._masked_length = self._raw[end:], max(0, position - end)
+
+    def _find_secrets(self) -> list[tuple[int, int]]:
+        """Where secrets begin and end, in order; overlapping occurrences of one are a single entry."""
+        found = []
         for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        return text
+            start = self._raw.find(secret)
+            while start >= 0:
+                stop, following = start + len(secret), self._raw.find(secret, start + 1)
+                while start < following < stop:
+                    stop, following = following + len(secret), self._raw.find(secret, following + 1)
+                found.append((start, stop))
+                start = following
+        return sorted(found)
 
     def _partial_secret_length(self, text: str) -> int:
         """The number of characters at the end that may be the start of a secret."""

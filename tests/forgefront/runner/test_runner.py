@@ -544,6 +544,21 @@ class TestTrace:
 
         assert seen == f"a {MASK} b fb-1-other c {MASK}"
 
+    async def test_takes_out_all_of_a_secret_that_begins_with_another(self) -> None:
+        secrets = ["password1", "password1-and-more", "abcabcabc"]
+        output = "x password1-and-more y password1 z password1password1-and-more abcabcabcabc password1-and-less password1"
+        for size in range(1, len(output)):
+            trace = TraceBuffer(secrets, limit=10**6)
+            seen = ""
+            for start in range(0, len(output), size):
+                await trace.write(output[start : start + size].encode())
+                text = trace.next_chunk()
+                trace.mark_sent(text)
+                seen += text
+            trace.finish()
+
+            assert seen + trace.next_chunk() == f"x {MASK} y {MASK} z {MASK}{MASK} {MASK} {MASK}-and-less {MASK}", size
+
     async def test_is_text_whatever_is_printed(self) -> None:
         trace = TraceBuffer([], limit=10**6)
         for piece in (b"\xc3", b"\xbc\0\xff", b"\xe2\x82"):
