@@ -8,7 +8,7 @@ runner when a build is no longer its own.
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -181,7 +181,7 @@ class BuildExecution:
         if passed and self.cache and job.cache:
             untracked = await asyncio.to_thread(list_untracked, workspace.code, tracked) if job.cache.includes_untracked else []
             await self._run_unless_stopped(self.cache.save(job, job.cache, variables, workspace, untracked, self.trace, self._stop))
-        return await self._upload_artifact(workspace, tracked, passed)
+        return await self._upload_artifact(workspace, variables, tracked, passed)
 
     async def _check_out(self, workspace: Workspace, session: Session, options: CheckoutOptions) -> Checkout:
         """Checks out the code. Raises CheckoutFailed, _BuildStopped."""
@@ -264,7 +264,7 @@ class BuildExecution:
         is_own_end = self._stop_reason is None and not self._is_given_back
         return self._end_reason if self._end_reason and is_own_end else "The build was stopped."
 
-    async def _upload_artifact(self, workspace: Workspace, tracked: frozenset[str], passed: bool) -> bool:
+    async def _upload_artifact(self, workspace: Workspace, variables: Mapping[str, str], tracked: frozenset[str], passed: bool) -> bool:
         """Uploads the artifact, if there is one. Returns whether the build still passes."""
         rules = self.job.artifacts
         if rules is None or rules.when not in ("ALWAYS", "ON_SUCCESS" if passed else "ON_FAILURE"):
@@ -275,7 +275,7 @@ class BuildExecution:
         count, missing = await asyncio.to_thread(
             archive.write_archive,
             workspace.code,
-            rules.paths,
+            [scripts.expand_string(path, variables) for path in rules.paths],
             untracked,
             target,
             on_unreadable=unreadable.append,
@@ -290,7 +290,7 @@ class BuildExecution:
         if not count:
             self.trace.write_line("WARNING: There are no artifacts to upload.")
             return passed
-        name = f"{rules.name}.zip"
+        name = f"{scripts.expand_string(rules.name, variables)}.zip"
         self.trace.write_line(f"Uploading {count} files as {name} ({target.stat().st_size} bytes) …")
         try:
             await self._run_unless_stopped(

@@ -447,6 +447,22 @@ class TestWork:
         assert ended is BuildOutcome.PASSED
         assert entries(tmp_path) == []
 
+    async def test_variables_in_the_name_and_paths_of_its_artifact_are_replaced(self, tmp_path: Path) -> None:
+        class ArtifactService(FakeService):
+            async def upload_artifact(
+                self, job: ClaimedBuild, file: Path, filename: str, on_progress: Any, *, retry_seconds: float
+            ) -> None:
+                with zipfile.ZipFile(file) as found:
+                    self.uploaded = filename, found.namelist()
+
+        received, rules = ArtifactService(), ArtifactRules(("$KIND/*", "$NONE"), False, "${KIND}_$CI_BUILD_REF_NAME", "ALWAYS")
+        variables = {**NO_CODE, "KIND": "pkg", "CI_BUILD_REF_NAME": "master"}
+        work = make_work(received, tmp_path, "mkdir pkg && touch pkg/file", variables=variables, artifacts=rules)
+
+        assert await work.run() is BuildOutcome.PASSED
+        assert received.uploaded == ("pkg_master.zip", ["pkg/file"])
+        assert "WARNING: $NONE: no matching files." in received.text
+
     async def test_ends_at_its_timeout_while_its_artifact_is_zipped(self, tmp_path: Path) -> None:
         received, rules = FakeService(), ArtifactRules((".",), False, "big", "ALWAYS")
         work = make_work(received, tmp_path, "truncate -s 1T big", timeout_seconds=1, artifacts=rules)
