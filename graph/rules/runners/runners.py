@@ -281,7 +281,9 @@ async def report_status(
         # Before the change, which may begin the next attempt.
         locked.coverage = coverage
         await context.session.flush()
-    finished = await builds.change_status(context, locked, status, reason=FailureReason.SCRIPT_FAILURE)
+    # A runner does not say why a build failed, but it ends one that reaches its time limit.
+    reason = FailureReason.STUCK_OR_TIMEOUT_FAILURE if _has_timed_out(context.services, locked) else FailureReason.SCRIPT_FAILURE
+    finished = await builds.change_status(context, locked, status, reason=reason)
     if finished is None:
         raise runner_tokens.lost_build_error(locked)
     return finished
@@ -356,10 +358,13 @@ async def _recover_build(context: Context, build_id: int) -> None:
 
 
 def _is_late(services: Services, build: tables.Build) -> bool:
-    return (
-        build.started_at is not None
-        and services.clock() - build.started_at > timedelta(seconds=timeout_seconds(services, build)) + TIMEOUT_GRACE
-    )
+    return _has_timed_out(services, build, TIMEOUT_GRACE)
+
+
+def _has_timed_out(services: Services, build: tables.Build, grace: timedelta = timedelta()) -> bool:
+    """Whether the build has run for its timeout and the grace."""
+    limit = timedelta(seconds=timeout_seconds(services, build)) + grace
+    return build.started_at is not None and services.clock() - build.started_at > limit
 
 
 def timeout_seconds(services: Services, build: tables.Build) -> int:

@@ -1,5 +1,6 @@
 """`retry` in the CI file: a runner's failed build starts again before its pipeline goes on."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -61,6 +62,27 @@ class TestRetry:
         build = await make.fetch(tables.Build, late.id)
         assert build is not None
         assert (build.status, build.attempt) == (CheckStatus.PENDING, 2)
+
+    async def test_a_runner_that_ends_a_build_at_its_time_limit_reports_no_failure_of_the_script(
+        self, graph: Graph, make: DataFactory
+    ) -> None:
+        project = await make.project(owner=await make.user(), history={"commits": 1})
+        runner = RunnerCalls(graph, make.runner_token(await make.runner()))
+        for seconds, reason, status in (
+            (1, "stuck_or_timeout_failure", CheckStatus.PENDING),
+            (1, "script_failure", CheckStatus.FAILED),
+            (60, "stuck_or_timeout_failure", CheckStatus.FAILED),
+            (60, "script_failure", CheckStatus.PENDING),
+        ):
+            await make.pending_build(project, options={"timeout": seconds, "retry": {"max": 1, "when": [reason]}})
+            job = await runner.claim()
+            assert job is not None
+            await asyncio.sleep(1.1 if seconds == 1 else 0)
+            assert await runner.code(REPORT, job["token"], databaseId=job["id"], status="FAILED") == "ok"
+            build = await make.fetch(tables.Build, job["id"])
+            assert build is not None and build.status is status, (seconds, reason)
+            if status is CheckStatus.PENDING:
+                assert await runner.claim_id() == build.id
 
     def test_conditions(self) -> None:
         def due(retry: object, reason: FailureReason | None, attempt: int = 1) -> bool:
