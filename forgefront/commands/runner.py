@@ -1,7 +1,6 @@
 """`forgefront runner`."""
 
 import asyncio
-import contextlib
 import signal
 import tempfile
 from collections.abc import Coroutine
@@ -139,8 +138,7 @@ async def _serve(settings: RunnerSettings, *, once: bool, as_json: bool) -> bool
         cache = settings.open_cache()
         if cache is not None:
             stack.push_async_callback(cache.close)
-            with contextlib.suppress(OSError):
-                await cache.remove_old()
+            await stack.enter_async_context(cache.remove_old_regularly())
         metrics = RunnerMetrics()
         if settings.metrics_address is not None:
             await stack.enter_async_context(metrics.serve(*settings.metrics_address))

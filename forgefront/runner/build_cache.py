@@ -6,8 +6,11 @@ cache, so one of them can put files into the working folder of the others; proje
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+import structlog
 
 from forgefront.runner import archive
 from forgefront.runner.executors.executor import Workspace
@@ -22,6 +25,9 @@ MAX_EXTRACTED_BYTES = 2**33
 MAX_AGE_SECONDS = 30 * 86400.0
 """A cache that no build has written for this time is removed."""
 PARTIAL_AGE_SECONDS = 86400.0
+REMOVAL_INTERVAL_SECONDS = 6 * 3600.0
+
+log = structlog.get_logger("runner")
 
 
 class BuildCache:
@@ -39,6 +45,24 @@ class BuildCache:
             pass
         async for keys in self._store.list_older_than(MAX_AGE_SECONDS):
             await self._store.delete_all(keys)
+
+    @asynccontextmanager
+    async def remove_old_regularly(self) -> AsyncIterator[None]:
+        """Removes old caches now and then, as long as the context lasts."""
+        task = asyncio.create_task(self._remove_old_forever())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _remove_old_forever(self) -> None:
+        while True:
+            try:
+                await self.remove_old()
+            except OSError as error:
+                log.warning("old caches could not be removed", why=str(error))
+            await asyncio.sleep(REMOVAL_INTERVAL_SECONDS)
 
     async def close(self) -> None:
         await self._store.close()

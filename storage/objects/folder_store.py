@@ -6,6 +6,7 @@ obstore's local store is not used, because it renames a file without syncing it 
 import asyncio
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +28,9 @@ class FolderStore(ObjectStore):
 
     async def put(self, key: str, chunks: AsyncIterable[bytes], limit: int) -> int:
         target = self.path_of(key)
-        incoming = PartialFile(self._incoming_path(key), key)
+        # The same key may be written by several processes, as those of caches are; or one was killed while it wrote.
+        path = self.root / f"{INCOMING_PREFIX}{key}-{secrets.token_hex(4)}"
+        incoming = PartialFile(path, key)
         rename_task: asyncio.Future[None] | None = None
         try:
             async for chunk in chunks:
@@ -35,7 +38,7 @@ class FolderStore(ObjectStore):
                     raise ObjectTooLarge(limit)
                 await incoming.write(chunk)
             await incoming.finish()
-            rename_task = asyncio.ensure_future(asyncio.to_thread(self._publish, key, target))
+            rename_task = asyncio.ensure_future(asyncio.to_thread(self._publish, path, target))
             await asyncio.shield(rename_task)
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self._discard(incoming, rename_task, target)))
@@ -77,14 +80,11 @@ class FolderStore(ObjectStore):
         """Returns the path of an object, whether it exists or not. Raises ValueError for an invalid key."""
         return self.root / validate_key(key)[:2] / key
 
-    def _incoming_path(self, key: str) -> Path:
-        return self.root / f"{INCOMING_PREFIX}{key}"
-
-    def _publish(self, key: str, target: Path) -> None:
+    def _publish(self, incoming: Path, target: Path) -> None:
         """Renames a synced file to its final name."""
         is_new_folder = not target.parent.is_dir()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._incoming_path(key).rename(target)
+        incoming.rename(target)
         sync_path(target.parent)
         if is_new_folder:
             sync_path(self.root)
