@@ -69,7 +69,7 @@ class FieldCollector:
     """
 
     def __init__(
-        self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode], directive_values: Mapping[str, bool]
+        self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode], directive_values: Mapping[str, bool | None]
     ) -> None:
         self._schema = schema
         self._fragments = fragments
@@ -162,11 +162,13 @@ class FieldCollector:
                 raise Unplannable(f"@{name}")
             (argument,) = directive.arguments or ()
             value = argument.value
+            flag: bool | None = None
             if isinstance(value, BooleanValueNode):
                 flag = value.value
-            elif isinstance(value, VariableNode) and value.name.value in self._directive_values:
-                flag = self._directive_values[value.name.value]
-            else:
+            elif isinstance(value, VariableNode):
+                flag = self._directive_values.get(value.name.value)
+            if flag is None:
+                # Also for null in a variable of a nullable type: graphql-core reports it.
                 raise Unplannable(f"@{name}")
             if flag is (name == "skip"):
                 return False

@@ -38,7 +38,7 @@ class CompileTarget:
 def compile_operation(
     operation: OperationDefinitionNode,
     fragments: Mapping[str, FragmentDefinitionNode],
-    directive_values: Mapping[str, bool],
+    directive_values: Mapping[str, bool | None],
     target: CompileTarget,
 ) -> OperationPlan:
     """The plan of an operation. `directive_values` are the values of the variables that directives use.

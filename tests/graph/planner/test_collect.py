@@ -18,7 +18,7 @@ SCHEMA = build_schema(
 )
 
 
-def collect(document: str, type_name: str = "Query", **directive_values: bool) -> list[CollectedField]:
+def collect(document: str, type_name: str = "Query", **directive_values: bool | None) -> list[CollectedField]:
     """The fields of the one operation, collected as if its root were `type_name`."""
     definitions = parse(document).definitions
     (operation,) = [each for each in definitions if isinstance(each, OperationDefinitionNode)]
@@ -28,7 +28,7 @@ def collect(document: str, type_name: str = "Query", **directive_values: bool) -
     return FieldCollector(SCHEMA, fragments, directive_values).collect(kind, [operation.selection_set], ("root",))
 
 
-def keys(document: str, type_name: str = "Query", **directive_values: bool) -> list[str]:
+def keys(document: str, type_name: str = "Query", **directive_values: bool | None) -> list[str]:
     return [each.key for each in collect(document, type_name, **directive_values)]
 
 
@@ -74,6 +74,11 @@ class TestDirectives:
     def test_others_and_unknown_values_are_left_to_graphql_core(self, document: str) -> None:
         with pytest.raises(Unplannable):
             collect(document)
+
+    @pytest.mark.parametrize("directive", ["skip", "include"])
+    def test_null_is_left_to_graphql_core(self, directive: str) -> None:
+        with pytest.raises(Unplannable):
+            collect(f"query($v: Boolean = true) {{ b @{directive}(if: $v) c }}", v=None)
 
 
 def test_typename_has_no_definition() -> None:

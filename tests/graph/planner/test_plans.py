@@ -302,6 +302,12 @@ class TestPlanCache:
             assert await ask.data(text, viewer, a=True) == {"viewer": {"username": viewer.username}}
             assert await ask.data(text, viewer, a=False) == {"viewer": {"name": viewer.name}}
 
+    async def test_null_in_a_directive_is_an_error_in_each_run(self, ask: Ask, make: DataFactory) -> None:
+        viewer = await make.user()
+        text = "query ($a: Boolean = true) { viewer { username name @include(if: $a) } }"
+        answers = [await ask(text, viewer, a=None) for _ in range(3)]
+        assert [[error.path for error in answer.errors] for answer in answers] == [[["viewer"]]] * 3
+
     async def test_plans_of_one_operation_are_bounded(self, graph: Graph) -> None:
         flags = [f"v{number}" for number in range(6)]
         text = f"query ({' '.join(f'${flag}: Boolean!' for flag in flags)}) {{ viewer {{ name "
