@@ -47,13 +47,38 @@ RESERVED_METHODS = frozenset(("close", "aclose"))
 OTHER_SUFFIX = "Other"
 
 
+Conditions = frozenset[str]
+"""The @include and @skip that must all hold for a selection to be in the response of its object, as source."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalSelections:
+    """One of the selection sets that are merged into the response of an object."""
+
+    selection_set: SelectionSetNode
+    conditions: Conditions = frozenset()
+
+
 @dataclass(slots=True)
 class RequestedField:
-    """A response key of one type, with all its field nodes."""
+    """A response key of one type, with all its field nodes and the conditions of each."""
 
     nodes: list[FieldNode] = field(default_factory=list)
-    is_always_present: bool = False
-    """False if every selection has @include or @skip: the key may then be missing."""
+    conditions: list[Conditions] = field(default_factory=list)
+
+    @property
+    def is_always_present(self) -> bool:
+        """False if every selection has @include or @skip: the key may then be missing."""
+        return not all(self.conditions)
+
+    @property
+    def selection_sets(self) -> list[ConditionalSelections]:
+        """Those of the nodes. What every node depends on is no condition of them: without it the whole object is missing."""
+        return [
+            ConditionalSelections(node.selection_set, frozenset() if all(own <= each for each in self.conditions) else own)
+            for node, own in zip(self.nodes, self.conditions, strict=True)
+            if node.selection_set is not None
+        ]
 
 
 def build_model(document: OperationDocument, schema: GraphQLSchema) -> ClientModel:
@@ -102,7 +127,10 @@ class _ModelBuilder:
             self._problems.append(problem_at(operation, f"the method of another operation is named {method} too"))
         self._check_unique(operation, [each.name for each in variables], "variables")
         result = self._add_type(
-            root, [operation.selection_set], self._unique_names.reserve(pascal_case(name), "Result"), f"What {name} answers."
+            root,
+            [ConditionalSelections(operation.selection_set)],
+            self._unique_names.reserve(pascal_case(name), "Result"),
+            f"What {name} answers.",
         )
         assert isinstance(result, NamedType)  # noqa: S101 - a root is no interface
         self._model.methods.append(
@@ -129,7 +157,7 @@ class _ModelBuilder:
                     pending.append(self._document.fragments[name])
         return "\n\n".join(print_ast(each) for each in (operation, *(self._document.fragments[name] for name in sorted(used))))
 
-    def _add_type(self, kind: Any, sets: list[SelectionSetNode], name: str, about: str) -> NamedType:
+    def _add_type(self, kind: Any, sets: list[ConditionalSelections], name: str, about: str) -> NamedType:
         """The class for the selections of an object, or the alias of its classes."""
         narrowing = self._narrowed_types(kind, sets) if is_abstract_type(kind) else []
         if not narrowing:
@@ -147,7 +175,7 @@ class _ModelBuilder:
         self._model.answers.append(VariantUnion(name, reader, records, rest))
         return NamedType(name, reader)
 
-    def _add_record(self, kind: Any, typename: str | None, sets: list[SelectionSetNode], name: str, about: str) -> None:
+    def _add_record(self, kind: Any, typename: str | None, sets: list[ConditionalSelections], name: str, about: str) -> None:
         members = []
         keys_by_attribute: dict[str, str] = {}
         for key, requested in self._collect_fields(kind, sets).items():
@@ -175,20 +203,23 @@ class _ModelBuilder:
         if not is_composite_type(named):
             self._note_enum(named)
             return inputs.wrap_type(definition.type, inputs.leaf_type(named))
-        sets = [node.selection_set for node in requested.nodes if node.selection_set is not None]
+        sets = requested.selection_sets
         fragment = self._sole_fragment(named, sets)
         inner = self._fragment_type(fragment) if fragment else self._add_type(named, sets, self._unique_names.reserve(name, "Type"), about)
         return inputs.wrap_type(definition.type, inner)
 
-    def _sole_fragment(self, kind: Any, sets: list[SelectionSetNode]) -> str | None:
+    def _sole_fragment(self, kind: Any, sets: list[ConditionalSelections]) -> str | None:
         """The fragment on this type that is the whole selection, if there is one. `__typename` beside it is ignored."""
         names: set[str] = set()
-        for selection in (each for one in sets for each in one.selections):
-            if isinstance(selection, FragmentSpreadNode) and not selection.directives:
-                names.add(selection.name.value)
-            elif not (is_abstract_type(kind) and isinstance(selection, FieldNode) and _response_key(selection) == "__typename"):
-                return None
-        if len(names) != 1:
+        is_always_present = False
+        for part in sets:
+            for selection in part.selection_set.selections:
+                if isinstance(selection, FragmentSpreadNode) and not selection.directives:
+                    names.add(selection.name.value)
+                    is_always_present = is_always_present or not part.conditions
+                elif not (is_abstract_type(kind) and isinstance(selection, FieldNode) and _response_key(selection) == "__typename"):
+                    return None
+        if len(names) != 1 or not is_always_present:
             return None
         (name,) = names
         return name if self._document.fragments[name].type_condition.name.value == kind.name else None
@@ -198,28 +229,30 @@ class _ModelBuilder:
             node = self._document.fragments[name]
             kind = self._schema.type_map[node.type_condition.name.value]
             chosen = self._unique_names.reserve(pascal_case(name), "Fields")
-            self._fragments[name] = self._add_type(kind, [node.selection_set], chosen, f"The fragment {definition_name(node)}.")
+            self._fragments[name] = self._add_type(
+                kind, [ConditionalSelections(node.selection_set)], chosen, f"The fragment {definition_name(node)}."
+            )
         return self._fragments[name]
 
-    def _collect_fields(self, kind: Any, sets: list[SelectionSetNode]) -> dict[str, RequestedField]:
+    def _collect_fields(self, kind: Any, sets: list[ConditionalSelections]) -> dict[str, RequestedField]:
         """The requested fields of a type, by response key, in the order of the request."""
         found: dict[str, RequestedField] = {}
 
-        def collect(selections: SelectionSetNode, always: bool) -> None:
+        def collect(selections: SelectionSetNode, conditions: Conditions) -> None:
             for node in selections.selections:
-                is_unconditional = always and not node.directives
+                own = conditions | {print_ast(each) for each in node.directives or ()}
                 if isinstance(node, FieldNode):
                     requested = found.setdefault(_response_key(node), RequestedField())
                     requested.nodes.append(node)
-                    requested.is_always_present = requested.is_always_present or is_unconditional
+                    requested.conditions.append(own)
                 elif (inside := self._fragment_parts(node)) and self._matches(kind, inside[0]):
-                    collect(inside[1], is_unconditional)
+                    collect(inside[1], own)
 
-        for selections in sets:
-            collect(selections, True)
+        for part in sets:
+            collect(part.selection_set, part.conditions)
         return found
 
-    def _narrowed_types(self, kind: Any, sets: list[SelectionSetNode]) -> list[str]:
+    def _narrowed_types(self, kind: Any, sets: list[ConditionalSelections]) -> list[str]:
         """The types behind an interface or a union that a type condition applies to."""
         found: set[str] = set()
 
@@ -230,8 +263,8 @@ class _ModelBuilder:
                         found.add(inside[0] or "")
                     visit(inside[1])
 
-        for selections in sets:
-            visit(selections)
+        for part in sets:
+            visit(part.selection_set)
         return [each.name for each in self._possible_types(kind) if any(self._matches(each, condition) for condition in found)]
 
     def _possible_types(self, kind: Any) -> list[GraphQLObjectType]:

@@ -241,6 +241,42 @@ class TestVariants:
         assert hash(read) == hash(client.Found(read.nodes))
 
 
+class TestDirectives:
+    OPERATIONS = """
+    query Fields($path: String!, $more: Boolean!) {
+      project(path: $path) @include(if: $more) { name issues { totalCount } issues { nodes { iid } } }
+      project(path: $path) { path }
+    }
+    query Spread($path: String!, $more: Boolean!) { project(path: $path) @include(if: $more) { ...f } project(path: $path) { path } }
+    query Typed($id: ID!, $more: Boolean!) { node(id: $id) @skip(if: $more) { ...n } node(id: $id) { __typename } }
+    query Whole($path: String!, $more: Boolean!) { project(path: $path) @include(if: $more) { ...f } }
+    fragment f on Project { name }
+    fragment n on Node { id }
+    """
+
+    @pytest.fixture
+    def conditional(self, tmp_path: Path) -> Iterator[Any]:
+        generate_client(tmp_path / "operations", "--output", str(tmp_path / "forge_client.py"), all=self.OPERATIONS)
+        loaded = sys.modules.get("forge_client")
+        yield import_client(tmp_path / "forge_client.py")
+        del sys.modules["forge_client"]
+        if loaded is not None:
+            sys.modules["forge_client"] = loaded
+
+    def test_of_one_of_several_merged_fields_make_its_selection_optional(self, conditional: Any) -> None:
+        project = conditional.Fields.read({"project": {"path": "web"}}).project
+        assert (project.path, project.name, project.issues) == ("web", None, None)
+        whole = conditional.Fields.read({"project": {"path": "web", "name": "Web", "issues": {"totalCount": 0, "nodes": []}}}).project
+        assert (whole.name, whole.issues.total_count, whole.issues.nodes) == ("Web", 0, ())
+        assert conditional.Spread.read({"project": {"path": "web"}}).project.name is None
+        assert conditional.Typed.read({"node": {"__typename": "Project"}}).node.id is None
+
+    def test_of_the_only_field_make_the_field_optional(self, conditional: Any) -> None:
+        assert conditional.Whole.read({}).project is None
+        with pytest.raises(KeyError):
+            conditional.Whole.read({"project": {}})
+
+
 class TestInterruptedStream:
     def test_is_resumed_after_its_last_event(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(client, "_MIN_PAUSE_SECONDS", 0.0)
