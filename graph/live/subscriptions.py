@@ -128,13 +128,20 @@ class SubscriptionStream:
     @property
     def position(self) -> int:
         """The number up to which all matching changes were sent. Valid after `start`, and after `next` has returned None."""
-        return self._position if self._is_behind else self._subscriber.position(self._graph.services.broadcaster.watermark)
+        if not self._is_behind:
+            # The watermark may be lower than the number after which the client resumed.
+            return max(self._subscriber.position(self._graph.services.broadcaster.watermark), self._position)
+        return self._backlog[0].seq - 1 if self._backlog else self._position
 
     async def next(self, seconds: float | None = None) -> StreamEvent | None:
-        """Returns the next event; None after `seconds` without one, and at the end. Only one caller at a time may wait."""
+        """Returns the next event; None after `seconds` without one, and at the end. Only one caller at a time may wait.
+
+        Changes that the viewer may not see do not prolong the wait, during which nothing is sent to the client.
+        """
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         while not self._ended:
             try:
-                change_or_end = await self._next(seconds)
+                change_or_end = await self._next(deadline)
                 if change_or_end is None:
                     return None
                 if isinstance(change_or_end, StreamEnd):
@@ -157,6 +164,8 @@ class SubscriptionStream:
                 continue
             if answer is not None:
                 return StreamEvent(change_or_end.seq, answer.outcome, answer.json)
+            if _remaining_seconds(deadline) == 0:
+                return None
         return None
 
     def disconnect(self) -> None:
@@ -179,7 +188,7 @@ class SubscriptionStream:
         error = LimitExceeded(SLOW_CONSUMER_MESSAGE) if reason is StreamEnd.SLOW_CONSUMER else Unauthenticated()
         return StreamEvent(None, OperationResult(None, [make_error_entry(error)]))
 
-    async def _next(self, seconds: float | None) -> LoggedChange | TracePiece | StreamEnd | None:
+    async def _next(self, deadline: float | None) -> LoggedChange | TracePiece | StreamEnd | None:
         while True:
             while self._is_behind:
                 if self._subscriber.ended is not None:
@@ -188,8 +197,12 @@ class SubscriptionStream:
                     change = self._backlog.popleft()
                     if self._subscriber.filter.matches(change):
                         return change
+                if self._backlog is not None and _remaining_seconds(deadline) == 0:
+                    # The next call reads the next page, even if its time is short.
+                    self._backlog = None
+                    return None
                 await self._read_backlog()
-            found = await self._subscriber.next(seconds)
+            found = await self._subscriber.next(_remaining_seconds(deadline))
             if self._subscriber.overflowed_at is None:
                 return found
             self._fall_behind(self._subscriber.overflowed_at)
@@ -254,9 +267,8 @@ class TraceStream(SubscriptionStream):
     def _handle_hidden(self) -> None:
         raise NotFound("Build")
 
-    async def _next(self, seconds: float | None) -> TracePiece | StreamEnd | None:
-        services, loop = self._graph.services, asyncio.get_running_loop()
-        deadline = loop.time() + seconds if seconds is not None else None
+    async def _next(self, deadline: float | None) -> TracePiece | StreamEnd | None:
+        services = self._graph.services
         while True:
             if self._subscriber.ended is not None:
                 return self._subscriber.ended
@@ -274,12 +286,17 @@ class TraceStream(SubscriptionStream):
                     return piece
             if state.is_complete:
                 return StreamEnd.COMPLETED
-            remaining = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - loop.time())
-            if remaining <= 0:
+            remaining = _remaining_seconds(deadline)
+            if remaining == 0:
                 return None
             # Nothing is awaited between this check and the wait, so no notification is missed.
             if self._feed.is_current(state):
-                await self._subscriber.next(remaining)
+                await self._subscriber.next(POLL_SECONDS if remaining is None else min(POLL_SECONDS, remaining))
+
+
+def _remaining_seconds(deadline: float | None) -> float | None:
+    """Returns the seconds until a time of the event loop, 0 after it; None without one."""
+    return None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.0)
 
 
 def _clear_batch(live: ChangeBroadcaster, batch: FanoutBatch) -> None:

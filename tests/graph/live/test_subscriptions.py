@@ -241,6 +241,7 @@ class TestResumingAfterRestoration:
         async with subscribed(Graph(services), forge.owner, CHANGED, after=last) as stream:
             assert services.broadcaster.watermark < int(last)
             assert await stream.next(0.02) is None
+            assert stream.position == int(last)
             await forge.change(build, CheckStatus.SUCCESS)
             # The first read finds the gap, the second one that nothing will fill it.
             for _ in range(2):
@@ -542,6 +543,40 @@ class TestLimits:
             assert stream.is_interrupted
         async with forge.subscribed(after=str(before)) as again:
             assert (await next_event(again))["build"]["databaseId"] == build.id
+
+    @pytest.mark.usefixtures("reader")
+    async def test_hidden_changes_do_not_prolong_a_wait(self, forge: BuildScenario) -> None:
+        """A keep-alive is sent after each wait, without which proxies and clients close the connection."""
+        stranger = await forge.make.user()
+        is_waiting = True
+
+        async def change_often() -> None:
+            while is_waiting:
+                await forge.change(await forge.build())
+
+        async with subscribed(forge.graph, stranger, CHANGED) as stream:
+            changing = asyncio.create_task(change_often())
+            try:
+                async with asyncio.timeout(5):
+                    assert await stream.next(0.2) is None
+                assert not stream.is_ended
+            finally:
+                is_waiting = False
+                await changing
+
+    async def test_hidden_changes_of_the_log_do_not_prolong_a_wait(self, forge: BuildScenario) -> None:
+        stranger = await forge.make.user()
+        public = await forge.make.project(visibility=Visibility.PUBLIC, builds_enabled=True)
+        seen = await forge.make.build(public, SHA)
+        for build in (await forge.build(), await forge.build(), seen):
+            await forge.change(build)
+        async with subscribed(forge.graph, stranger, CHANGED, after="0") as stream:
+            for _ in range(2):
+                assert await stream.next(0) is None
+                # A client that resumes here misses nothing.
+                async with subscribed(forge.graph, stranger, CHANGED, after=str(stream.position)) as again:
+                    assert (await next_event(again))["build"]["databaseId"] == seen.id
+            assert (await next_event(stream))["build"]["databaseId"] == seen.id
 
     async def test_the_position_precedes_queued_events(self, forge: BuildScenario) -> None:
         async with forge.subscribed() as stream:
