@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -12,10 +13,12 @@ import httpx
 import pytest
 
 from graph.documents import documents
+from graph.errors import Code
 from graph.http.endpoint import RESPONSE_JSON, make_graphql_app
+from graph.http.responses import serialize_error
 from graph.live.subscriptions import subscribe
 from graph.operations import limits
-from graph.operations.execution import Graph
+from graph.operations.execution import ErrorEntry, Graph
 from graph.rules.runners import runner_tokens
 from storage.database.engine import now
 from tests.make import DataFactory, token_of
@@ -121,6 +124,13 @@ class TestAttacks:
         assert {given for given, _ in found} == {code}
         assert "Did you mean" not in response.text
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+    def test_messages_that_repeat_a_long_literal_are_serialized_in_linear_time(self) -> None:
+        message = f'Int cannot represent non-integer value: "{" " * limits.MAX_CHARACTERS}"'
+        started_at = time.perf_counter()
+        serialized = [serialize_error(ErrorEntry(Code.BAD_REQUEST, text), "r") for text in (message, f"{message} Did you mean 1?")]
+        assert time.perf_counter() - started_at < 1
+        assert [entry["message"] for entry in serialized] == [message, message]
 
     async def test_validation_stops_at_its_time_limit(self, graph: Graph, make: DataFactory) -> None:
         project = await make.project(owner=(owner := await make.user()), history={"commits": 2})
