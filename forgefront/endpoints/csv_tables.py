@@ -21,10 +21,13 @@ from rest_v3.operations import SelectedField
 
 _FORMULA_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
 """Characters that begin a formula, and their full-width and small forms (OWASP, CSV Injection)."""
-_BLANK_PATTERN = r"[\s\"\x00-\x1f\u200b-\u200f\ufeff]*"
+_BLANKS = r"\s\"\x00-\x1f\u200b-\u200f\ufeff"
 """Characters that spreadsheets skip at the beginning of a cell."""
-_FORMULA_PATTERN = re.compile(f"((?:^|[;\t\r\n]){_BLANK_PATTERN})([{_FORMULA_SIGNS}])")
-"""A formula at the beginning of a cell: some spreadsheets split lines at semicolons or tabs, and then ignore quotes."""
+_FORMULA_PATTERN = re.compile(f"(?<![{_BLANKS}])((?:^|(?<=;)|(?=[{_BLANKS}]*?[\t\r\n]))[{_BLANKS}]*+)([{_FORMULA_SIGNS}])")
+"""A formula at the beginning of a cell: some spreadsheets split lines at semicolons or tabs, and then ignore quotes.
+
+It begins only where blanks begin, because a string of blanks would take quadratic time otherwise.
+"""
 _CONTROL_CHARACTERS = ("\t", "\r", "\n")
 
 FieldPath = tuple[str, ...]

@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from functools import cache
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from forgefront.app import create_app
 from forgefront.cli import main
 from forgefront.config import Config, ConfigError
+from forgefront.endpoints.csv_tables import CsvTable
 from forgefront.endpoints.named_queries import NamedQueriesEndpoint
 from forgefront.endpoints.query_variables import parse_variables
 from forgefront.pages import OPERATIONS_FOLDER
@@ -167,6 +169,13 @@ class TestCsv:
         rows = list(csv.DictReader(io.StringIO((await get("/Issues.csv", p=project.id)).text, newline="")))
 
         assert sorted(row["title"] for row in rows) == sorted(shown.values())
+
+    @pytest.mark.parametrize("blanks", ["\n" * 50_000, "\n " * 25_000])
+    def test_many_blanks_in_a_cell_take_linear_time(self, blanks: str) -> None:
+        started_at = time.perf_counter()
+        found = CsvTable((), (("text",),)).to_csv({"text": f"a{blanks}b{blanks}=1"})
+        assert time.perf_counter() - started_at < 1
+        assert found == f'text\r\n"a{blanks}b{blanks}\'=1"\r\n'
 
     async def test_an_error_is_the_answer(self, get: Get) -> None:
         response = await get("/Issues.csv", p="no/such")
