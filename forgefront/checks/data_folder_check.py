@@ -19,6 +19,7 @@ from graph.errors import NotFound
 from graph.rules.git import commit_index
 from storage import index_comparison, integrity, migrations
 from storage.database.engine import Database, is_unavailable
+from storage.git.packing import object_check
 from storage.git.refs import projection
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
@@ -35,6 +36,8 @@ MIN_FREE_BYTES = 64 * 1024 * 1024
 FSCK_SECONDS = 3600.0
 MAX_FSCK_HEADS = 20_000
 """Refs that git fsck starts from; more do not fit into a command line."""
+MAX_DAMAGED = 10
+"""Damaged packs and objects of a repository that are named."""
 RECHECK_SECONDS = 0.5
 
 
@@ -307,7 +310,12 @@ def _compare_refs(repository: Repository, version: int, known: dict[str, str]) -
 
 
 async def _check_objects(path: Path, subject: str, oids: list[str], report: CheckReport) -> None:
-    """Runs git fsck from the refs of the database."""
+    """Verifies the contents of all objects, and that the refs of the database reach no missing one, with git fsck."""
+    damaged = await asyncio.to_thread(lambda: list(object_check.find_damaged_objects(path)))
+    for line in damaged[:MAX_DAMAGED]:
+        report.add("repositories", subject, f"an object is damaged: {line}", "restore it from a backup")
+    if damaged[MAX_DAMAGED:]:
+        report.add("repositories", subject, f"{len(damaged) - MAX_DAMAGED} more objects are damaged", "restore it from a backup")
     arguments = ("fsck", "--connectivity-only", "--dangling", "--no-progress", *oids[:MAX_FSCK_HEADS])
     try:
         output = await asyncio.to_thread(git_command.run, path, *arguments, seconds=FSCK_SECONDS)

@@ -14,7 +14,7 @@ from forgefront.commands.output import print_result
 
 def check(
     data: DataOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Also check every object of every repository with git fsck; slow.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also read and check every object of every repository; slow.")] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Also correct counters, and rebuild the index of commits where it differs.")
     ] = False,

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ def healthy(isolated_environment: None, healthy_folder: Path, tmp_path: Path) ->
 def rows(data: Path) -> Iterator[sqlite3.Connection]:
     with contextlib.closing(sqlite3.connect(data / "forgefront.db")) as connection, connection:
         yield connection
+
+
+def overwrite(path: Path, offset: int, data: bytes) -> None:
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
 
 
 def only_problem(cli: CommandRunner, *options: str) -> dict[str, Any]:
@@ -251,6 +259,28 @@ class TestRepositories:
         assert Repository.open(repository).branches()
         assert healthy.json("check")["ok"]
         assert only_problem(healthy, "--full")["problem"].startswith("git fsck: ")
+
+    def test_damaged_contents_are_found_by_full(self, healthy: CommandRunner) -> None:
+        repository = healthy.data / "repositories" / "1.git"
+        file_oid = git(repository, "rev-parse", f"master:{git(repository, 'ls-tree', '-r', '--name-only', 'master').splitlines()[0]}")
+        pack = next((repository / "objects" / "pack").glob("*.pack"))
+        lines = [line.split() for line in git(repository, "verify-pack", "-v", str(pack.with_suffix(".idx"))).splitlines()]
+        size, offset = next((int(line[3]), int(line[4])) for line in lines if line[0] == file_oid)
+        overwrite(pack, offset + size - 5, b"\xff\xff\xff")
+        assert git(repository, "fsck", "--connectivity-only", "--no-dangling") == ""
+        assert healthy.json("check")["ok"]
+        found = only_problem(healthy, "--full")
+        assert found["area"] == "repositories"
+        assert found["problem"].startswith(f"an object is damaged: {pack.stem}: ")
+
+    def test_damaged_loose_object_is_found_by_full(self, healthy: CommandRunner) -> None:
+        repository = healthy.data / "repositories" / "1.git"
+        # Zeros compress to a stream whose last output needs no further input.
+        oids = [git(repository, "hash-object", "-w", "--stdin", stdin=content) for content in (b"one", bytes(3 * 2**20), b"three")]
+        assert healthy.json("check", "--full")["ok"]
+        path = repository / "objects" / oids[2][:2] / oids[2][2:]
+        overwrite(path, 0, zlib.compress(b"blob 5\x00other"))
+        assert only_problem(healthy, "--full")["problem"] == f"an object is damaged: {oids[2]}: its contents do not match its id"
 
     def test_stray_folder(self, healthy: CommandRunner) -> None:
         (healthy.data / "repositories" / "77.git").mkdir()
