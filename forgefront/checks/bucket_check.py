@@ -37,14 +37,14 @@ async def check_packs(database: Database, cache: RepositoryCache, projects: list
     """Compares the rows of packs with the bucket; `full` reads every object."""
     names = {project.id: project.full_path for project in projects}
     try:
-        keys = await _list_keys(cache.store)
+        keys = await list_keys(cache.store)
         # Read after the bucket: a pack that is uploaded meanwhile has a row and no key.
         async with database.read_session() as session:
             statement = select(Pack).where(col(Pack.removed_at).is_(None)).order_by(col(Pack.id))
             packs = [row[0] for row in await session.read(statement)]
         report.checked.append(f"{len(packs)} packs")
         missing = [pack for pack in packs if pack.key not in keys]
-        recent = await _list_keys(cache.store) if missing else keys
+        recent = await list_keys(cache.store) if missing else keys
         for pack in packs:
             subject = f"{names.get(pack.project_id, pack.project_id)}: {pack.name} (object {pack.key})"
             if pack.key not in keys and pack.key not in recent:
@@ -74,7 +74,7 @@ async def check_uploads(config: Config, database: Database, report: CheckReport)
     report.checked.append(f"{len(uploads)} uploads")
     store = open_store(config.uploads_url, Path(), config.s3_settings)
     try:
-        keys = await _list_keys(store)
+        keys = await list_keys(store)
     except OSError as error:
         report.add("uploads", "bucket", f"it cannot be read: {error}", "check FORGEFRONT_UPLOADS_URL and FORGEFRONT_S3_*")
         return
@@ -89,5 +89,6 @@ async def check_uploads(config: Config, database: Database, report: CheckReport)
             )
 
 
-async def _list_keys(store: ObjectStore) -> set[str]:
+async def list_keys(store: ObjectStore) -> set[str]:
+    """The keys of all objects. Raises OSError."""
     return {key async for keys in store.list_older_than(ALL_SECONDS) for key in keys}

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from forgefront.backend import Backend, open_repositories
-from forgefront.checks import bucket_check
+from forgefront.checks import artifact_check, bucket_check
 from forgefront.checks.check_report import COUNTERS, CheckReport
 from forgefront.config import Config
 from forgefront.data_folder.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
@@ -59,6 +59,7 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
             await bucket_check.check_uploads(config, database, report)
         else:
             await _check_uploads(config, database, report)
+        await artifact_check.check_artifacts(config, database, report)
         if isinstance(repositories, RepositoryCache):
             await bucket_check.check_packs(database, repositories, stored, full, report)
             readable = bucket_check.list_readable(repositories, stored, full, report)

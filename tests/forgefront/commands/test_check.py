@@ -15,9 +15,11 @@ import pytest
 
 from forgefront.backend import Backend
 from forgefront.buckets.bucket_move import move_to_buckets
+from forgefront.checks import artifact_check
 from forgefront.config import Config
 from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
+from tests.forgefront.support.stored_artifacts import put_artifacts
 from tests.support.git.git_history import git, make_history
 from tests.support.servers.bucket import Bucket
 
@@ -328,6 +330,60 @@ class TestUploads:
         assert note.startswith(f"{stray.with_name('e' * 32)} and 1 others: ")
 
 
+class TestArtifacts:
+    KEYS = ("a" * 32, "b" * 32, "c" * 32, "d" * 32, "e" * 32)
+
+    @pytest.fixture
+    def files(self, healthy: CommandRunner) -> list[Path]:
+        """The files of five artifacts, of the builds 1 to 5."""
+        asyncio.run(put_artifacts(healthy.data, dict.fromkeys(self.KEYS, b"content")))
+        with rows(healthy.data) as connection:
+            connection.execute("INSERT INTO trace_parts (build_id, start, size, key) VALUES (5, 0, 7, ?)", ("f" * 32,))
+        files = [healthy.data / "artifacts" / key[:2] / key for key in (*self.KEYS, "f" * 32)]
+        files[-1].parent.mkdir()
+        files[-1].write_bytes(b"running")
+        return files
+
+    def test_nothing_is_wrong(self, healthy: CommandRunner, files: list[Path]) -> None:
+        report = healthy.json("check")
+        assert (report["problems"], "6 artifacts and parts of traces" in report["checked"]) == ([], True)
+
+    def test_absent(self, healthy: CommandRunner, files: list[Path]) -> None:
+        for file in files[1:5]:
+            file.unlink()
+        found = only_problem(healthy)
+        assert found["subject"] == f"artifacts of builds 2, 3, 4 and 1 more ({healthy.data / 'artifacts'})"
+        assert found["problem"] == "their files do not exist"
+
+    def test_absent_trace(self, healthy: CommandRunner, files: list[Path]) -> None:
+        files[-1].unlink()
+        assert only_problem(healthy)["subject"] == f"traces of build 5 ({healthy.data / 'artifacts'})"
+
+    def test_cut_short(self, healthy: CommandRunner, files: list[Path]) -> None:
+        files[0].write_bytes(b"cont")
+        found = only_problem(healthy)
+        assert found["subject"].startswith("artifacts of build 1 (")
+        assert found["problem"] == "their files have another size than their rows name"
+
+    def test_deleted_meanwhile(self, healthy: CommandRunner, files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+        read_sizes = artifact_check._read_sizes
+
+        def delete_and_read(*arguments: Any) -> Any:
+            with rows(healthy.data) as connection:
+                connection.execute("DELETE FROM artifacts WHERE build_id = 1")
+            files[0].unlink(missing_ok=True)
+            return read_sizes(*arguments)
+
+        monkeypatch.setattr(artifact_check, "_read_sizes", delete_and_read)
+        assert healthy.json("check")["ok"]
+
+    def test_pages(self, healthy: CommandRunner, files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(artifact_check, "PAGE_ROWS", 2)
+        for file in files[:5]:
+            file.unlink()
+        assert only_problem(healthy)["subject"].startswith("artifacts of builds 1, 2, 3 and 2 more (")
+
+
 class TestIndex:
     def test_index_differences_are_found_and_repaired(self, healthy: CommandRunner) -> None:
         with rows(healthy.data) as connection:
@@ -429,11 +485,17 @@ class TestBucket:
         assert problem["area"] == "packs"
         assert problem["problem"].startswith("it is damaged: its SHA-256 is ")
 
+    def test_a_missing_artifact(self, moved: CommandRunner, bucket: Bucket) -> None:
+        asyncio.run(put_artifacts(moved.data, {"b" * 32: b"bytes", "c" * 32: b"bytes"}))
+        problem = only_problem(moved)
+        assert (problem["subject"], problem["problem"]) == ("artifacts of build 2 (the bucket)", "their files do not exist")
+
     def test_a_bucket_that_is_away(self, moved: CommandRunner, bucket: Bucket) -> None:
         bucket.stop()
         problems = json.loads(moved("check", "--json", code=1).stdout)["problems"]
         bucket.start()
         assert {(problem["area"], problem["subject"]) for problem in problems} == {
+            ("artifacts", "bucket"),
             ("packs", "bucket"),
             ("uploads", "bucket"),
             *(("buckets", name) for name in ("artifacts", "repositories", "uploads")),

@@ -15,8 +15,7 @@ import pytest
 from forgefront.backend import Backend
 from forgefront.config import Config, ConfigError
 from forgefront.data_folder.data_folder_claim import UNFINISHED_RESTORE
-from storage import migrations, tables
-from storage.database.engine import Database
+from storage import migrations
 from storage.dump import repository_parts
 from storage.dump.dump_format import DumpHead
 from storage.dump.instance_dump import InstanceDump
@@ -27,6 +26,7 @@ from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import new_key
 from tests.forgefront.commands.test_serve import start_serve
 from tests.forgefront.support.cli_runner import CommandRunner
+from tests.forgefront.support.stored_artifacts import put_artifacts
 from tests.support.database import migrated_databases
 from tests.support.git.git_history import git, make_history
 from tests.support.imports.dumps import contents_of, read_dump
@@ -444,16 +444,3 @@ class TestBucket:
         again("restore", tmp_path / "bucket.tar")
         for key, content in artifacts.items():
             assert FolderStore(again.data / "artifacts").path_of(key).read_bytes() == content
-
-
-async def put_artifacts(data: Path, artifacts: dict[str, bytes]) -> None:
-    """Stores these objects, each with a build and its artifact."""
-    store, database = FolderStore(data / "artifacts"), Database(f"sqlite:///{data}/forgefront.db")
-    async with database.write_session() as session:
-        for number, (key, content) in enumerate(artifacts.items(), 1):
-            await store.put_bytes(key, content)
-            session.add(tables.Build(id=number, project_id=1, sha="a" * 40, ref="master", name="job"))
-            await session.flush()
-            session.add(tables.Artifact(project_id=1, build_id=number, filename="a.zip", size=len(content), key=key))
-        await session.commit()
-    await database.close()
