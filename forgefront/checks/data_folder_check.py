@@ -6,6 +6,7 @@ It changes nothing, except `repair`, which makes counters and the index equal to
 import asyncio
 import os
 import shutil
+import sqlite3
 import tempfile
 from pathlib import Path
 
@@ -168,7 +169,7 @@ def _check_revision(config: Config, report: CheckReport) -> bool:
         current = migrations.current_revision(config.database_url)
     except Exception as error:
         problem = "it cannot be reached" if is_unavailable(error) or isinstance(error, OSError) else "it cannot be read"
-        remedy = "restore it from a backup" if config.uses_sqlite else "start the database, and check FORGEFRONT_DATABASE_URL"
+        remedy = _remedy_of_sqlite(error) if config.uses_sqlite else "start the database, and check FORGEFRONT_DATABASE_URL"
         report.add("database", "connection", f"{problem}: {_first_line_of(error)}", remedy)
         return False
     if current == (expected := migrations.head_revision()):
@@ -181,6 +182,16 @@ def _check_revision(config: Config, report: CheckReport) -> bool:
         remedy = f"start the service once, which migrates it to {expected}; if it is newer than this program, upgrade the program"
         report.add("database", "revision", f"it is at revision {current}, this program requires {expected}", remedy)
     return False
+
+
+def _remedy_of_sqlite(error: Exception) -> str:
+    """What to do about a database file that cannot be read."""
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return "make the user who runs the service the owner of the file and its folder"
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+        return "free disk space, and see whether the kernel reports errors of the disk"
+    return "restore it from a backup"
 
 
 async def _check_database(database: Database, cipher: TokenCipher | None, report: CheckReport) -> None:

@@ -31,6 +31,9 @@ def rebuild(data: DataOption = None, as_json: JsonOption = False) -> None:
     May run beside the service, which opens the new copy within a second.
     """
     logs.configure("text", "error")
+    # Not before it is needed, because it takes a tenth of a second.
+    import duckdb
+
     config = load_existing_config(data)
     started = time.monotonic()
     try:
@@ -40,6 +43,8 @@ def rebuild(data: DataOption = None, as_json: JsonOption = False) -> None:
         fail("another process writes the copy now; wait until it has finished.")
     except CopyOutdated as error:
         fail(f"{error}; start the service once to upgrade the database.")
+    except duckdb.Error as error:
+        fail(f"the copy cannot be written: {str(error).partition(chr(10))[0]}")
     size = (config.analytics_folder / pointer.file).stat().st_size
     result: dict[str, Any] = {"builds": pointer.rows, "bytes": size, "seconds": round(time.monotonic() - started, 3)}
     if as_json:

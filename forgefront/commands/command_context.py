@@ -120,7 +120,7 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
     from forgefront.buckets.bucket_owner import ForeignBucket
     from forgefront.local_client import OperationRejected
-    from storage.database.engine import is_unavailable
+    from storage.database.engine import describe_error, is_unavailable, is_unusable
     from storage.dump.dump_format import DumpError
     from storage.migrations import DatabaseTooNew, HostsRunning
     from storage.objects.object_store import ObjectStoreUnavailable
@@ -136,6 +136,9 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     except KeyboardInterrupt:
         fail("interrupted", 130)
     except Exception as error:
+        if is_unusable(error):
+            # Not the traceback, which is long and names the values of statements.
+            fail(f"the database cannot be used: {describe_error(error)}; `forgefront check` says more")
         if is_unavailable(error):
             fail(f"the database cannot be reached ({type(error).__name__}): is it running, and is FORGEFRONT_DATABASE_URL right?")
         if isinstance(error, OSError):

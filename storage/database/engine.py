@@ -60,6 +60,16 @@ WAIT_SECONDS = 5.0
 CONNECT_SECONDS = 3.0
 STATEMENT_SECONDS = 15.0
 MAX_LOGGED_MESSAGE = 200
+UNUSABLE_SQLSTATES = ("28", "3D", "42501", "53100", "XX001", "XX002")
+UNUSABLE_SQLITE_CODES = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+)
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
 POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
     "timeout": CONNECT_SECONDS,
@@ -164,6 +174,18 @@ def is_unavailable(error: BaseException) -> bool:
     if isinstance(error, OperationalError | sqlite3.OperationalError):
         return "locked" in str(cause) or "busy" in str(cause)
     return type(cause).__module__.startswith("asyncpg.") and type(cause).__name__ == "InterfaceError"
+
+
+def is_unusable(error: BaseException) -> bool:
+    """Whether the database refuses all work of this program, whatever it is, so that somebody has to act.
+
+    The user, the name of the database or a permission is wrong, the disk is full, or the file is damaged or no database.
+    """
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    state = str(getattr(cause, "sqlstate", None) or "")
+    if state:
+        return state.startswith(UNUSABLE_SQLSTATES)
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF in UNUSABLE_SQLITE_CODES
 
 
 def describe_error(error: BaseException) -> str:

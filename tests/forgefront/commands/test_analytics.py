@@ -5,8 +5,10 @@ import json
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from forgefront.commands import analytics
 from storage.analytics.build_copy import read_pointer
 from storage.analytics.build_copy_writer import LOCK_NAME
 from tests.forgefront.support.cli_runner import CommandRunner
@@ -30,3 +32,14 @@ class TestRebuild:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert "another process writes the copy now" in cli("analytics", "rebuild", code=1).stderr
         assert read_pointer(folder) == pointer
+
+    def test_a_full_disk_is_named(self, folder_with_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def fail(*_: object) -> None:
+            raise duckdb.IOException('IO Error: Could not write file "builds": No space left on device\nmore')
+
+        shutil.copytree(folder_with_root, tmp_path / "data")
+        monkeypatch.setattr(analytics, "write_copy", fail)
+        result = CommandRunner(tmp_path / "data")("analytics", "rebuild", code=1)
+        assert result.stderr == (
+            'forgefront: the copy cannot be written: IO Error: Could not write file "builds": No space left on device\n'
+        )

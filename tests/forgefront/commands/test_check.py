@@ -183,7 +183,15 @@ class TestDatabase:
 
     def test_no_database_at_all(self, healthy: CommandRunner) -> None:
         (healthy.data / "forgefront.db").write_bytes(b"x" * 8192)
-        assert only_problem(healthy)["problem"].startswith("it cannot be read: ")
+        found = only_problem(healthy)
+        assert found["problem"].startswith("it cannot be read: ")
+        assert found["remedy"] == "restore it from a backup"
+
+    def test_of_which_a_file_cannot_be_opened(self, healthy: CommandRunner) -> None:
+        (healthy.data / "forgefront.db-wal").mkdir(0o700)
+        found = only_problem(healthy)
+        assert found["problem"] == "it cannot be read: (sqlite3.OperationalError) unable to open database file"
+        assert found["remedy"] == "make the user who runs the service the owner of the file and its folder"
 
     @pytest.mark.parametrize("revision", ["0000", "9999"])
     def test_another_revision(self, healthy: CommandRunner, revision: str) -> None:

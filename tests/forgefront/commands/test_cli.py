@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from forgefront.backend import Backend
 from forgefront.cli import LazyCommand, main
+from forgefront.commands.command_context import run_work
 from forgefront.config import Config
 from graph.operations.execution import OperationResult
 from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
@@ -389,6 +390,22 @@ for module in {LIGHT_MODULES!r}:
         result = cli("admin", "user", "list", code=1)
         assert "the database cannot be reached" in result.stderr
         assert "hunter2" not in result.output
+
+    @pytest.mark.parametrize("arguments", [["admin", "user", "list"], ["analytics", "rebuild"], ["dump", "forge.tar"]])
+    def test_damaged_database(self, cli: CommandRunner, arguments: list[str]) -> None:
+        (cli.data / "forgefront.db").write_bytes(b"no database" * 1_000)
+        result = cli(*arguments, code=1)
+        assert result.stderr == (
+            "forgefront: the database cannot be used: DatabaseError: file is not a database; `forgefront check` says more\n"
+        )
+
+    def test_errors_of_the_program_have_a_traceback(self) -> None:
+        async def work() -> None:
+            with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+                connection.execute("SELECT * FROM absent")
+
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            run_work(work())
 
     def test_schema(self, tmp_path: Path) -> None:
         printed = CliRunner().invoke(main, ["schema"]).stdout

@@ -15,7 +15,15 @@ from sqlmodel import col
 
 from storage.database import engine as module
 from storage.database import writers
-from storage.database.engine import Database, DatabaseSession, is_unavailable, is_unique_violation, violated_unique_column
+from storage.database.engine import (
+    Database,
+    DatabaseSession,
+    driver_url,
+    is_unavailable,
+    is_unique_violation,
+    is_unusable,
+    violated_unique_column,
+)
 from storage.database.statements.statement_cache import mark_constant
 from storage.database.writers import DatabaseBusy, PostgresWriter
 from storage.tables import Namespace, NamespaceKind
@@ -43,6 +51,19 @@ async def test_concurrent_writers_are_serialized(database: Database) -> None:
 
     async with database.read_session() as session:
         assert await session.scalar(select(func.count()).select_from(Namespace)) == 100
+
+
+async def test_a_database_that_is_absent_is_unusable(database_url: str) -> None:
+    url = driver_url(database_url)
+    database = Database(url.set(database=f"{url.database}/absent").render_as_string(hide_password=False))
+    try:
+        async with database.write_session() as session:
+            with pytest.raises(Exception) as caught:
+                await session.execute(select(1))
+        assert is_unusable(caught.value)
+        assert not is_unavailable(caught.value)
+    finally:
+        await database.close()
 
 
 async def test_a_connection_timeout_is_unavailable(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
