@@ -2,6 +2,7 @@
 
 A lease in the database decides which one. The process renews it while the job runs, so a process that is killed delays the next run by
 LEASE_SECONDS at most. Leases compare the clocks of hosts: a job must tolerate that two processes run it if the clocks differ by more.
+A clock that is ahead, or was set back, does not stop the job: each process also measures how long the lease has not changed.
 """
 
 import asyncio
@@ -9,12 +10,14 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from time import monotonic
 
 import structlog
 
 from graph.context import Services
 from graph.operations.transaction import write_transaction
 from storage.tables import job_leases
+from storage.tables.job_leases import LeaseState
 
 LEASE_SECONDS = 60.0
 RENEW_SECONDS = LEASE_SECONDS / 3
@@ -36,6 +39,11 @@ class ExclusiveJob:
         self._interval = timedelta(seconds=interval)
         self._job = job
         self._holder = secrets.token_hex(16)
+        self._abandoned_seconds = max(interval, LEASE_SECONDS)
+        """A lease that has not changed for so long is due, whatever the clocks of its holder and of this process show."""
+        self._lease: LeaseState | None = None
+        """As it was read last."""
+        self._unchanged_since = 0.0
 
     async def run_forever(self) -> None:
         """Runs the job whenever it is due and no other process runs it, until canceled. Raises what the job and the database raise."""
@@ -54,6 +62,7 @@ class ExclusiveJob:
             moment=started,
             expires_at=started + lease,
             completed_before=started - self._interval,
+            abandoned=self._lease if self._seconds_until_abandoned() <= 0 else None,
         )
         if not await self._change(acquire):
             return False
@@ -83,7 +92,16 @@ class ExclusiveJob:
         moment = due = self._services.clock()
         for (lease,) in rows:
             due = max(lease.expires_at, lease.completed_at + self._interval if lease.completed_at is not None else moment)
-        return min(max((due - moment).total_seconds(), MIN_WAIT_SECONDS), MAX_WAIT_SECONDS)
+            state = LeaseState(lease.holder, lease.expires_at, lease.completed_at)
+            if state != self._lease:
+                self._lease, self._unchanged_since = state, monotonic()
+        seconds = min((due - moment).total_seconds(), self._seconds_until_abandoned())
+        return min(max(seconds, MIN_WAIT_SECONDS), MAX_WAIT_SECONDS)
+
+    def _seconds_until_abandoned(self) -> float:
+        if self._lease is None:
+            return self._abandoned_seconds
+        return self._unchanged_since + self._abandoned_seconds - monotonic()
 
     async def _change(self, statement: object) -> bool:
         async with write_transaction(self._services.database) as session:

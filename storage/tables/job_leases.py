@@ -1,9 +1,10 @@
 """Leases of background jobs that one server process at a time runs, for all processes that use the database."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Update, or_, select, update
+from sqlalchemy import ColumnElement, Select, Update, and_, or_, select, update
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
@@ -27,13 +28,37 @@ class JobLease(Row, table=True):
     completed_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
-def acquire(dialect: str, name: str, holder: str, *, moment: datetime, expires_at: datetime, completed_before: datetime) -> Any:
-    """The statement that takes the lease. It changes no row while another process has it, or if a run that began later has succeeded."""
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """The columns of a row, for comparison with what they are later."""
+
+    holder: str
+    expires_at: datetime
+    completed_at: datetime | None
+
+
+def acquire(
+    dialect: str,
+    name: str,
+    holder: str,
+    *,
+    moment: datetime,
+    expires_at: datetime,
+    completed_before: datetime,
+    abandoned: LeaseState | None = None,
+) -> Any:
+    """The statement that takes the lease. It changes no row while another process has it, or if a run that began later has succeeded.
+
+    It takes a lease that is still `abandoned` in any case.
+    """
     statement = insert_into(dialect, JobLease).values(name=name, holder=holder, expires_at=expires_at)
     is_due = or_(col(JobLease.completed_at).is_(None), col(JobLease.completed_at) <= completed_before)
-    return statement.on_conflict_do_update(
-        index_elements=["name"], set_={"holder": holder, "expires_at": expires_at}, where=(col(JobLease.expires_at) <= moment) & is_due
-    )
+    condition: ColumnElement[bool] = (col(JobLease.expires_at) <= moment) & is_due
+    if abandoned is not None:
+        same_run = col(JobLease.completed_at).is_not_distinct_from(abandoned.completed_at)
+        same_lease = and_(col(JobLease.holder) == abandoned.holder, col(JobLease.expires_at) == abandoned.expires_at, same_run)
+        condition = or_(condition, same_lease)
+    return statement.on_conflict_do_update(index_elements=["name"], set_={"holder": holder, "expires_at": expires_at}, where=condition)
 
 
 def extend(name: str, holder: str, expires_at: datetime) -> Update:

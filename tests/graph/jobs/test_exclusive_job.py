@@ -87,6 +87,46 @@ class TestExclusiveJob:
         assert not await other.run_if_due()
         assert self.runs == 2
 
+    @pytest.mark.parametrize("is_completed", [True, False])
+    async def test_a_clock_that_was_set_back_delays_it_by_one_interval(self, monkeypatch: pytest.MonkeyPatch, is_completed: bool) -> None:
+        ticks = 0.0
+        monkeypatch.setattr(exclusive_job, "monotonic", lambda: ticks)
+        dead, other = self.processes(60.0)
+        self.outcome = None if is_completed else 60.0
+        assert await dead.run_if_due()
+        self.outcome = None
+        self.moment -= timedelta(hours=1)
+        assert not await other.run_if_due()
+        assert await other._seconds_until_due() == 60.0
+        ticks = 59.0
+        assert await other._seconds_until_due() == pytest.approx(1.0)
+        assert not await other.run_if_due()
+        ticks = 60.0
+        assert await other.run_if_due()
+        # It waits by its own clock now, as does the process that returns.
+        assert await other._seconds_until_due() == 60.0
+        assert not await other.run_if_due() and not await dead.run_if_due()
+        self.moment += timedelta(seconds=60)
+        assert await dead.run_if_due()
+
+    async def test_that_is_renewed_is_not_abandoned(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ticks = 0.0
+        monkeypatch.setattr(exclusive_job, "monotonic", lambda: ticks)
+        monkeypatch.setattr(exclusive_job, "RENEW_SECONDS", 0.01)
+        end = asyncio.Event()
+        slow, other = ExclusiveJob(self.services, "count", 60.0, end.wait), self.processes(60.0)[1]
+        running = asyncio.create_task(slow.run_if_due())
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+            # The clock of the other process is an hour behind.
+            self.moment -= timedelta(hours=1)
+            await other._seconds_until_due()
+            self.moment += timedelta(hours=1, seconds=20)
+            ticks += 59.0
+            assert not await other.run_if_due()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
     async def test_that_raises_can_run_at_once_elsewhere(self) -> None:
         async def fail() -> None:
             raise ValueError("broken")
