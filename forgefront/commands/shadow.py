@@ -103,7 +103,9 @@ def shadow(
             status_listener = stack.enter_context(create_listener(STATUS_HOST, status_port or 0))
         except ConfigError as error:
             fail("\n".join(error.problems), EXIT_USAGE)
-        _refuse_loop(settings.primary, listener)
+        # A copy that came back would be copied again, without end.
+        for server in (settings.primary, settings.secondary):
+            _refuse_loop(server, listener)
         raise_file_limit()
         listener.setblocking(False)
 
@@ -138,9 +140,29 @@ def _check(settings: ShadowSettings) -> None:
 
 
 def _refuse_loop(server: ServerAddress, listener: socket.socket) -> None:
+    """Ends the command if the server is this proxy, under whichever name."""
     host, port = listener.getsockname()[:2]
-    if server.port == port and server.host in (host, "localhost", "127.0.0.1", "::1"):
-        fail(f"{server} is the address of this proxy itself", EXIT_USAGE)
+    if server.port != port:
+        return
+    try:
+        found = socket.getaddrinfo(server.host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        # The proxy warns of a server that it cannot reach.
+        return
+    for family, _, _, _, address in found:
+        listens_on_all = host == "::" or (host == "0.0.0.0" and family == socket.AF_INET)  # noqa: S104 - a comparison
+        if address[0] == host or (listens_on_all and _is_own_address(family, str(address[0]))):
+            fail(f"{server} is the address of this proxy itself", EXIT_USAGE)
+
+
+def _is_own_address(family: int, address: str) -> bool:
+    """Whether an address is one of this machine: only these can be bound."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _address_of(listener: socket.socket) -> str:

@@ -19,6 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 from forgefront.cli import main
+from forgefront.commands import shadow
+from forgefront.shadow.settings import ServerAddress
 from graph.jobs import maintenance
 from graph.operations.execution import Graph
 from tests.graph.planner.test_oracle import v3_calls
@@ -280,5 +282,17 @@ class TestUsage:
                 servers = ["--old", "http://127.0.0.1:1", "--new", "http://127.0.0.1:2", "--port", "0"]
                 result = CliRunner().invoke(main, ["shadow", *servers, *options])
                 assert (result.exit_code, message in result.stderr) == (2, True), (options, result.output)
-        loop = CliRunner().invoke(main, ["shadow", "--old", f"http://localhost:{port}", "--new", "http://127.0.0.1:2", "--port", str(port)])
-        assert (loop.exit_code, "is the address of this proxy itself" in loop.stderr) == (2, True)
+
+    @pytest.mark.parametrize(
+        ("host", "server"), [("127.0.0.1", "localhost"), ("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("0.0.0.0", "localhost")]
+    )
+    def test_neither_server_is_the_proxy_itself(self, unused_tcp_port: int, host: str, server: str) -> None:
+        itself, other = f"http://{server}:{unused_tcp_port}", "http://127.0.0.1:2"
+        for old, new in ((itself, other), (other, itself)):
+            arguments = ["shadow", "--old", old, "--new", new, "--host", host, "--port", str(unused_tcp_port)]
+            result = CliRunner().invoke(main, arguments)
+            assert (result.exit_code, f"{itself} is the address of this proxy itself" in result.stderr) == (2, True), result.output
+
+    def test_a_server_may_have_the_port_of_the_proxy_on_another_address(self, unused_tcp_port: int) -> None:
+        with socket.create_server(("127.0.0.2", unused_tcp_port)) as listener:
+            shadow._refuse_loop(ServerAddress.parse(f"http://127.0.0.1:{unused_tcp_port}"), listener)
