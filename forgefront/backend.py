@@ -11,7 +11,7 @@ import structlog
 
 from forgefront.buckets.bucket_owner import claim_buckets
 from forgefront.config import Config, ConfigError
-from forgefront.data_folder.data_folder_claim import UNFINISHED_RESTORE, is_unfinished
+from forgefront.data_folder.data_folder_claim import UNFINISHED_DEMO, UNFINISHED_RESTORE, is_claimed, is_unfinished
 from forgefront.data_folder.data_folder_lock import DataFolderLock
 from forgefront.data_folder.file_permissions import restrict_permissions
 from forgefront.server.host_registry import read_identity
@@ -45,10 +45,7 @@ class Backend:
 
     def __init__(self, config: Config, *, progress: ProgressCallback | None = None, clock: Callable[[], datetime] = now) -> None:
         self.config = config
-        if is_unfinished(config.data, UNFINISHED_RESTORE):
-            raise ConfigError(
-                [f"{config.data} contains a restoration that was interrupted; run `forgefront restore` again, which starts over"]
-            )
+        _require_finished(config)
         restrict_permissions(config)
         try:
             config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,9 +106,11 @@ class Backend:
     async def start(self) -> None:
         """Migrates the database and cleans up after a process that was killed.
 
-        Raises ForeignBucket, ObjectStoreUnavailable, and what the migrations raise.
+        Raises ConfigError, ForeignBucket, ObjectStoreUnavailable, and what the migrations raise.
         """
         await asyncio.to_thread(self._folder_lock.acquire, self._remove_leftovers)
+        # Another process may have begun to fill the folder before it was locked.
+        _require_finished(self.config)
         try:
             host = await asyncio.to_thread(read_identity, self.config)
             applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url, host=host)
@@ -153,6 +152,19 @@ class Backend:
             await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS / 3)
         except Exception as error:
             self._log.warning("close timed out", part=name, error=type(error).__name__)
+
+
+def _require_finished(config: Config) -> None:
+    """Raises ConfigError if the folder was left half filled, since the command that goes on with it removes what it finds."""
+    if is_unfinished(config.data, UNFINISHED_RESTORE):
+        raise ConfigError([f"{config.data} contains a restoration that was interrupted; run `forgefront restore` again, which starts over"])
+    if is_unfinished(config.data) and not is_claimed(config.data):
+        raise ConfigError(
+            [
+                f"{config.data} contains a demo whose creation was interrupted; run `forgefront demo` again, which starts over, or delete"
+                f" {config.data / UNFINISHED_DEMO} to use what is there"
+            ]
+        )
 
 
 def list_stores(objects: ObjectStore, repositories: Repositories, uploads: UploadStore) -> dict[str, ObjectStore]:

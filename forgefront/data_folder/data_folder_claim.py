@@ -12,6 +12,7 @@ from pathlib import Path
 
 from forgefront.config import Config
 from forgefront.data_folder.data_folder_lock import LOCK_FILE_NAME as LOCK_FILE
+from forgefront.data_folder.data_folder_lock import DataFolderLock
 from forgefront.data_folder.file_permissions import SSH_HOST_KEY_FILE
 from forgefront.settings.config_file import FILE_NAME as CONFIG_FILE
 from storage.secrets import KEY_FILE
@@ -22,6 +23,8 @@ ALLOWED_ENTRIES = frozenset((CONFIG_FILE, "lost+found"))
 """Files that an empty data folder may contain."""
 KEY_FILES = frozenset((KEY_FILE, SSH_HOST_KEY_FILE, f"{SSH_HOST_KEY_FILE}.pub"))
 """Files that it may contain before a restoration, and that are never removed."""
+_claimed: set[Path] = set()
+"""The folders that this process is filling."""
 
 
 class FolderNotEmpty(Exception):
@@ -52,18 +55,13 @@ def _preserved(marker: str) -> frozenset[str]:
 def claim_folder(config: Config, marker: str = UNFINISHED_DEMO) -> Iterator[None]:
     """Locks the empty data folder exclusively. An error inside restores it. Raises FolderNotEmpty, OSError."""
     data = config.data
-    if not is_fillable(config, marker):
-        names = ", ".join(_list_contents(data, marker)[:3])
-        raise FolderNotEmpty(f"{data} is not empty (it contains {names}); name another folder with --data. Nothing was changed")
+    _require_fillable(config, marker)
     existed = data.exists()
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(data / marker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = _lock_marker(config, marker)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FolderNotEmpty(f"another process is filling {data}. Nothing was changed") from None
         _remove_contents(config, _preserved(marker))
+        _claimed.add(data.resolve())
         try:
             yield
         except BaseException:
@@ -75,7 +73,62 @@ def claim_folder(config: Config, marker: str = UNFINISHED_DEMO) -> Iterator[None
             raise
         (data / marker).unlink()
     finally:
+        _claimed.discard(data.resolve())
         os.close(handle)
+
+
+def is_claimed(data: Path) -> bool:
+    """Whether this process is filling the folder."""
+    return data.resolve() in _claimed
+
+
+def _require_fillable(config: Config, marker: str) -> None:
+    if not is_fillable(config, marker):
+        names = ", ".join(_list_contents(config.data, marker)[:3])
+        raise FolderNotEmpty(f"{config.data} is not empty (it contains {names}); name another folder with --data. Nothing was changed")
+
+
+def _lock_marker(config: Config, marker: str) -> int:
+    """Creates the marker, or takes over that of a killed run; returns the file that holds its lock. Raises FolderNotEmpty."""
+    path = config.data / marker
+    try:
+        handle, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), True
+    except FileExistsError:
+        handle, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), False
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderNotEmpty(f"another process is filling {config.data}. Nothing was changed") from None
+        if not is_new and not _is_same_file(handle, path):
+            raise FolderNotEmpty(f"another process has just filled {config.data}. Nothing was changed")
+        try:
+            if is_new:
+                # Another process may have used the folder since it was found to be empty.
+                _require_unfilled(config, marker)
+            if DataFolderLock(config.data).is_held():
+                raise FolderNotEmpty(f"another process uses {config.data}; stop it first. Nothing was changed")
+        except FolderNotEmpty:
+            if is_new:
+                path.unlink()
+            raise
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _require_unfilled(config: Config, marker: str) -> None:
+    if names := [name for name in _list_contents(config.data, marker) if name != marker]:
+        raise FolderNotEmpty(f"another process has just filled {config.data} (it contains {', '.join(names[:3])}). Nothing was changed")
+
+
+def _is_same_file(handle: int, path: Path) -> bool:
+    """Whether the path still names the opened file, which the end of another run removes."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _remove_contents(config: Config, preserved: frozenset[str]) -> None:

@@ -28,6 +28,17 @@ class DataFolderLock:
             raise
         self._file = file
 
+    def is_held(self) -> bool:
+        """Whether any process, this one included, uses the folder. Creates no file. Raises OSError."""
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _try_lock_exclusively(file)
+        finally:
+            os.close(file)
+
     def release(self) -> None:
         """Releases the lock; does nothing if it is not held."""
         if self._file is not None:

@@ -1,16 +1,20 @@
 """The demo: contents of the filled folder, rejected folders, and the users it creates."""
 
 import asyncio
+import fcntl
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forgefront.backend import Backend
-from forgefront.config import Config
-from forgefront.data_folder.data_folder_claim import FolderNotEmpty, claim_folder
+from forgefront.config import Config, ConfigError
+from forgefront.data_folder import data_folder_claim
+from forgefront.data_folder.data_folder_claim import UNFINISHED_DEMO, FolderNotEmpty, claim_folder
+from forgefront.data_folder.data_folder_lock import DataFolderLock
 from forgefront.demo import demo_builder, demo_history
 from forgefront.demo.commit_authors import group_authors
 from forgefront.demo.demo_builder import DemoBuilder
@@ -311,6 +315,71 @@ class TestDataFolder:
             with pytest.raises(FolderNotEmpty, match="another process"), claim_folder(config):
                 pass
             assert (tmp_path / "data" / "forgefront.db").exists()
+
+    @pytest.mark.parametrize("is_running", [True, False])
+    def test_that_another_process_fills_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_running: bool) -> None:
+        """The other one begins after the folder was found to be empty, and has ended when it is locked, or runs on."""
+        config, others = Config.load(data=tmp_path), ExitStack()
+        require_fillable = data_folder_claim._require_fillable
+
+        def fill(*arguments: Any) -> None:
+            require_fillable(*arguments)
+            monkeypatch.undo()
+            if is_running:
+                others.enter_context(claim_folder(config))
+            else:
+                with claim_folder(config):
+                    pass
+            (tmp_path / "forgefront.db").touch()
+
+        monkeypatch.setattr(data_folder_claim, "_require_fillable", fill)
+        with others:
+            with pytest.raises(FolderNotEmpty, match="another process"), claim_folder(config):
+                pass
+            assert (tmp_path / "forgefront.db").exists()
+        assert [path.name for path in tmp_path.iterdir()] == ["forgefront.db"]
+
+    def test_whose_marker_is_removed_before_it_is_locked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        config, lock = Config.load(data=tmp_path), fcntl.flock
+        (tmp_path / UNFINISHED_DEMO).touch()
+
+        def end_other(*arguments: Any) -> None:
+            monkeypatch.undo()
+            (tmp_path / UNFINISHED_DEMO).unlink()
+            (tmp_path / "forgefront.db").touch()
+            lock(*arguments)
+
+        monkeypatch.setattr(fcntl, "flock", end_other)
+        with pytest.raises(FolderNotEmpty, match="another process has just filled"), claim_folder(config):
+            pass
+        assert [path.name for path in tmp_path.iterdir()] == ["forgefront.db"]
+
+    def test_interrupted_demo_is_not_used(self, cli: CommandRunner, source: Path) -> None:
+        (cli.data / UNFINISHED_DEMO).touch()
+        result = cli("admin", "user", "list", code=2)
+        assert "contains a demo whose creation was interrupted; run `forgefront demo` again, which starts over, or delete" in result.stderr
+        # What was made there since is not removed while it is used.
+        lock = DataFolderLock(cli.data)
+        lock.acquire()
+        try:
+            assert "another process uses" in cli("demo", "--repository", source, code=1).stderr
+        finally:
+            lock.release()
+        (cli.data / UNFINISHED_DEMO).unlink()
+        assert [user["username"] for user in cli.json("admin", "user", "list")] == ["root"]
+
+    def test_that_is_filled_before_the_service_has_locked_it(self, tmp_path: Path) -> None:
+        async def work() -> None:
+            backend = Backend(Config.load(data=tmp_path))
+            (tmp_path / UNFINISHED_DEMO).touch()
+            try:
+                with pytest.raises(ConfigError, match="contains a demo"):
+                    await backend.start()
+            finally:
+                await backend.stop()
+
+        asyncio.run(work())
+        assert not (tmp_path / "forgefront.db").exists()
 
     def test_without_a_history(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         CommandRunner(tmp_path / "data")("demo", "--repository", tmp_path, code=2)
