@@ -92,6 +92,8 @@ def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
         raise InvalidHookUrl("must contain a host")
     credentials = f"{url.username}:{url.password}" if url.userinfo else None
     stripped = str(url.copy_with(username=None, password=None, fragment=None) if url.userinfo or url.fragment else url)
+    if len(stripped) > max_length:
+        raise InvalidHookUrl(f"is too long when it is escaped (maximum is {max_length} characters)")
     return HookUrl(stripped, credentials)
 
 

@@ -39,6 +39,7 @@ BAD_URLS = [
     "http://[::1/",
     "http://user@/x",
     "https://hooks.example/" + "x" * 1980,
+    "https://hooks.example/" + "ü" * 500,
 ]
 
 

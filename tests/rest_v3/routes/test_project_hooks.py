@@ -67,3 +67,11 @@ class TestProjectHooks:
         assert (deleted.status_code, deleted.json()["id"]) == (200, created.json()["id"])
         assert (await any_api.delete(one, owner)).status_code == 404
         assert await make.count(tables.Hook) == 1
+
+    async def test_have_an_address_that_can_be_stored(self, any_api: Api, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+
+        # Each of these characters takes six when it is escaped.
+        refused = await any_api.post(f"/projects/{project.id}/hooks", owner, url="http://hooks.example/" + "ü" * 500)
+
+        assert (refused.status_code, refused.json()) == (422, {"message": "Invalid url given"})
