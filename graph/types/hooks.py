@@ -185,7 +185,10 @@ class CreateProjectHookInput(CreateHookInput):
 
 @strawberry.input(description="Input of `updateProjectHook`; omitted fields are not changed.")
 class UpdateProjectHookInput(ProjectResourceInput):
-    url: str | None = optional("As in `createHook`.")
+    url: str | None = optional(
+        "As in `createHook`; a URL that is the current one, without user name and password, keeps those that are stored. Another URL, user"
+        " name, password, token or key enables a disabled hook."
+    )
     secret: str | None = optional("Signing key, as in `createHook`; null removes it.")
     token: str | None = optional("Token that is sent in the `X-Gitlab-Token` header; null removes it.")
     push_events: bool | None = optional("Send pushes to branches.")
@@ -210,7 +213,10 @@ class HookInput:
 
 @strawberry.input(description="Input of `updateHook`; omitted fields are not changed.")
 class UpdateHookInput(HookInput):
-    url: str | None = optional("As in `createHook`.")
+    url: str | None = optional(
+        "As in `createHook`; a URL that is the current one, without user name and password, keeps those that are stored. Another URL, user"
+        " name, password or key enables a disabled hook."
+    )
     secret: str | None = optional("Signing key, as in `createHook`; null removes it.")
     push_events: bool | None = optional("Send push events for branches.")
     tag_push_events: bool | None = optional("Send push events for tags.")

@@ -43,6 +43,8 @@ DEFAULT_SWITCHES: Mapping[str, Any] = {
     "build_events": False,
     "enable_ssl_verification": True,
 }
+WORKING: Mapping[str, Any] = {"failing_since": None, "disabled_at": None, "disabled_reason": None}
+"""The columns of a hook of which no failure is known."""
 
 
 async def get_hook(session: DatabaseSession, hook_id: int | None, project_id: int | None = None) -> tables.Hook:
@@ -70,6 +72,14 @@ async def update_hook(context: Context, hook_id: int | None, project_id: int | N
     """
     columns = await _validate_target(context, values)
     hook = await get_hook(context.session, hook_id, project_id)
+    if columns.get("url") == hook.url:
+        # Callers send back the URL that they have read, which has no credentials.
+        del columns["url"]
+        if columns["sealed_credentials"] is None:
+            del columns["sealed_credentials"]
+    if columns:
+        # Its failures were those of the earlier receiver.
+        columns |= WORKING
     columns |= {name: values[name] for name in DEFAULT_SWITCHES if values.get(name) is not None}
     for name, value in columns.items():
         setattr(hook, name, value)

@@ -68,6 +68,35 @@ class TestProjectHooks:
         assert (await any_api.delete(one, owner)).status_code == 404
         assert await make.count(tables.Hook) == 1
 
+    async def test_keep_the_credentials_of_an_address_that_is_sent_back(self, any_api: Api, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        path = f"/projects/{project.id}/hooks"
+        created = (await any_api.post(path, owner, url="http://u:p@hooks.example/x#here")).json()
+        before = await make.fetch(tables.Hook, created["id"])
+        assert before is not None and before.sealed_credentials is not None
+
+        changed = await any_api.put(f"{path}/{created['id']}", owner, url=created["url"], note_events=True)
+
+        assert (changed.status_code, changed.json()["url"], changed.json()["note_events"]) == (200, "http://hooks.example/x", True)
+        after = await make.fetch(tables.Hook, created["id"])
+        assert after is not None and after.sealed_credentials == before.sealed_credentials
+        # Another address does not get the password of this one.
+        await any_api.put(f"{path}/{created['id']}", owner, url="http://hooks.example/y")
+        moved = await make.fetch(tables.Hook, created["id"])
+        assert moved is not None and moved.sealed_credentials is None
+
+    async def test_with_another_address_are_enabled(self, any_api: Api, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        failed = {"failing_since": project.created_at, "disabled_at": project.created_at, "disabled_reason": "x"}
+        hook = await self.make_hook(make, project, **failed)
+        path = f"/projects/{project.id}/hooks/{hook.id}"
+
+        for url, is_disabled in ((URL, True), ("http://hooks.example/new", False)):
+            assert (await any_api.put(path, owner, url=url)).status_code == 200
+            row = await make.fetch(tables.Hook, hook.id)
+            assert row is not None
+            assert [value is not None for value in (row.failing_since, row.disabled_at, row.disabled_reason)] == [is_disabled] * 3
+
     async def test_have_an_address_that_can_be_stored(self, any_api: Api, make: DataFactory) -> None:
         project = await make.project(owner=(owner := await make.user()))
 
