@@ -11,7 +11,7 @@ from graph.context import Context
 from graph.errors import NotFound, Taken
 from graph.events import payloads
 from graph.events.publisher import publish, publish_each
-from graph.rules import validation
+from graph.rules import settings, validation
 from graph.rules.builds import stored_objects
 from graph.rules.permissions.policy import Action, can
 from graph.rules.permissions.policy_conditions import conditions_of_viewer
@@ -30,8 +30,11 @@ async def validate_name(context: Context, value: str, group: tables.Namespace | 
     Raises Required, Invalid, Taken.
     """
     cleaned = validation.validate_group_name("name", value)
-    is_unchanged = group is not None and group.name.lower() == cleaned.lower()
-    if not is_unchanged and await context.exists(namespaces.group_named(cleaned)):
+    if group is not None and group.name.lower() == cleaned.lower():
+        return cleaned
+    # No constraint requires it, since imported groups keep their names. The settings always exist: their lock serializes new names.
+    await settings.lock_settings(context)
+    if await context.exists(namespaces.group_named(cleaned)):
         raise Taken("name")
     return cleaned
 

@@ -292,6 +292,13 @@ class TestCreateGroup:
         assert sorted(refused) == [[]] + [[("path", "TAKEN")]] * 31
         assert await make.count(tables.GroupMember) == 1
 
+    async def test_concurrent_creates_of_one_name_succeed_once(self, ask: Ask, make: DataFactory) -> None:
+        user = await make.user()
+
+        codes = await asyncio.gather(*(ask.codes(CREATE, user, input={"name": "Mill", "path": f"mill-{number}"}) for number in range(12)))
+
+        assert sorted(codes) == [[]] + [["TAKEN"]] * 11
+
 
 class TestUpdateGroup:
     async def test_changes_given_fields(self, ask: Ask, make: DataFactory) -> None:
