@@ -204,9 +204,13 @@ async def move_ref(context: Context, project: tables.Project, update: RefCommand
         locked = await ref_updates.lock_projects(context, project.id, prepared)
     except refs.ObjectsDeleted as error:
         raise Conflict(None, str(error)) from error
-    current = await refs.current(context, project.id, [update.ref])
-    if current.get(update.ref) != update.old:
-        raise Taken("name") if update.old is None else Conflict("name", "The ref has moved in the meantime. Reload it and retry.")
+    current = (await refs.current(context, project.id, [update.ref])).get(update.ref)
+    if current != update.old:
+        if update.old is None:
+            raise Taken("name")
+        if current is None:
+            raise NotFound("Branch" if update.ref.startswith(BRANCHES) else "Tag")
+        raise Conflict("name", "The ref has moved in the meantime. Reload it and retry.")
     if await refs.find_conflicts(context, project.id, [update]):
         raise Conflict("name", "The name conflicts with an existing branch or tag.")
     await ref_updates.apply_updates(context, locked, prepared)

@@ -1,5 +1,6 @@
 """Branches in v3."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -177,3 +178,13 @@ class TestDeleteBranch:
         assert (response.status_code, response.json()) == (200, {"branch_name": "fix/a"})
         names = [each["name"] for each in (await any_api.get(path_of(project), people["reporter"])).json()]
         assert names == ["master", "topic"]
+
+    async def test_concurrent_deletions_succeed_once(
+        self, any_api: Api, make: DataFactory, project: tables.Project, people: dict[str, tables.User]
+    ) -> None:
+        await create_refs(make, project, "refs/heads/gone")
+
+        responses = await asyncio.gather(*(any_api.delete(path_of(project, "/gone"), people["developer"]) for _ in range(8)))
+
+        assert sorted(each.status_code for each in responses) == [200] + [404] * 7
+        assert [each.json() for each in responses if each.status_code == 404] == [{"message": "No such branch"}] * 7

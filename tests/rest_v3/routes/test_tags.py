@@ -1,5 +1,7 @@
 """Tags and releases in v3."""
 
+import asyncio
+
 import pytest
 
 from storage import tables
@@ -82,6 +84,12 @@ class TestTags:
         assert (response.status_code, response.json()) == (404, {"message": "No such tag"})
         assert [each["name"] for each in (await any_api.get(path_of(project), people["reporter"])).json()] == ["v1"]
         assert await make.count(tables.Release) == 0
+
+    async def test_concurrent_deletions_succeed_once(self, any_api: Api, project: tables.Project, people: dict[str, tables.User]) -> None:
+        responses = await asyncio.gather(*(any_api.delete(path_of(project, "/v2"), people["developer"]) for _ in range(8)))
+
+        assert sorted(each.status_code for each in responses) == [200] + [404] * 7
+        assert [each.json() for each in responses if each.status_code == 404] == [{"message": "No such tag"}] * 7
 
 
 class TestReleases:
