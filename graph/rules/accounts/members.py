@@ -11,6 +11,7 @@ from graph.rules import lookup
 from graph.rules.accounts import groups
 from graph.rules.events import activities
 from graph.rules.permissions.policy import Action, can, filter_visible_groups, require
+from graph.rules.projects import projects
 from storage import tables
 from storage.tables import AccessLevel, ActivityAction, ActivitySubject
 from storage.tables.accounts import members, users
@@ -146,7 +147,12 @@ async def remove_group_member(context: Context, group: tables.Namespace, user: t
 async def add_project_member(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.ProjectMember:
     """Add the user of the values of an `AddProjectMemberInput`. Raises NotFound, Required, Invalid, Conflict."""
     user, level = await _find_user(context, values), _parse_level(values, PROJECT_LEVELS)
-    if (existing := await context.first(members.of_project(project.id, user.id))) is not None:
+    existing = await context.first(members.of_project(project.id, user.id))
+    if existing is None and values.get("keep_existing"):
+        # Callers that add the same user at the same moment wait here for the first one, whose membership the others return.
+        await projects.lock_project(context, project)
+        existing = await context.first(members.of_project(project.id, user.id))
+    if existing is not None:
         if values.get("keep_existing"):
             return existing
         raise already_member_error()

@@ -1,5 +1,7 @@
 """Members of projects, under both profiles."""
 
+import asyncio
+
 from storage import tables
 from storage.tables import AccessLevel
 from tests.make import DataFactory
@@ -61,6 +63,18 @@ class TestProjectMembers:
             refused = await any_api.post(path, owner, user_id=(await make.user()).id, access_level=level)
             assert (refused.status_code, list(refused.json()["message"])) == (422, ["access_level"])
         assert (await any_api.post(path, owner, user_id=4711, access_level=30)).status_code == 404
+        assert await make.count(tables.ProjectMember) == 1
+
+    async def test_are_added_once_by_many_at_once(self, any_api: Api, make: DataFactory) -> None:
+        owner, user = await make.user(), await make.user()
+        project = await make.project(owner=owner)
+
+        added = await asyncio.gather(
+            *(any_api.post(f"/projects/{project.id}/members", owner, user_id=user.id, access_level=30) for _ in range(12))
+        )
+
+        assert [each.status_code for each in added] == [201] * 12
+        assert [each.json() for each in added] == [added[0].json()] * 12
         assert await make.count(tables.ProjectMember) == 1
 
     async def test_get_another_level(self, any_api: Api, make: DataFactory) -> None:
