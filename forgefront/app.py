@@ -105,7 +105,7 @@ class App(Backend):
         )
         self.graph.services.health_checks.register(readiness.find_problems)
         old_ids = read_old_ids(config)
-        rest = rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile, old_ids=old_ids)
+        rest = self._rest = rest_v3.create_app(self.graph, external_url=config.base_url, profile=config.v3_profile, old_ids=old_ids)
         runner_api = ci_v1.create_app(self.graph, artifact_access, external_url=config.base_url)
         queries = named_queries.NamedQueriesEndpoint(self.graph)
         uploads = upload_downloads.UploadDownloadEndpoint(self.graph, self.uploads)
@@ -245,6 +245,8 @@ class App(Backend):
             scope["state"]["secret_path"] = True
         if scope.get("method") == "OPTIONS" and route.is_api and self._cors.is_preflight(scope):
             scope["state"]["route"] = PREFLIGHT
+            if route.endpoint is self._rest and self._rest.has_secret_path(scope):
+                scope["state"]["secret_path"] = True
             await self._cors.answer_preflight(scope, receive, send)
             return
         if route.name:

@@ -82,6 +82,14 @@ class RestApp:
                 self._router.add(endpoint.route.method, path, endpoint, endpoint.route.spanning_names)
         for path, page in pages:
             self._router.add("GET", path, page)
+        self._secret_paths = {
+            node: path
+            for endpoint in self.endpoints
+            if endpoint.route.has_secret_path
+            for path in endpoint.route.paths
+            if (node := self._router.get(path)) is not None
+        }
+        """The paths that contain a secret, whatever the method of the request."""
 
     def find_route(self, method: str, path: str) -> Route | None:
         """The route of a method and a path below /api/v3, which may have a query string."""
@@ -98,6 +106,11 @@ class RestApp:
         found = self._router.find(split_path(path.partition("?")[0].encode()))
         target = found[0].methods.get("GET" if method == "HEAD" else method) if found else None
         return target if isinstance(target, Endpoint) else None
+
+    def has_secret_path(self, scope: Scope) -> bool:
+        """Whether the path of the request contains a secret, so that it must not be logged."""
+        match = self._match(scope)
+        return match is not None and match[1] in self._secret_paths
 
     def split_path(self, scope: Scope) -> list[str]:
         """The segments of a request's path below `base`."""
@@ -152,17 +165,19 @@ class RestApp:
         if match is None:
             return _error_response(404, "404 Not Found")
         segments, node, values = match
+        state = scope.setdefault("state", {})
+        if (secret_path := self._secret_paths.get(node)) is not None:
+            # The access log has the route instead, also of methods that the path does not have.
+            state["secret_path"] = True
+            state["route"] = self.base + secret_path
         method = scope["method"]
         handler = node.methods.get("GET" if method == "HEAD" else method)
         if handler is None:
             return _add_allow_header(RestResponse(204, b"", []) if method == "OPTIONS" else _error_response(405), node)
         if isinstance(handler, StaticPage):
             return await handler.respond(headers)
-        state = scope.setdefault("state", {})
         # For metrics: the route, since the number of paths is unbounded.
         state["route"] = self.base + handler.path
-        if handler.route.has_secret_path:
-            state["secret_path"] = True
         if self._old_ids is not None:
             values = self._old_ids.translate(handler.path, values)
         query = scope.get("query_string", b"")

@@ -48,6 +48,11 @@ class Router(Generic[T]):
             raise ValueError(f"duplicate route {method} {path}")
         node.methods[method] = target
 
+    def get(self, path: str) -> RouteNode[T] | None:
+        """The node of a path as it was added, with the names of its parameters."""
+        found = self.find(split_path(path.encode()))
+        return found and found[0]
+
     def find(self, segments: list[str]) -> tuple[RouteNode[T], list[str]] | None:
         """The node of a path and the values of its parameters, in order; None for an unknown path."""
         values: list[str] = []

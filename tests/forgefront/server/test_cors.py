@@ -90,6 +90,21 @@ class TestAnyOrigin:
             assert answer.headers["access-control-max-age"] == "7200"
             assert "access-control-allow-credentials" not in answer.headers
 
+    async def test_preflights_of_a_path_with_a_secret_are_logged_without_it(self, tmp_path: Path) -> None:
+        states: list[Any] = []
+        async with start_app(tmp_path) as client:
+            app: App = client.app  # type: ignore[attr-defined]
+
+            async def record(scope: Any, receive: Any, send: Any) -> None:
+                scope["state"] = {}
+                states.append(scope["state"])
+                await app(scope, receive, send)
+
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(record), base_url="http://forge") as recorded:
+                for path in ("triggers/s3cret", "triggers"):
+                    assert (await recorded.options(f"/api/v3/projects/1/{path}", headers=send_preflight("DELETE"))).status_code == 204
+        assert [(state["route"], state.get("secret_path")) for state in states] == [("preflight", True), ("preflight", None)]
+
     async def test_pages_send_no_cors_headers(self, tmp_path: Path) -> None:
         async with start_app(tmp_path) as client:
             for path in EXCLUDED_PATHS:

@@ -76,11 +76,12 @@ class TestTriggers:
             await mounted(scope, receive, send)
 
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=EXTERNAL_URL) as client:
-            for method, path in (("GET", "triggers/x"), ("DELETE", "triggers/x"), ("GET", "triggers")):
+            methods = ("GET", "DELETE", "PUT", "OPTIONS")
+            for method, path in (*((each, "triggers/x") for each in methods), ("GET", "triggers")):
                 await client.request(method, f"/api/v3/projects/{project.id}/{path}")
 
-        assert [state.get("secret_path") for state in states] == [True, True, None]
-        assert states[0]["route"] == "/api/v3/projects/:id/triggers/:token"
+        assert [state.get("secret_path") for state in states] == [True, True, True, True, None]
+        assert {state["route"] for state in states[:4]} == {"/api/v3/projects/:id/triggers/:token"}
 
     async def test_have_a_limit_and_lose_their_tokens_with_the_key(
         self, api: Api, make: DataFactory, owner: tables.User, services: Services, statements: StatementRecorder
