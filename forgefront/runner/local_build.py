@@ -16,15 +16,25 @@ from forgefront.runner.executors.processes import run_process
 from forgefront.runner.forge_client import ArtifactRules, BuildRevoked, ClaimedBuild
 from forgefront.runner.mirrors import MirrorStore
 from graph.rules.builds.artifact_dependencies import select_strings
+from graph.rules.builds.job_variables import environment_variables, ref_slug
 from graph.rules.ci.config_errors import PipelineConfigError
 from graph.rules.ci.config_parser import CONFIG_FILENAME, parse_config
 from graph.rules.ci.job_selection import JobConfig
+from storage.git.refs.ref_names import NULL_ID
 from storage.git.subprocesses import git_command
 
 MAX_TRACE_BYTES = 2**40
 LEASE_SECONDS = 3600
 IDENTITY = {f"GIT_{who}_{what}": "runner" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 """Of the commit that has the changes; git writes it beside the branches."""
+REPOSITORY_VARIABLES = frozenset(
+    f"GIT_{name}"
+    for name in (
+        *("ALTERNATE_OBJECT_DIRECTORIES", "COMMON_DIR", "DIR", "GRAFT_FILE", "IMPLICIT_WORK_TREE", "INDEX_FILE", "NAMESPACE"),
+        *("OBJECT_DIRECTORY", "PREFIX", "QUARANTINE_PATH", "REPLACE_REF_BASE", "SHALLOW_FILE", "WORK_TREE"),
+    )
+)
+"""Those of `git rev-parse --local-env-vars`, without configuration."""
 
 
 class LocalBuildRejected(Exception):
@@ -65,11 +75,11 @@ class LocalBuildExecution(BuildExecution):
         checkout = Checkout(self.job, CheckoutOptions("none"), workspace, self.mirrors, self.trace, self._stop)
         # The commit is on no branch if it has changes that are not committed.
         settings = {"protocol.file.allow": "always", "uploadpack.allowAnySHA1InWant": "true", "advice.detachedHead": "false"}
-        environment = {**os.environ, **git_command.config_environment(settings)}
+        environment = {**_git_environment(), **git_command.config_environment(settings)}
         depth = [f"--depth={options.depth}"] if options.depth else []
         commands = (
             ("init", "--quiet"),
-            ("fetch", "--quiet", *depth, f"file://{self.repository}", self.job.sha),
+            ("fetch", "--quiet", *depth, self.repository.as_uri(), self.job.sha),
             ("checkout", "--quiet", "--detach", self.job.sha),
         )
         for command in commands:
@@ -110,11 +120,15 @@ def describe_build(folder: Path, job: JobConfig, variables: Mapping[str, str], t
         "CI_SERVER_NAME": "Forgefront",
         "CI_BUILD_ID": "0",
         "CI_BUILD_REF": sha,
+        "CI_BUILD_BEFORE_SHA": NULL_ID,
         "CI_BUILD_REF_NAME": ref,
+        "CI_BUILD_REF_SLUG": ref_slug(ref),
         "CI_BUILD_NAME": job.name,
         "CI_BUILD_STAGE": job.stage,
     }
     options = job.options
+    configured = {key: str(value) for key, value in (options.get("variables") or {}).items()}
+    predefined |= environment_variables(options, {**predefined, **configured})
     artifacts = options.get("artifacts") or {}
     paths, untracked = tuple(select_strings(artifacts.get("paths")) or ()), artifacts.get("untracked") is True
     return ClaimedBuild(
@@ -126,7 +140,7 @@ def describe_build(folder: Path, job: JobConfig, variables: Mapping[str, str], t
         repository_url=f"file://{folder}",
         script=(job.commands,),
         after_script=tuple(select_strings(options.get("after_script")) or ()),
-        variables={**predefined, **{key: str(value) for key, value in (options.get("variables") or {}).items()}, **variables},
+        variables={**predefined, **configured, **variables},
         secrets=frozenset(),
         artifacts=ArtifactRules(
             paths, untracked, str(artifacts.get("name") or "artifacts"), str(artifacts.get("when") or "on_success").upper()
@@ -156,6 +170,11 @@ async def run_local_build(
     return await execution.run()
 
 
+def _git_environment() -> dict[str, str]:
+    """The environment without the variables that name a repository: git sets them for hooks, and they come before the folder."""
+    return {name: value for name, value in os.environ.items() if name not in REPOSITORY_VARIABLES}
+
+
 def _read_git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(  # noqa: S603
         ["git", *arguments],  # noqa: S607
@@ -163,7 +182,7 @@ def _read_git(folder: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **IDENTITY},
+        env={**_git_environment(), **IDENTITY},
     )
     if done.returncode != 0:
         raise LocalBuildRejected(f"git {' '.join(arguments)} in {folder} fails: {done.stderr.strip()}")

@@ -26,7 +26,7 @@ async def record_deployment(context: Context, build: tables.Build) -> None:
         return
     known = job_variables.predefined_variables(context, build, await job_variables.load_pipeline(context, build))
     known |= job_variables.configured_variables(build)
-    name = job_variables.environment_name(build, known)
+    name = job_variables.environment_name(build.options, known)
     if name is None:
         log.warning("deployment not recorded", build_id=build.id, reason="the name of the environment is empty or too long")
         return
@@ -40,7 +40,7 @@ async def record_deployment(context: Context, build: tables.Build) -> None:
     environment = await context.first(environments.named_for_update(build.project_id, name))
     assert environment is not None, "the statement before inserted it"  # noqa: S101
     url = section.get("url")
-    environment.external_url = _expand_url(url, {**known, **job_variables.environment_variables(build, known)}) if url else None
+    environment.external_url = _expand_url(url, {**known, **job_variables.environment_variables(build.options, known)}) if url else None
     environment.stop_job, environment.stopped_at = section.get("on_stop"), None
     copied = {key: getattr(build, key) for key in ("project_id", "user_id", "sha", "ref", "tag")}
     await context.add(tables.Deployment(environment_id=environment.id, build_id=build.id, created_at=moment, **copied))

@@ -53,15 +53,15 @@ def configured_variables(build: tables.Build) -> dict[str, str]:
     return {str(key): str(value) for key, value in (build.options.get("variables") or {}).items()}
 
 
-def environment_variables(build: tables.Build, known: Mapping[str, str]) -> dict[str, str]:
-    """The name and the slug of the environment to which the job deploys; empty without one."""
-    name = environment_name(build, known)
+def environment_variables(options: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:
+    """The name and the slug of the environment to which a job with these options deploys; empty without one."""
+    name = environment_name(options, known)
     return {"CI_ENVIRONMENT_NAME": name, "CI_ENVIRONMENT_SLUG": environment_slug(name)} if name is not None else {}
 
 
-def environment_name(build: tables.Build, known: Mapping[str, str]) -> str | None:
+def environment_name(options: Mapping[str, Any], known: Mapping[str, str]) -> str | None:
     """The name of the job's environment with its variables expanded; None if it has none or the name is too long."""
-    section: Any = build.options.get("environment")
+    section: Any = options.get("environment")
     name = expand(str(section["name"]), known).strip() if isinstance(section, dict) and "name" in section else ""
     return name if 0 < len(name) <= 255 and name.isprintable() else None
 

@@ -90,7 +90,7 @@ def _build_variables(
     scheme, _, address = clone_url.partition("://")
     predefined = job_variables.predefined_variables(context, build, pipeline)
     configured = job_variables.configured_variables(build)
-    environment = job_variables.environment_variables(build, {**predefined, **configured})
+    environment = job_variables.environment_variables(build.options, {**predefined, **configured})
     secret = {"CI_BUILD_TOKEN": token, "CI_BUILD_REPO": f"{scheme}://{BUILD_TOKEN_USERNAME}:{token}@{address}"}
     return [
         *(EnvironmentVariable(key, value, True) for key, value in {**predefined, **environment}.items()),

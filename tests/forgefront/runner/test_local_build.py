@@ -71,6 +71,33 @@ class TestExec:
         assert "forgefront: line 1: `job` job: script" in run("exec", "job", "--folder", folder).stderr
         assert run("exec", "job", "--folder", tmp_path).exit_code == 2
 
+    def test_leaves_the_repository_alone_within_a_hook(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        main, folder = tmp_path / "main", tmp_path / "100%41 tree"
+        main.mkdir()
+        job = {"script": ["echo on $CI_BUILD_REF_SLUG to $CI_ENVIRONMENT_SLUG"], "environment": "review/$CI_BUILD_REF_NAME"}
+        (main / ".gitlab-ci.yml").write_text(json.dumps({"job": job}))
+        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+        commands = (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "First"])
+        for arguments in (*commands, ["worktree", "add", "-q", "-b", "a_b", folder]):
+            subprocess.run(["git", *arguments], cwd=main, check=True)
+        (folder / ".gitlab-ci.yml").write_text(json.dumps({"job": job, "other": job}))
+
+        def state() -> list[str]:
+            asked = (["symbolic-ref", "HEAD"], ["status", "--short"], ["config", "--list", "--local"])
+            outputs = [subprocess.run(["git", *each], cwd=folder, capture_output=True, check=True).stdout for each in asked]
+            return [output.decode() for output in outputs]
+
+        before = state()
+        git_folder = next((main / ".git" / "worktrees").iterdir())
+        with monkeypatch.context() as hook:
+            hook.chdir(folder)
+            hook.setenv("GIT_DIR", str(git_folder))
+            hook.setenv("GIT_INDEX_FILE", str(git_folder / "index"))
+            done = run("--executor", "shell", "exec", "job")
+
+        assert (done.exit_code, state()) == (0, before), done.output
+        assert "\non a-b to review-a-b-" in done.output
+
 
 @pytest.mark.usefixtures("isolated_environment")
 class TestHelp:
