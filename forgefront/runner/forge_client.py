@@ -19,6 +19,8 @@ CLAIM_WAIT_SECONDS = 20
 RESPONSE_TIMEOUT_SECONDS = 30.0
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 10.0
 RETRYABLE_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 507))
+RETRYABLE_CODES = frozenset(("UNAVAILABLE", "LIMIT_EXCEEDED", "INTERNAL"))
+"""Codes of errors that say nothing about the request, such as that of an operation that took too long; many have the status 200."""
 CHUNK_BYTES = 2**18
 """Bytes of a file that are sent at once."""
 
@@ -35,6 +37,10 @@ class BuildRevoked(Exception):
 
 class ServiceUnreachable(Exception):
     """The service did not respond within the time limit of the request."""
+
+
+class _OperationFailed(Exception):
+    """An operation ended with one of RETRYABLE_CODES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +185,18 @@ class ForgeClient:
 
     async def _call(self, operation: str, input_values: dict[str, Any], token: str, *, retry_seconds: float) -> dict[str, Any]:
         body = {"query": self._document, "operationName": operation, "variables": {"input": input_values}}
-        response = await self._retry(lambda: self._http.post("/graphql", json=body, headers={"PRIVATE-TOKEN": token}), retry_seconds)
-        try:
-            answer = response.json()
-            errors, data = answer.get("errors") or [], answer.get("data")
-        except (ValueError, AttributeError):
-            raise RequestRejected(f"{self._http.base_url} is not a Forgefront service: it responds with {response.status_code}.") from None
+
+        async def post_once() -> httpx.Response:
+            response = await self._http.post("/graphql", json=body, headers={"PRIVATE-TOKEN": token})
+            if response.status_code not in RETRYABLE_STATUSES and (errors := self._parse_answer(response)[0]):
+                code, message = _describe_error(errors[0])
+                if code in RETRYABLE_CODES:
+                    raise _OperationFailed(message.rstrip("."))
+            return response
+
+        errors, data = self._parse_answer(await self._retry(post_once, retry_seconds))
         if errors:
-            code, message = errors[0].get("extensions", {}).get("code"), errors[0].get("message", "")
+            code, message = _describe_error(errors[0])
             if code in ("UNAUTHENTICATED", "NOT_FOUND", "FORBIDDEN") and token != self._token:
                 raise BuildRevoked("The build is no longer assigned to this runner.")
             if code == "UNAUTHENTICATED":
@@ -198,6 +208,14 @@ class ForgeClient:
                 raise BuildRevoked(error["message"])
             raise RequestRejected(f"{error['field'] or 'The service'}: {error['message']}")
         return payload  # type: ignore[no-any-return]
+
+    def _parse_answer(self, response: httpx.Response) -> tuple[list[Any], Any]:
+        """The errors and the data of a response. Raises RequestRejected."""
+        try:
+            answer = response.json()
+            return answer.get("errors") or [], answer.get("data")
+        except (ValueError, AttributeError):
+            raise RequestRejected(f"{self._http.base_url} is not a Forgefront service: it responds with {response.status_code}.") from None
 
     async def _retry(self, call: Callable[[], Any], retry_seconds: float) -> httpx.Response:
         """The response of a call, which is retried for the given seconds while the service is unavailable or overloaded."""
@@ -213,6 +231,8 @@ class ForgeClient:
                 wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else pause
             except httpx.TransportError as error:
                 reason, wait = _describe_failure(error), pause
+            except _OperationFailed as error:
+                reason, wait = str(error), pause
             if loop.time() + wait >= deadline:
                 raise ServiceUnreachable(f"The service cannot be reached: {reason}.")
             log.warning("service unavailable", why=reason, again_in=round(wait, 1))
@@ -230,6 +250,11 @@ async def _read_chunks(file: Path, size: int, on_progress: Callable[[int, int], 
             on_progress(sent, size)
     finally:
         opened.close()
+
+
+def _describe_error(error: Any) -> tuple[str | None, str]:
+    """The code and the message of an entry of `errors`."""
+    return error.get("extensions", {}).get("code"), error.get("message", "")
 
 
 def _describe_failure(error: httpx.TransportError) -> str:
