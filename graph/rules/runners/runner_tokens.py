@@ -25,6 +25,8 @@ BUILD_TOKEN = re.compile(r"fb-([1-9][0-9]{0,9})-[\w-]{20}", re.ASCII)
 PREFIXES = ("fr-", "fb-")
 MIN_RENEWAL_INTERVAL = timedelta(seconds=10)
 """Minimum age of a lease before it is renewed."""
+CONTACT_INTERVAL = timedelta(minutes=1)
+"""Minimum time between two records of when a runner last called."""
 MAX_ID = 2**31 - 1
 
 
@@ -95,7 +97,7 @@ async def get_build(context: Context, runner_identity: RunnerIdentity, build_id:
         raise NotFound("Build")
     if not runner_identity.is_assigned(build):
         raise lost_build_error(build)
-    renew_lease_after_commit(context, build)
+    renew_lease_after_commit(context, runner_identity.runner, build)
     return build
 
 
@@ -106,17 +108,29 @@ def lost_build_error(build: tables.Build) -> Conflict:
     return Conflict("id", "The build is no longer assigned to this runner.")
 
 
-def renew_lease_after_commit(context: Context, build: tables.Build) -> None:
+def renew_lease_after_commit(context: Context, runner: tables.Runner, build: tables.Build) -> None:
     """Renew the lease of a build that is assigned to its runner, unless it was renewed recently."""
     lease = timedelta(seconds=context.services.build_lease)
     renewed_after = min(MIN_RENEWAL_INTERVAL, lease / 4)
     until = context.now() + lease
     if build.lease_until is not None and until - build.lease_until >= renewed_after:
-        context.after_commit.append(partial(_renew_lease, context.services, build.id, build.token_digest))
+        contacted_id = runner.id if is_contact_due(context, runner) else None
+        context.after_commit.append(partial(_renew_lease, context.services, build.id, build.token_digest, contacted_id))
 
 
-async def _renew_lease(services: Services, build_id: int, token_digest: str | None) -> None:
-    """Renew in a separate transaction, so that the renewal does not delay the operation."""
-    until = services.clock() + timedelta(seconds=services.build_lease)
+def is_contact_due(context: Context, runner: tables.Runner) -> bool:
+    """Whether the recorded time of the runner's last call is too old."""
+    return runner.contacted_at is None or context.now() - runner.contacted_at >= CONTACT_INTERVAL
+
+
+async def _renew_lease(services: Services, build_id: int, token_digest: str | None, contacted_id: int | None) -> None:
+    """Renew in a separate transaction, so that the renewal does not delay the operation.
+
+    A runner that has a build in each of its slots requests none, so that its call is recorded here.
+    """
+    moment = services.clock()
+    until = moment + timedelta(seconds=services.build_lease)
     async with write_transaction(services.database) as session:
+        if contacted_id is not None:
+            await session.execute(runners.record_contact(contacted_id, moment, {}))
         await session.execute(runners.renew_lease(build_id, until).where(col(tables.Build.token_digest) == token_digest))

@@ -41,7 +41,6 @@ MAX_CLAIM_ATTEMPTS = 20
 
 An attempt fails if another claim takes the build first, or if its project no longer has builds.
 """
-CONTACT_INTERVAL = timedelta(minutes=1)
 MAX_STARTS = 3
 """How often a build is returned to the queue; the next time it fails."""
 TIMEOUT_GRACE = timedelta(minutes=1)
@@ -223,7 +222,7 @@ async def _find_queue(
 async def _record_contact(context: Context, runner: tables.Runner, columns: dict[str, str | None]) -> None:
     """Record when the runner last called, to the minute, and what it reports about itself."""
     changed = {field: value for field, value in columns.items() if value != getattr(runner, field)}
-    if changed or runner.contacted_at is None or context.now() - runner.contacted_at >= CONTACT_INTERVAL:
+    if changed or runner_tokens.is_contact_due(context, runner):
         await context.session.execute(runners.record_contact(runner.id, context.now(), changed))
 
 

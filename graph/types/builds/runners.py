@@ -56,7 +56,7 @@ class Runner(Node):
     revision: str | None = column(description="Revision the runner reports.")
     platform: str | None = column(description="Operating system the runner reports.")
     architecture: str | None = column(description="Processor architecture the runner reports.")
-    contacted_at: datetime | None = column(description="When it last requested a build, rounded to minutes; null if it never did.")
+    contacted_at: datetime | None = column(description="When it last called, rounded to minutes; null if it never did.")
     created_at: datetime = column(description="When it was registered.")
 
     @strawberry.field(description="Projects of the runner that are visible to the viewer; empty for a shared runner.")

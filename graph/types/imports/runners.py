@@ -29,7 +29,7 @@ class ImportRunnerInput:
     revision: str | None = optional("Revision the runner reports.")
     platform: str | None = optional("Operating system the runner reports.")
     architecture: str | None = optional("Processor architecture the runner reports.")
-    contacted_at: datetime | None = optional("When it last requested a build.")
+    contacted_at: datetime | None = optional("When it last called.")
     created_at: datetime | None = optional("When it was registered; default now.")
     updated_at: datetime | None = optional("When it was last changed; default: when it was registered.")
 

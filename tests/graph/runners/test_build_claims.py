@@ -527,6 +527,19 @@ class TestLease:
             assert until is not None
             assert (until > first) is renewed
 
+    async def test_reports_about_a_build_are_contacts_of_its_runner(self, services: Services, calls: Calling, make: DataFactory) -> None:
+        build, runner = await make.pending_build(await make.project()), await make.runner()
+        await calls(runner).claim_id()
+        claimed = await make.fetch(tables.Runner, runner.id)
+        assert claimed is not None and claimed.contacted_at is not None
+
+        for seconds in (30, 90):
+            graph = Graph(await self.services_later(services, seconds))
+            assert await RunnerCalls(graph, make.runner_token(runner)).code(REPORT, databaseId=build.id, status="RUNNING") == "ok"
+            row = await make.fetch(tables.Runner, runner.id)
+            assert row is not None and row.contacted_at is not None
+            assert (row.contacted_at - claimed.contacted_at >= timedelta(seconds=89)) is (seconds == 90)
+
     async def test_an_expired_lease_requeues_the_same_attempt(self, services: Services, calls: Calling, make: DataFactory) -> None:
         build, lost = await make.pending_build(await make.project()), calls(await make.runner())
         job = await lost.claim()
