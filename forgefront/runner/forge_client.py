@@ -202,20 +202,25 @@ class ForgeClient:
             if code == "UNAUTHENTICATED":
                 raise RequestRejected("The service does not know this token.")
             raise RequestRejected(f"The service rejected the request: {message}")
-        ((_, payload),) = data.items()
+        (payload,) = data.values()
         for error in payload["userErrors"]:
             if error["code"] in ("CONFLICT", "NOT_ALLOWED"):
                 raise BuildRevoked(error["message"])
             raise RequestRejected(f"{error['field'] or 'The service'}: {error['message']}")
         return payload  # type: ignore[no-any-return]
 
-    def _parse_answer(self, response: httpx.Response) -> tuple[list[Any], Any]:
-        """The errors and the data of a response. Raises RequestRejected."""
+    def _parse_answer(self, response: httpx.Response) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The errors and the data of a response, which has one of them. Raises RequestRejected."""
         try:
             answer = response.json()
-            return answer.get("errors") or [], answer.get("data")
-        except (ValueError, AttributeError):
-            raise RequestRejected(f"{self._http.base_url} is not a Forgefront service: it responds with {response.status_code}.") from None
+        except ValueError:
+            answer = None
+        errors, data = (answer.get("errors") or [], answer.get("data")) if isinstance(answer, dict) else ([], None)
+        if isinstance(errors, list) and errors and all(isinstance(error, dict) for error in errors):
+            return errors, {}
+        if not errors and isinstance(data, dict) and [type(payload) for payload in data.values()] == [dict]:
+            return [], data
+        raise RequestRejected(f"{self._http.base_url} is not a Forgefront service: it responds with {response.status_code}.")
 
     async def _retry(self, call: Callable[[], Any], retry_seconds: float) -> httpx.Response:
         """The response of a call, which is retried for the given seconds while the service is unavailable or overloaded."""
@@ -252,9 +257,10 @@ async def _read_chunks(file: Path, size: int, on_progress: Callable[[int, int], 
         opened.close()
 
 
-def _describe_error(error: Any) -> tuple[str | None, str]:
-    """The code and the message of an entry of `errors`."""
-    return error.get("extensions", {}).get("code"), error.get("message", "")
+def _describe_error(error: dict[str, Any]) -> tuple[str | None, str]:
+    """The code and the message of an entry of `errors`. Other services have other extensions."""
+    extensions = error.get("extensions")
+    return extensions.get("code") if isinstance(extensions, dict) else None, str(error.get("message", ""))
 
 
 def _describe_failure(error: httpx.TransportError) -> str:

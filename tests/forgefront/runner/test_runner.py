@@ -24,7 +24,15 @@ from forgefront.runner.executors.executor import Executor, ExecutorUnavailable, 
 from forgefront.runner.executors.processes import run_process
 from forgefront.runner.executors.shell import ShellExecutor
 from forgefront.runner.folders import remove_folder
-from forgefront.runner.forge_client import OPERATIONS_FILE, ArtifactRules, BuildRevoked, ClaimedBuild, ForgeClient, ServiceUnreachable
+from forgefront.runner.forge_client import (
+    OPERATIONS_FILE,
+    ArtifactRules,
+    BuildRevoked,
+    ClaimedBuild,
+    ForgeClient,
+    RequestRejected,
+    ServiceUnreachable,
+)
 from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
 from graph.schema import print_schema
@@ -541,6 +549,24 @@ class TestService:
             server.close()
             with pytest.raises(ServiceUnreachable):
                 await service.append_trace(make_work(FakeService(), Path()).job, "text", 0, retry_seconds=0.05)
+        finally:
+            server.close()
+            await service.close()
+
+    @pytest.mark.parametrize(
+        "body", [b"[]", b'{"data":null}', b'{"message":"404 Not Found"}', b'{"data":{"a":1}}', b'{"errors":"x"}', b"<p>"]
+    )
+    async def test_another_service_is_named_as_such(self, body: bytes) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"}}")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        service = ForgeClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "fr-" + "x" * 20)
+        try:
+            with pytest.raises(RequestRejected, match="is not a Forgefront service: it responds with 200"):
+                await service.claim(0)
         finally:
             server.close()
             await service.close()
