@@ -6,7 +6,7 @@ from functools import cached_property
 
 from graph.rules.ci.expressions import ExpressionSearches, compile_expression
 from storage.git import trees
-from storage.git.packing.pushed_objects import MAX_CHANGED_PATHS, list_changed_paths
+from storage.git.packing.pushed_objects import list_changed_paths
 from storage.git.refs.ref_names import NULL_ID
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 
@@ -61,7 +61,7 @@ class CommitFiles:
             found = list_changed_paths(self._repository, self._sha, before)
         except (DamagedRepository, UnknownCommit):
             return None
-        return None if len(found) >= MAX_CHANGED_PATHS else "\n".join((*found.added, *found.modified, *found.removed))
+        return "\n".join((*found.added, *found.modified, *found.removed)) if found.is_complete else None
 
     @cached_property
     def _paths(self) -> str | None:

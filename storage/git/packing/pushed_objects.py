@@ -1,6 +1,5 @@
 """The paths that a commit changes, as hooks report them, found by comparing trees alone."""
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from storage.git.diffs.changed_paths import TooManyTrees, walk_changed_files
@@ -14,11 +13,12 @@ MAX_COMPARED_TREES = 2_000
 
 @dataclass(slots=True)
 class ChangedPaths:
-    """Sorted paths; a renamed file is removed and added. Beyond the limits the rest is left out."""
+    """Sorted paths; a renamed file is removed and added. Beyond the limits the rest is left out, and `is_complete` is False."""
 
     added: list[str] = field(default_factory=list)
     modified: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    is_complete: bool = True
 
     def __len__(self) -> int:
         return len(self.added) + len(self.modified) + len(self.removed)
@@ -27,14 +27,15 @@ class ChangedPaths:
 def list_changed_paths(repository: Repository, oid: str, parent: str | None) -> ChangedPaths:
     """The changes from a commit's parent to the commit; without a parent, all its files are added. Raises DamagedRepository."""
     found = ChangedPaths()
-    with suppress(TooManyTrees):
+    try:
         for path, was_file, is_file in walk_changed_files(repository, parent, oid, max_trees=MAX_COMPARED_TREES):
+            if len(found) == MAX_CHANGED_PATHS:
+                found.is_complete = False
+                break
             paths = found.modified if was_file and is_file else found.added if is_file else found.removed
             paths.append(path)
-            if len(found) == MAX_CHANGED_PATHS:
-                break
-    return _sorted(found)
-
-
-def _sorted(found: ChangedPaths) -> ChangedPaths:
-    return ChangedPaths(sorted(found.added), sorted(found.modified), sorted(found.removed))
+    except TooManyTrees:
+        found.is_complete = False
+    for paths in (found.added, found.modified, found.removed):
+        paths.sort()
+    return found

@@ -47,9 +47,14 @@ class TestChangedPaths:
         commit = commit_files(path, {f"{n}/{n}": b"1" for n in range(10)})
         repository = Repository.open(path)
         monkeypatch.setattr(pushed_objects, "MAX_CHANGED_PATHS", 4)
-        assert len(list_changed_paths(repository, commit, None)) == 4
+        found = list_changed_paths(repository, commit, None)
+        assert (len(found), found.is_complete) == (4, False)
+        monkeypatch.setattr(pushed_objects, "MAX_CHANGED_PATHS", 10)
+        found = list_changed_paths(repository, commit, None)
+        assert (len(found), found.is_complete) == (10, True)
         monkeypatch.setattr(pushed_objects, "MAX_COMPARED_TREES", 3)
-        assert len(list_changed_paths(repository, commit, None)) == 2
+        found = list_changed_paths(repository, commit, None)
+        assert (len(found), found.is_complete) == (2, False)
         with pytest.raises(DamagedRepository):
             list_changed_paths(repository, "1" * 40, None)
 
