@@ -122,8 +122,11 @@ class Checkout:
         if self._stop.is_set():
             return False
         self._trace.write_line("The runner's copy cannot be used. Cloning …")
+        if not await self._fetch(self._workspace.code):
+            # The service cannot be reached, or has no such commit: the copy may be sound.
+            return False
         self._mirrors.discard(mirror)
-        return await self._fetch(self._workspace.code)
+        return True
 
     async def _has_commit(self, folder: Path) -> bool:
         return await self._git(folder, "cat-file", "-e", f"{self._job.sha}^{{commit}}", is_silent=True)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import structlog
 
+MAX_PATH_PIECE = 1000
+"""Characters, which have up to four bytes, of a path that are opened at once; the system allows 4096 bytes."""
+
 log = structlog.get_logger("runner")
 
 
@@ -87,10 +90,30 @@ def measure_folder(folder: Path, limit: int) -> int:
     """The bytes that a folder takes on disk; stops counting above the limit. Files that end meanwhile are not counted."""
     total, pending = 0, [os.fspath(folder)]
     while pending and total <= limit:
-        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+        path = pending.pop()
+        with contextlib.suppress(OSError), _open_long_path(path) as handle, os.scandir(handle) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     total += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
+                        pending.append(f"{path}/{entry.name}")
     return total
+
+
+@contextlib.contextmanager
+def _open_long_path(path: str) -> Iterator[int]:
+    """Opens a folder whose path may be longer than the system allows, piece by piece. Raises OSError."""
+    handle, position = -1, 0
+    try:
+        while position < len(path):
+            end = len(path) if len(path) - position <= MAX_PATH_PIECE else path.rindex("/", position + 1, position + MAX_PATH_PIECE)
+            piece = path[position:end] if position == 0 else path[position:end].lstrip("/")
+            outer = handle
+            handle = os.open(piece, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer if outer >= 0 else None)
+            if outer >= 0:
+                os.close(outer)
+            position = end
+        yield handle
+    finally:
+        if handle >= 0:
+            os.close(handle)

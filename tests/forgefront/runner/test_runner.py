@@ -19,11 +19,12 @@ from graphql import build_schema, parse, validate
 
 from forgefront.runner import archive, scripts
 from forgefront.runner.build_execution import BuildExecution, BuildOutcome
+from forgefront.runner.checkout import Checkout, CheckoutFailed, CheckoutOptions
 from forgefront.runner.executors.bubblewrap import BubblewrapExecutor
-from forgefront.runner.executors.executor import Executor, ExecutorUnavailable, Limits
+from forgefront.runner.executors.executor import Executor, ExecutorUnavailable, Limits, Workspace
 from forgefront.runner.executors.processes import run_process
 from forgefront.runner.executors.shell import ShellExecutor
-from forgefront.runner.folders import remove_folder
+from forgefront.runner.folders import measure_folder, remove_folder
 from forgefront.runner.forge_client import (
     OPERATIONS_FILE,
     ArtifactRules,
@@ -635,6 +636,24 @@ class TestTrace:
         assert trace.next_chunk() == ""
 
 
+class TestCheckout:
+    async def test_a_copy_stays_while_the_service_cannot_be_reached(self, tmp_path: Path) -> None:
+        job = replace(make_work(FakeService(), tmp_path).job, repository_url="http://127.0.0.1:9/a/b.git")
+        mirrors, trace = MirrorStore(tmp_path / "mirrors"), TraceBuffer([], limit=10**6)
+        mirror = mirrors.path_of(job.repository_url)
+        workspace = Workspace(tmp_path / "build", "b", mirror)
+        for folder in workspace.folders:
+            folder.mkdir(parents=True)
+        checkout = Checkout(job, CheckoutOptions(), workspace, mirrors, trace, asyncio.Event())
+
+        async with mirrors.use(mirror, asyncio.Event()):
+            with pytest.raises(CheckoutFailed):
+                await checkout.run("")
+        assert mirror.is_dir()
+        async with mirrors.use(mirror, asyncio.Event()):
+            assert mirror.is_dir()
+
+
 class TestScripts:
     def test_commands_are_split_as_by_the_shell(self) -> None:
         text = "one\nfor each in 1 2; do\n  two\ndone\ncat <<END\nthree\n\nEND\nfour \\\n  five\n'a\nb'"
@@ -705,6 +724,20 @@ class TestArchive:
         (tmp_path / "root" / "file").touch()
 
         assert archive.write_archive(tmp_path / "root", ["*", "loop/file"], ["loop/file"], tmp_path / "zip") == (1, ["loop/file"])
+
+    def test_files_below_long_paths_count(self, tmp_path: Path) -> None:
+        folder = os.open(tmp_path, os.O_RDONLY)
+        for name in ("n" * 250,) * 20:
+            os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        with os.fdopen(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=folder), "wb") as file:
+            file.write(os.urandom(10**6))
+        os.close(folder)
+
+        assert 10**6 <= measure_folder(tmp_path, 10**9) < 2 * 10**6
+        remove_folder(tmp_path)
 
     def test_names_files_whose_path_is_too_long(self, tmp_path: Path) -> None:
         root, unreadable = tmp_path / "root", []
