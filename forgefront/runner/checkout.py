@@ -86,13 +86,24 @@ class Checkout:
         self._trace.write_line(f"Fetching {job.repository_url} …")
         is_ready = await self._git(code, "init", "--quiet") and await self._git(code, "remote", "add", "origin", job.repository_url)
         is_ready = is_ready and (await self._fetch_from_mirror(mirror) if mirror else await self._fetch(code))
-        if not is_ready or not await self._git(code, "checkout", "--quiet", "--force", "--detach", job.sha):
+        if not is_ready or not (await self._check_out_commit() or (mirror and await self._check_out_without(mirror))):
             raise CheckoutFailed("The commit cannot be fetched.")
         if mirror and "GIT_ALTERNATE_OBJECT_DIRECTORIES" in self._environment:
             # Written at the end, since git itself runs outside of the sandbox.
             await asyncio.to_thread((code / ".git/objects/info/alternates").write_text, f"{mirror_path}/objects\n")
         if self._options.submodules != "none":
             await self._update_submodules()
+
+    async def _check_out_commit(self) -> bool:
+        return await self._git(self._workspace.code, "checkout", "--quiet", "--force", "--detach", self._job.sha)
+
+    async def _check_out_without(self, mirror: Path) -> bool:
+        """Discards a copy that has the commit but lacks other objects, as after a power failure, and fetches everything."""
+        if self._environment.pop("GIT_ALTERNATE_OBJECT_DIRECTORIES", None) is None or self._stop.is_set():
+            return False
+        self._trace.write_line("The runner's copy is damaged. Cloning …")
+        self._mirrors.discard(mirror)
+        return await self._fetch(self._workspace.code) and await self._check_out_commit()
 
     async def list_tracked(self) -> frozenset[str]:
         """The files that were checked out; asked before scripts run, since git would obey a configuration that they wrote."""

@@ -636,6 +636,17 @@ class TestTrace:
         assert trace.next_chunk() == ""
 
 
+def create_repository(folder: Path) -> list[str]:
+    """A repository with one file; the ids of its commit and of the file."""
+    folder.mkdir()
+    (folder / "file").write_text("text")
+    who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+    for arguments in (["init", "-q", "-b", "master"], ["add", "."], [*who, "commit", "-q", "-m", "First"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True)
+    ids = ["git", "rev-parse", "HEAD", "HEAD:file"]
+    return subprocess.run(ids, cwd=folder, capture_output=True, text=True, check=True).stdout.split()
+
+
 class TestCheckout:
     async def test_a_copy_stays_while_the_service_cannot_be_reached(self, tmp_path: Path) -> None:
         job = replace(make_work(FakeService(), tmp_path).job, repository_url="http://127.0.0.1:9/a/b.git")
@@ -652,6 +663,27 @@ class TestCheckout:
         assert mirror.is_dir()
         async with mirrors.use(mirror, asyncio.Event()):
             assert mirror.is_dir()
+
+    async def test_a_copy_that_lost_objects_is_replaced(self, tmp_path: Path) -> None:
+        origin = tmp_path / "origin"
+        sha, blob = create_repository(origin)
+        job = replace(make_work(FakeService(), tmp_path).job, repository_url=origin.as_uri(), sha=sha)
+        mirrors, traces = MirrorStore(tmp_path / "mirrors"), []
+        mirror = mirrors.path_of(job.repository_url)
+        for number in range(3):
+            workspace, trace = Workspace(tmp_path / str(number), "b", mirror), TraceBuffer([], limit=10**6)
+            for folder in workspace.folders:
+                folder.mkdir(parents=True)
+            checkout = Checkout(job, CheckoutOptions(), workspace, mirrors, trace, asyncio.Event())
+            checkout._environment["GIT_ALLOW_PROTOCOL"] = "file"
+            async with mirrors.use(mirror, asyncio.Event()):
+                await checkout.run(str(mirror))
+            assert (workspace.code / "file").read_text() == "text"
+            assert (workspace.code / ".git/objects/info/alternates").exists() is (number != 1)
+            traces.append(trace.next_chunk())
+            if number == 0:
+                (mirror / "objects" / blob[:2] / blob[2:]).unlink()
+        assert ["damaged" in text for text in traces] == [False, True, False]
 
 
 class TestScripts:
