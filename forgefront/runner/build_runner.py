@@ -74,6 +74,8 @@ class BuildRunner:
         self._grace = grace
         self._on_build_end = on_build_end
         self._stop_requested = asyncio.Event()
+        self._claims_ended = asyncio.Event()
+        """Set when no more builds are requested: the runner stops, or has the only build that it should run."""
         self._builds: dict[asyncio.Task[None], BuildExecution] = {}
         self._all_passed = True
 
@@ -84,6 +86,7 @@ class BuildRunner:
             return
         log.info("stopping", running=len(self._builds))
         self._stop_requested.set()
+        self._claims_ended.set()
 
     async def run(self, *, only_one: bool) -> bool:
         """Runs builds until it is stopped, or only one. Returns whether none failed. Raises RequestRejected, for example for an unknown
@@ -103,7 +106,7 @@ class BuildRunner:
                     for task in serving:
                         task.cancel()
                     await asyncio.gather(*serving, return_exceptions=True)
-                if not self._stop_requested.is_set() and (rejection := next(filter(None, rejections), None)):
+                if not self._claims_ended.is_set() and (rejection := next(filter(None, rejections), None)):
                     raise rejection
                 return self._all_passed
         finally:
@@ -113,8 +116,8 @@ class BuildRunner:
     async def _serve(self, forge: Forge, folder: Path, only_one: bool) -> RequestRejected | None:
         """Starts the builds of one forge until the runner stops, or the forge rejects it; returns the rejection."""
         own_slots = asyncio.Semaphore(forge.max_concurrent)
-        while await self._unless_stopped(own_slots.acquire()):
-            if not await self._unless_stopped(self._slots.acquire()) or self._stop_requested.is_set():
+        while await self._unless_set(self._claims_ended, own_slots.acquire()):
+            if not await self._unless_set(self._claims_ended, self._slots.acquire()) or self._claims_ended.is_set():
                 break
             job = None
             try:
@@ -134,24 +137,27 @@ class BuildRunner:
             self._builds[task] = build
             task.add_done_callback(self._builds.pop)
             if only_one:
+                self._claims_ended.set()
                 break
         return None
 
     async def _claim(self, forge: Forge) -> ClaimedBuild | None:
-        """The next build; None if there is none now, or when the runner must stop. Raises RequestRejected."""
+        """The next build; None if there is none now, or when no more are requested. Raises RequestRejected."""
         pause = MIN_PAUSE_SECONDS
         wait = SHARED_WAIT_SECONDS if self._slots_are_shared else CLAIM_WAIT_SECONDS
-        while not self._stop_requested.is_set():
+        while not self._claims_ended.is_set():
             try:
-                job: ClaimedBuild | None = await self._unless_stopped(forge.client.claim(wait), answer_seconds=CLAIM_ANSWER_SECONDS)
+                job: ClaimedBuild | None = await self._unless_set(
+                    self._claims_ended, forge.client.claim(wait), answer_seconds=CLAIM_ANSWER_SECONDS
+                )
                 self._metrics.contacted(forge.name)
-                if job is None or not self._stop_requested.is_set():
+                if job is None or not self._claims_ended.is_set():
                     return job
                 await self._give_back(forge, job)
             except ServiceUnreachable as error:
                 self._metrics.unreachable(forge.name)
                 log.warning("waiting for the service", forge=forge.name, why=str(error), again_in=pause)
-                await self._unless_stopped(asyncio.sleep(pause))
+                await self._unless_set(self._claims_ended, asyncio.sleep(pause))
                 if self._slots_are_shared:
                     return None
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
@@ -180,9 +186,9 @@ class BuildRunner:
         self._on_build_end(forge, build.job, outcome)
         self._all_passed = self._all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.GIVEN_BACK)
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, Any], *, answer_seconds: float = 0.0) -> Any:
-        """The result of the work; None, and the work is cancelled, when the runner must stop and `answer_seconds` later."""
-        running, stopping = asyncio.create_task(work), asyncio.create_task(self._stop_requested.wait())
+    async def _unless_set(self, event: asyncio.Event, work: Coroutine[Any, Any, Any], *, answer_seconds: float = 0.0) -> Any:
+        """The result of the work; None, and the work is cancelled, when the event is set and `answer_seconds` later."""
+        running, stopping = asyncio.create_task(work), asyncio.create_task(event.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if answer_seconds and not running.done():
@@ -197,7 +203,7 @@ class BuildRunner:
         """Waits for running builds; once the runner is stopped, for the grace period only."""
         if self._builds:
             # Unlike `gather`, it does not cancel the builds when it is cancelled.
-            await self._unless_stopped(asyncio.wait(list(self._builds)))
+            await self._unless_set(self._stop_requested, asyncio.wait(list(self._builds)))
         if self._builds:
             await asyncio.wait(list(self._builds), timeout=self._grace)
         if self._builds:

@@ -166,6 +166,16 @@ class TestForges:
                 assert await running is True
         assert ended == ["one: given back"] and forge.statuses == ["PENDING"]
 
+    async def test_runs_only_one_build_of_all_forges_if_it_should(self, tmp_path: Path) -> None:
+        for number in (1, 3):
+            forges = [("idle", FakeForge()), *((name, FakeForge("sleep 0.2", "false")) for name in ("one", "two"))]
+            rejecting = FakeForge(first_error=RequestRejected("The service does not know this token."))
+            ended: list[str] = []
+            runner = make_runner([*forges, ("rejecting", rejecting)], tmp_path, ended, max_concurrent=number)
+
+            assert await asyncio.wait_for(runner.run(only_one=True), 60)
+            assert len(ended) == 1 and ended[0].endswith(": passed")
+
     async def test_ends_when_all_reject_it(self, tmp_path: Path) -> None:
         forges = [(name, FakeForge(first_error=RequestRejected(name))) for name in ("one", "two")]
         with pytest.raises(RequestRejected, match="one"):
