@@ -93,10 +93,14 @@ def read_job(folder: Path, name: str) -> JobConfig:
     """The job of the file in a folder. Raises LocalBuildRejected, PipelineConfigError."""
 
     def read_included(path: str) -> str:
-        file = (folder / path).resolve()
+        # Unlike Path.resolve, it accepts links that lead to themselves.
+        file = Path(os.path.realpath(folder / path))
         if not file.is_relative_to(folder.resolve()) or not file.is_file():
             raise PipelineConfigError.from_message("The checkout has no such file.")
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PipelineConfigError.from_message(f"The file cannot be read: {error}") from error
 
     try:
         config = parse_config((folder / CONFIG_FILENAME).read_text(encoding="utf-8"), read_included)

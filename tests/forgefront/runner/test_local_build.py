@@ -69,6 +69,11 @@ class TestExec:
         assert "line 1: include: " in run("exec", "job", "--folder", folder).stderr
         (folder / ".gitlab-ci.yml").write_text("job: {script: [1, {}]}\n")
         assert "forgefront: line 1: `job` job: script" in run("exec", "job", "--folder", folder).stderr
+        (folder / "loop.yml").symlink_to("loop.yml")
+        (folder / "latin.yml").write_bytes(b"a: \xfc")
+        for name, problem in (("loop.yml", "The checkout has no such file."), ("latin.yml", "The file cannot be read: 'utf-8' codec")):
+            (folder / ".gitlab-ci.yml").write_text(f"include: {name}\njob: {{script: make}}\n")
+            assert f"forgefront: line 1: include: `{name}`: {problem}" in run("exec", "job", "--folder", folder).stderr
         assert run("exec", "job", "--folder", tmp_path).exit_code == 2
 
     def test_leaves_the_repository_alone_within_a_hook(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
