@@ -109,10 +109,7 @@ PROFILES: Mapping[str, Profile] = {
             "PUT /projects/:id/merge_requests/:merge_request_id": {"operation": "UpdateMergeRequestWithAnyTarget", **INVALID_BY_VALUE},
             "PUT /projects/:id/merge_requests/:merge_request_id/merge": {"errors": {"NOT_MERGEABLE": (406, "Branch cannot be merged")}},
             "GET /projects/:id/merge_requests/:merge_request_id/commits": UNPAGED,
-            "GET /projects/:id/repository/commits": {
-                "page_rules": PageRules(first_number=0, max_size=10_000, has_headers=False),
-                "errors": {"NOT_FOUND Commit": (200, [])},
-            },
+            "GET /projects/:id/repository/commits": {"page_rules": PageRules(first_number=0, max_size=10_000, has_headers=False)},
             "POST /hooks": {"reshape": None},
             "GET /projects/:id/snippets/:snippet_id/notes/:note_id": {
                 "operation": "SnippetNoteAsNote",
