@@ -11,7 +11,7 @@ recursive listings). Everything is limited, because a tree of a few kilobytes ca
 import codecs
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -100,8 +100,8 @@ class BlobContent:
 _KINDS_BY_TYPE = {_DIRECTORY_TYPE: ObjectKind.TREE, 0o16: ObjectKind.COMMIT}
 
 
-class _TreeRow(NamedTuple):
-    """An entry of a tree object. `key`: see `TreeListingEntry`."""
+class TreeRow(NamedTuple):
+    """An entry of a tree object, with its name as git stores it. `key`: see `TreeListingEntry`."""
 
     mode: bytes
     name: bytes
@@ -110,7 +110,7 @@ class _TreeRow(NamedTuple):
     key: bytes
 
     @classmethod
-    def parse(cls, mode: bytes, name: bytes, raw_oid: bytes) -> "_TreeRow":
+    def parse(cls, mode: bytes, name: bytes, raw_oid: bytes) -> "TreeRow":
         kind = _KINDS_BY_TYPE.get(int(mode, 8) >> 12, ObjectKind.BLOB)
         return cls(mode, name, raw_oid.hex(), kind, name + b"/" if kind is ObjectKind.TREE else name)
 
@@ -137,7 +137,7 @@ class TreeListing:
     def __init__(self, repository: Repository, commit: str, path: str = "", *, recursive: bool = False) -> None:
         """Raises LookupError if the path is not a directory of the commit, UnknownCommit, DamagedRepository."""
         self.commit = commit
-        self._trees = _TreeReader(repository)
+        self._trees = TreeReader(repository)
         self._root, self._prefix = _find_directory(self._trees, commit, path)
         self._recursive = recursive
 
@@ -174,7 +174,7 @@ class TreeListing:
             level = below
         return min(total, MAX_COUNT)
 
-    def _walk(self, tree: str, prefix: bytes, depth: int, page: ListingPage, deadline: float) -> Iterator[tuple[bytes, _TreeRow]]:
+    def _walk(self, tree: str, prefix: bytes, depth: int, page: ListingPage, deadline: float) -> Iterator[tuple[bytes, TreeRow]]:
         rows = self._trees.rows(tree)
         for row in reversed(rows) if page.backward else rows:
             if monotonic() > deadline:
@@ -191,7 +191,7 @@ class TreeListing:
             if is_in_page and page.backward:
                 yield prefix, row
 
-    def _entry(self, prefix: bytes, row: _TreeRow) -> TreeListingEntry:
+    def _entry(self, prefix: bytes, row: TreeRow) -> TreeListingEntry:
         size = self._trees.size(row.oid) if row.kind is ObjectKind.BLOB else None
         name, path = decode_name(row.name), decode_name(prefix + row.name)
         return TreeListingEntry(name, path, row.kind, row.mode.decode().zfill(6), row.oid, prefix + row.key, size)
@@ -199,11 +199,11 @@ class TreeListing:
 
 def find_blob(repository: Repository, commit: str, path: str) -> tuple[str, str] | None:
     """Returns the id and the mode of the file `path` of a commit; None if it is not a file. Raises UnknownCommit, DamagedRepository."""
-    trees = _TreeReader(repository)
+    trees = TreeReader(repository)
     parent, _, name = path.rpartition("/")
     try:
         tree, _ = _find_directory(trees, commit, parent)
-        row = _find_row(trees, tree, name)
+        row = find_row(trees.rows(tree), name)
     except LookupError:
         return None
     # A path with a leading slash would otherwise be found in the root.
@@ -216,7 +216,7 @@ class PathTracker:
     """Finds the entry at one path, a file or a directory, in successive commits. Lookups are cached by tree, since most do not change."""
 
     def __init__(self, repository: Repository, path: str) -> None:
-        self._trees = _TreeReader(repository)
+        self._trees = TreeReader(repository)
         self._names = path.split("/")
         self._is_possible = len(path) <= _MAX_PATH_LENGTH and len(self._names) < MAX_DEPTH
         self._entries: dict[tuple[str, int], tuple[str, str] | None] = {}
@@ -235,7 +235,7 @@ class PathTracker:
 
     def _find_entry(self, tree: str, depth: int) -> tuple[str, str] | None:
         try:
-            row = _find_row(self._trees, tree, self._names[depth])
+            row = find_row(self._trees.rows(tree), self._names[depth])
         except LookupError:
             return None
         is_last = depth == len(self._names) - 1
@@ -246,7 +246,7 @@ class DirectoryTracker:
     """Finds the entries of one directory, by name, in successive commits. The last few trees are cached, since most do not change."""
 
     def __init__(self, repository: Repository, path: str) -> None:
-        self._trees = _TreeReader(repository)
+        self._trees = TreeReader(repository)
         self._path = PathTracker(repository, path) if path else None
         self._entries: dict[str, dict[bytes, tuple[str, bytes]]] = {}
 
@@ -270,7 +270,7 @@ class DirectoryTracker:
 
 def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobContent:
     """Reads a file that `find_blob` found. Raises DamagedRepository."""
-    trees = _TreeReader(repository)
+    trees = TreeReader(repository)
     size = trees.size(oid)
     if size is None:
         raise DamagedRepository(f"{repository.path}: object {oid} is missing")
@@ -297,7 +297,7 @@ def blob_size(repository: Repository, oid: str) -> int | None:
 
 def read_bytes(repository: Repository, oid: str) -> bytes:
     """Returns the contents of the blob with this id. The caller limits its size. Raises DamagedRepository."""
-    return _TreeReader(repository).read(oid, ObjectType.BLOB)
+    return TreeReader(repository).read(oid, ObjectType.BLOB)
 
 
 def decode_text(data: bytes, *, is_cut: bool = False) -> str:
@@ -316,7 +316,7 @@ def decode_name(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 
-class _TreeReader:
+class TreeReader:
     """Reads the objects of one repository. There is no cache: a listing reads most trees once, and a hostile one has millions."""
 
     def __init__(self, repository: Repository) -> None:
@@ -325,7 +325,7 @@ class _TreeReader:
     def root(self, commit: str) -> str:
         return self._repository.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
 
-    def rows(self, oid: str) -> list[_TreeRow]:
+    def rows(self, oid: str) -> list[TreeRow]:
         """Returns the sorted entries of a tree. Raises DamagedRepository."""
         if oid == EMPTY_TREE:
             return []
@@ -338,7 +338,7 @@ class _TreeReader:
             if match.start() != at:
                 break
             at = match.end()
-            rows.append(_TreeRow.parse(match[1], match[2], match[3]))
+            rows.append(TreeRow.parse(match[1], match[2], match[3]))
         if at != len(data):
             raise self._damaged(oid)
         # Trees written by git have this order; in an unsorted tree, pages would skip entries.
@@ -367,7 +367,7 @@ class _TreeReader:
         return DamagedRepository(f"{self._repository.path}: object {oid} cannot be read")
 
 
-def _find_directory(trees: _TreeReader, commit: str, path: str) -> tuple[str, bytes]:
+def _find_directory(trees: TreeReader, commit: str, path: str) -> tuple[str, bytes]:
     """Returns the tree at the path, and the prefix of its entries' paths. Raises LookupError."""
     tree, prefix = trees.root(commit), b""
     if not path:
@@ -375,16 +375,15 @@ def _find_directory(trees: _TreeReader, commit: str, path: str) -> tuple[str, by
     if len(path) > _MAX_PATH_LENGTH or path.count("/") >= MAX_DEPTH - 1:
         raise LookupError(path)
     for name in path.split("/"):
-        row = _find_row(trees, tree, name)
+        row = find_row(trees.rows(tree), name)
         if not row.is_expandable:
             raise LookupError(path)
         tree, prefix = row.oid, prefix + row.key
     return tree, prefix
 
 
-def _find_row(trees: _TreeReader, tree: str, name: str) -> _TreeRow:
+def find_row(rows: Sequence[TreeRow], name: str) -> TreeRow:
     """Returns the entry with exactly this name, or else the first whose decoded name is equal. Raises LookupError."""
-    rows = trees.rows(tree)
     exact = name.encode("utf-8", "surrogatepass")
     for row in rows:
         if row.name == exact:

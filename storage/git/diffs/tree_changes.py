@@ -5,16 +5,17 @@ it) are invalid.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pygit2
 from pygit2.enums import FileMode, ObjectType
 
 from storage.git.repository import DamagedRepository, Repository
-from storage.git.trees import MAX_DEPTH, MAX_NAME_BYTES
+from storage.git.trees import EMPTY_TREE, MAX_DEPTH, MAX_NAME_BYTES, ObjectKind, TreeReader, TreeRow, find_row
 
 _ANY_OID = pygit2.Oid(hex="1" * 40)
+_TREE_MODE = "40000"
 _IGNORED_BY_MACOS = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """Characters that the file system of macOS ignores in names."""
 
@@ -24,7 +25,7 @@ class InvalidPath(ValueError):
 
 
 class PathTaken(Exception):
-    """The path is a directory, or a part of it is a file."""
+    """The path is a directory or a submodule, or a part of it is not a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +55,40 @@ def check_path(path: str) -> None:
 def write_tree(repository: Repository, commit: str | None, changes: Sequence[TreeChange]) -> str:
     """Writes the tree of a commit (None: the empty tree) with these changes, synced to disk, and returns its id.
 
-    The caller has checked the paths, and that removed files exist. Raises UnknownCommit, PathTaken, DamagedRepository.
+    A name in a path stands for the entry that is found by it (`storage/git/trees.py`), whose own name may have other bytes. The caller has
+    checked the paths, and that removed files exist. Raises UnknownCommit, PathTaken, DamagedRepository.
     """
-    handle, tree = repository.handle, None
-    if commit is not None:
-        tree = repository.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
+    handle, trees = repository.handle, TreeReader(repository)
+    tree = EMPTY_TREE if commit is None else trees.root(commit)
     try:
         for change in changes:
-            blob = handle.create_blob(change.content) if change.content is not None else None
-            tree = _rewrite(handle, tree, change.path.split("/"), blob, int(change.mode or "100644", 8)) or str(
-                handle.TreeBuilder().write()
-            )
-    except (KeyError, pygit2.GitError) as error:
+            blob = str(handle.create_blob(change.content)) if change.content is not None else None
+            tree = _rewrite(handle, trees, tree, change.path.split("/"), blob, change.mode or "100644") or _write(handle, ())
+    except pygit2.GitError as error:
         raise DamagedRepository(f"{repository.path}: {error}") from error
-    assert tree is not None, "there is at least one change"  # noqa: S101
     return tree
 
 
-def _rewrite(handle: pygit2.Repository, tree: str | None, names: Sequence[str], blob: pygit2.Oid | None, mode: int) -> str | None:
+def _rewrite(handle: pygit2.Repository, trees: TreeReader, tree: str, names: Sequence[str], blob: str | None, mode: str) -> str | None:
     """Returns the id of the tree with the blob at the path of these names; None if it is empty."""
     name, *rest = names
-    builder = handle.TreeBuilder() if tree is None else handle.TreeBuilder(pygit2.Oid(hex=tree))
-    current = builder.get(name)
-    is_directory = current is not None and current.type == ObjectType.TREE
-    if rest:
-        if current is not None and not is_directory:
-            raise PathTaken(name)
-        below = _rewrite(handle, str(current.id) if current is not None else None, rest, blob, mode)
-        if below is not None:
-            builder.insert(name, pygit2.Oid(hex=below), FileMode.TREE)
-        else:
-            builder.remove(name)
-    elif is_directory:
+    rows = {row.name: row for row in trees.rows(tree)}
+    try:
+        current = find_row([*rows.values()], name)
+    except LookupError:
+        current = None
+    key = current.name if current is not None else name.encode()
+    if current is not None and current.kind is not (ObjectKind.TREE if rest else ObjectKind.BLOB):
         raise PathTaken(name)
-    elif blob is None:
-        builder.remove(name)
+    if rest:
+        blob, mode = _rewrite(handle, trees, current.oid if current is not None else EMPTY_TREE, rest, blob, mode), _TREE_MODE
+    if blob is None:
+        rows.pop(key, None)
     else:
-        builder.insert(name, blob, mode)
-    return str(builder.write()) if len(builder) else None
+        rows[key] = TreeRow.parse(mode.encode(), key, bytes.fromhex(blob))
+    return _write(handle, rows.values()) if rows else None
+
+
+def _write(handle: pygit2.Repository, rows: Iterable[TreeRow]) -> str:
+    data = b"".join(b"%s %s\0%s" % (row.mode, row.name, bytes.fromhex(row.oid)) for row in sorted(rows, key=lambda row: row.key))
+    return str(handle.write(ObjectType.TREE, data))

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import subprocess
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from graph.context import Services
 from graph.rules.git import file_commits
 from storage import tables
+from storage.git.repository import Repository
 from storage.tables import AccessLevel
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api
@@ -147,6 +149,26 @@ class TestWriteFile:
         responses = await asyncio.gather(*(api.put(path_of(project), people["developer"], **call) for call in calls))
         assert [response.status_code for response in responses] == [200, 200]
         assert [await read(services, project, "show", f"topic:{name}") for name in (known, other)] == ["three", "four"]
+
+    async def test_a_name_that_is_not_utf8_is_that_of_the_file(
+        self, any_api: Api, services: Services, project: tables.Project, people: dict[str, tables.User]
+    ) -> None:
+        def add_file(repository: Repository) -> None:
+            blob = str(repository.handle.create_blob(b"old")).encode()
+            rows = b"100644 blob %s\tcaf\xe9\x00100644 blob %s\tx\x00" % (blob, blob)
+            tree = subprocess.run(["git", "-C", str(repository.path), "mktree", "-z"], input=rows, capture_output=True, check=True).stdout
+            who = ("-c", "user.name=A", "-c", "user.email=a@b.example")
+            repository.move_ref("refs/heads/odd", git(repository.path, *who, "commit-tree", "-m", "Odd", tree.decode().strip()), None)
+
+        await services.repositories.read(project.id, add_file)
+        developer, call = people["developer"], change("caf\ufffd", branch_name="odd")
+
+        assert (await any_api.put(path_of(project), developer, **call)).status_code == 200
+        shown = await any_api.get(path_of(project), developer, file_path="caf\ufffd", ref="odd")
+        assert base64.b64decode(shown.json()["content"]) == b"new"
+        assert await read(services, project, "ls-tree", "--name-only", "odd") == '"caf\\351"\nx'
+        assert (await any_api.delete(path_of(project), developer, **call)).status_code == 200
+        assert await read(services, project, "ls-tree", "--name-only", "odd") == "x"
 
     async def test_size_is_limited(self, any_api: Api, services: Services, project: tables.Project, people: dict[str, tables.User]) -> None:
         limit = services.max_file_bytes
