@@ -282,7 +282,8 @@ SESSION = Route(
     result_path="signIn.user",
     allows_anonymous=True,
     no_store=True,
-    errors={"UNAUTHENTICATED": 401},
+    # A value that nobody can have is a wrong one.
+    errors={"UNAUTHENTICATED": 401, "INVALID": (401, "401 Unauthorized")},
     shape="CurrentUser",
     section="Users",
     summary="Sign in with a password and get the private token",

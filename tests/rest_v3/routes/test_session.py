@@ -1,6 +1,7 @@
 """POST /session, which the interface document lacks and clients of the time use to sign in (docs/wire-facts.md 1.4)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
@@ -43,9 +44,19 @@ async def test_accepts_a_form(api: Api, ada: tables.User) -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [{"login": "ada", "password": "wrong"}, {"login": "nobody", "password": PASSWORD}, {"login": "ada"}, {"password": PASSWORD}, {}],
+    [
+        {"login": "ada", "password": "wrong"},
+        {"login": "nobody", "password": PASSWORD},
+        {"login": "ada"},
+        {"password": PASSWORD},
+        {},
+        {"login": "ada", "password": [PASSWORD]},
+        {"login": {"name": "ada"}, "password": PASSWORD},
+        {"login": "ada\0", "password": PASSWORD},
+        {"login": True, "password": "\0"},
+    ],
 )
-async def test_all_failures_look_the_same(api: Api, ada: tables.User, params: dict[str, str]) -> None:
+async def test_all_failures_look_the_same(api: Api, ada: tables.User, params: dict[str, Any]) -> None:
     response = await api.post("/session", None, **params)
 
     assert (response.status_code, response.json()) == (401, {"message": "401 Unauthorized"})
