@@ -9,6 +9,7 @@ recursive listings). Everything is limited, because a tree of a few kilobytes ca
 """
 
 import codecs
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -210,6 +211,22 @@ def find_blob(repository: Repository, commit: str, path: str) -> tuple[str, str]
     if row.kind is not ObjectKind.BLOB or path.startswith("/"):
         return None
     return row.oid, row.mode.decode().zfill(6)
+
+
+def argument_of(repository: Repository, commit: str, path: str) -> str:
+    """Returns the path of an entry of a commit as an argument of git, with the bytes of its names; the path itself if it is not found.
+
+    Raises UnknownCommit, DamagedRepository.
+    """
+    if _REPLACEMENT not in path:
+        return path
+    trees = TreeReader(repository)
+    parent, _, name = path.rpartition("/")
+    try:
+        tree, prefix = _find_directory(trees, commit, parent)
+        return os.fsdecode(prefix + find_row(trees.rows(tree), name).name)
+    except LookupError:
+        return path
 
 
 class PathTracker:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from storage.git.merge import WALK_SECONDS
 from storage.git.repository import Repository
 from storage.git.subprocesses import git_command
+from storage.git.trees import argument_of
 
 MAX_RANGES = 20_000
 """Ranges of one file; a file with more raises BlameTooLarge."""
@@ -42,9 +43,8 @@ def blame(repository: Repository, commit: str, path: str) -> list[LineRange]:
     Raises UnknownCommit, DamagedRepository, BlameTooLarge, GitCommandError if there is no such file.
     """
     repository.raw_commit(commit)
-    output, is_complete = git_command.read_prefix(
-        repository.path, "blame", "--incremental", commit, "--", path, limit=_MAX_OUTPUT_BYTES, seconds=WALK_SECONDS
-    )
+    arguments = ("blame", "--incremental", commit, "--", argument_of(repository, commit, path))
+    output, is_complete = git_command.read_prefix(repository.path, *arguments, limit=_MAX_OUTPUT_BYTES, seconds=WALK_SECONDS)
     if not is_complete:
         raise BlameTooLarge
     found: list[LineRange] = []

@@ -10,6 +10,7 @@ from storage.git.history.short_histories import find_last_change
 from storage.git.merge import WALK_SECONDS
 from storage.git.repository import Repository
 from storage.git.subprocesses import git_command
+from storage.git.trees import argument_of
 
 
 def last_change(repository: Repository, commit: str, path: str) -> str | None:
@@ -18,7 +19,7 @@ def last_change(repository: Repository, commit: str, path: str) -> str | None:
     if (found := find_last_change(repository, commit, path)) is not None:
         return found
     # The path is data, whatever characters it has.
-    arguments = ("--literal-pathspecs", "rev-list", "-1", commit, "--", path)
+    arguments = ("--literal-pathspecs", "rev-list", "-1", commit, "--", argument_of(repository, commit, path))
     return git_command.run(repository.path, *arguments, seconds=WALK_SECONDS).decode().strip() or None
 
 
