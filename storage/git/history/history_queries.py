@@ -37,7 +37,8 @@ def list_contributors(repository: Repository, commit: str) -> list[AuthorTotal]:
     repository.raw_commit(commit)
     output = git_command.run(repository.path, "shortlog", "-s", "-n", "-e", "--no-merges", commit, "--", seconds=WALK_SECONDS)
     found: dict[str, AuthorTotal] = {}
-    for line in output.decode("utf-8", "replace").splitlines():
+    # Only git's own line breaks: a name may contain others, such as U+2028.
+    for line in output.decode("utf-8", "replace").split("\n"):
         if (parsed := _SHORTLOG_LINE.fullmatch(line)) is not None:
             number, name, email = parsed.groups()
             # The line with most commits comes first, so its name is the one that the author uses most.

@@ -75,7 +75,8 @@ def _find_head(folder: Path, remote: RemoteRepository) -> str | None:
         stdout, stderr = process.communicate()
     if process.returncode:
         raise git_command.failure_of(stderr, process.returncode)
-    for line in stdout.decode("utf-8", "replace").splitlines():
+    # Only git's own line breaks: the name of a branch may contain others, such as U+2028.
+    for line in stdout.decode("utf-8", "replace").split("\n"):
         if line.startswith(f"ref: {BRANCHES}") and line.endswith("\tHEAD"):
             return line.removeprefix(f"ref: {BRANCHES}").removesuffix("\tHEAD")
     return None

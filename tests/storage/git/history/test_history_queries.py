@@ -23,3 +23,15 @@ def test_find_names_that_are_not_utf8(tmp_path: Path, monkeypatch: pytest.Monkey
     assert history_queries.last_change(repository, third, "dir\ufffd/unknown") is None
     ranges = blame.blame(repository, third, shown)
     assert [(each.start, each.count, each.oid, each.path) for each in ranges] == [(1, 1, first, shown), (2, 1, second, shown)]
+
+
+def test_list_authors_with_line_separators_in_their_names(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", str(tmp_path / "r.git"))
+    repository = Repository.open(tmp_path / "r.git")
+    tree = git(repository.path, "mktree", stdin=b"")
+    who = {"GIT_AUTHOR_NAME": "Ada\u2028L", "GIT_AUTHOR_EMAIL": "ada@example.org"}
+    commit = git(repository.path, "commit-tree", "-m", "Begin", tree, environment=who)
+
+    found = history_queries.list_contributors(repository, commit)
+
+    assert [(each.name, each.email, each.commits) for each in found] == [("Ada\u2028L", "ada@example.org", 1)]
