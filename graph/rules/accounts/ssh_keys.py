@@ -80,9 +80,8 @@ async def add_key(context: Context, user_id: int, title: str, key: str) -> table
 
 
 async def lock_fingerprint(context: Context, fingerprint: str) -> None:
-    """Serialize the transactions that add this key, to a user or to a project; SQLite has one writer."""
-    if context.services.database.dialect == "postgresql":
-        await context.session.execute(deploy_keys.lock_fingerprint(fingerprint))
+    """Serialize the transactions that add this key, to a user or to a project."""
+    await context.session.execute(deploy_keys.lock_fingerprint(context.services.database.dialect, fingerprint))
 
 
 async def is_users_key(context: Context, fingerprint: str) -> bool:

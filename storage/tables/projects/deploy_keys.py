@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Integer, Select, UniqueConstraint, bindparam, func, select
+from sqlalchemy import Integer, Select, UniqueConstraint, bindparam, func, literal, select
 from sqlmodel import Field, col
 
 from storage.tables.accounts.namespaces import Namespace
@@ -41,7 +41,12 @@ LOCK_CLASS = 7_220_319
 """Class of the advisory locks of fingerprints."""
 
 
-def lock_fingerprint(fingerprint: str) -> Select[Any]:
-    """The statement, for PostgreSQL, that locks a fingerprint until the transaction ends: a key belongs to a user or to projects."""
+def lock_fingerprint(dialect: str, fingerprint: str) -> Select[Any]:
+    """The statement that locks a fingerprint until the transaction ends: a key belongs to a user or to projects.
+
+    Run it by the session's `execute`. On SQLite it only begins the transaction, of which there is one at a time: reads do not begin it.
+    """
+    if dialect == "sqlite":
+        return select(literal(1))
     key: Any = bindparam("fingerprint", fingerprint)
     return select(func.pg_advisory_xact_lock(bindparam("class", LOCK_CLASS, Integer), func.hashtext(key)))

@@ -74,14 +74,16 @@ class TestDeployKeys:
         assert (await any_api.delete(f"/projects/{project.id}/keys/{first.json()['id']}", owner)).status_code == 200
         assert [key["id"] for key in (await any_api.get(f"/projects/{second.id}/keys", owner)).json()] == [linked.json()["id"]]
 
-    async def test_one_of_two_concurrent_owners_gets_it(self, api: Api, make: DataFactory) -> None:
-        owner, other = await make.user(), await make.user()
-        project = await make.project(owner=owner)
+    async def test_one_of_several_concurrent_owners_gets_it(self, any_api: Api, make: DataFactory) -> None:
+        owners = [await make.user() for _ in range(6)]
+        projects = [await make.project(owner=owner) for owner in owners]
+        paths = ["/user/keys", *(f"/projects/{project.id}/keys" for project in projects[1:])]
+
         answers = await asyncio.gather(
-            api.post("/user/keys", other, title="K", key=ssh_key(1)),
-            api.post(f"/projects/{project.id}/keys", owner, title="K", key=ssh_key(1)),
+            *(any_api.post(path, owner, title="K", key=ssh_key(1)) for owner, path in zip(owners, paths, strict=True))
         )
-        assert sorted(answer.status_code for answer in answers) == [201, 400]
+
+        assert sorted(answer.status_code for answer in answers) == [201] + [400] * 5
         assert await make.count(tables.DeployKey) + await make.count(tables.SshKey) == 1
 
 
