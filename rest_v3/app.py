@@ -103,8 +103,9 @@ class RestApp:
 
     def find_endpoint(self, method: str, path: str) -> Endpoint | None:
         """The endpoint of a method and a path."""
-        found = self._router.find(split_path(path.partition("?")[0].encode()))
-        target = found[0].methods.get("GET" if method == "HEAD" else method) if found else None
+        method = "GET" if method == "HEAD" else method
+        found = self._router.find(split_path(path.partition("?")[0].encode()), method)
+        target = found[0].methods.get(method) if found else None
         return target if isinstance(target, Endpoint) else None
 
     def has_secret_path(self, scope: Scope) -> bool:
@@ -171,7 +172,11 @@ class RestApp:
             state["secret_path"] = True
             state["route"] = self.base + secret_path
         method = scope["method"]
-        handler = node.methods.get("GET" if method == "HEAD" else method)
+        served_method = "GET" if method == "HEAD" else method
+        handler = node.methods.get(served_method)
+        if handler is None and (found := self._router.find(segments, served_method)) is not None:
+            node, values = found
+            handler = node.methods.get(served_method)
         if handler is None:
             return _add_allow_header(RestResponse(204, b"", []) if method == "OPTIONS" else _error_response(405), node)
         if isinstance(handler, StaticPage):

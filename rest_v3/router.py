@@ -53,8 +53,20 @@ class Router(Generic[T]):
         found = self.find(split_path(path.encode()))
         return found and found[0]
 
-    def find(self, segments: list[str]) -> tuple[RouteNode[T], list[str]] | None:
-        """The node of a path and the values of its parameters, in order; None for an unknown path."""
+    def find(self, segments: list[str], method: str | None = None) -> tuple[RouteNode[T], list[str]] | None:
+        """The node of a path and the values of its parameters, in order; None for an unknown path.
+
+        With `method`, a node that has it takes precedence where a parameter holds several segments: `branches/a/protect` is an action on a
+        branch, and may be a branch itself.
+        """
+        found = self._find(segments)
+        if found is None or method is None or method in found[0].methods:
+            return found
+        values: list[str] = []
+        node = _find_node(self._root, segments, 0, values, method)
+        return found if node is None or all(value in segments for value in values) else (node, values)
+
+    def _find(self, segments: list[str]) -> tuple[RouteNode[T], list[str]] | None:
         values: list[str] = []
         node = self._root
         for segment in segments:
@@ -83,13 +95,14 @@ class Router(Generic[T]):
                 pending.append(node.parameter_child)
 
 
-def _find_node(node: RouteNode[T], segments: list[str], depth: int, values: list[str]) -> RouteNode[T] | None:
+def _find_node(node: RouteNode[T], segments: list[str], depth: int, values: list[str], method: str | None = None) -> RouteNode[T] | None:
+    """The first node of the path that has any method, or this one."""
     if depth == len(segments):
-        return node if node.methods else None
+        return node if (node.methods if method is None else method in node.methods) else None
     segment = segments[depth]
     child = node.children.get(segment)
     if child is not None:
-        found = _find_node(child, segments, depth + 1, values)
+        found = _find_node(child, segments, depth + 1, values, method)
         if found is not None:
             return found
     child = node.parameter_child
@@ -97,7 +110,7 @@ def _find_node(node: RouteNode[T], segments: list[str], depth: int, values: list
         return None
     for end in range(depth + 1, len(segments) + 1 if child.spans_segments else depth + 2):
         values.append("/".join(segments[depth:end]))
-        found = _find_node(child, segments, end, values)
+        found = _find_node(child, segments, end, values, method)
         if found is not None:
             return found
         values.pop()

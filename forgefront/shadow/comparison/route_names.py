@@ -31,9 +31,10 @@ class RouteNames:
         """
         path = re.sub(r"^https?://[^/]*", "", target.partition("?")[0])
         if path.startswith(V3_BASE):
-            found = self._router.find(split_path(path[len(V3_BASE) - 1 :].encode("latin-1", "replace")))
+            served_method = "GET" if method == "HEAD" else method
+            found = self._router.find(split_path(path[len(V3_BASE) - 1 :].encode("latin-1", "replace")), served_method)
             if found is not None:
-                template = found[0].methods.get("GET" if method == "HEAD" else method)
+                template = found[0].methods.get(served_method)
                 if template is not None:
                     return f"{method} {V3_BASE.rstrip('/')}{template}"
         segments = [segment for segment in path.split("/") if segment]

@@ -100,6 +100,24 @@ class TestGetBranch:
             response = await any_api.get(path_of(project, f"/{name}"), people["reporter"])
             assert (response.status_code, response.json()) == (404, {"message": "404 Branch Not Found"})
 
+    async def test_a_name_may_end_like_an_action(
+        self, any_api: Api, make: DataFactory, project: tables.Project, people: dict[str, tables.User]
+    ) -> None:
+        await create_refs(make, project, "refs/heads/fix/protect")
+        path = path_of(project, "/fix/protect")
+
+        for written in (path, path_of(project, "/fix%2Fprotect")):
+            shown = await any_api.get(written, people["developer"])
+            assert (shown.status_code, shown.json()["name"], shown.json()["protected"]) == (200, "fix/protect", False)
+        assert (await any_api.put(f"{path}/protect", people["master"])).json()["protected"] is True
+        assert (await any_api.put(f"{path}/unprotect", people["master"])).json()["protected"] is False
+        # The action on a branch takes precedence.
+        assert (await any_api.put(path, people["master"])).status_code == 404
+        refused = await any_api.post(path, people["master"])
+        assert (refused.status_code, refused.headers["allow"]) == (405, "OPTIONS, PUT")
+        assert (await any_api.delete(path, people["developer"])).json() == {"branch_name": "fix/protect"}
+        assert (await any_api.delete("/projects/owned", people["master"])).status_code == 405
+
 
 class TestCreateBranch:
     """POST /projects/:id/repository/branches"""
