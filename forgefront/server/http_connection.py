@@ -87,7 +87,7 @@ class BufferedTransport:
         if self._buffer is not None:
             data = self._buffer + data
             self._buffer = None
-            self._transport.write(data)
+            self._write(data)
         else:
             # A header that is sent before its body waits only for the callbacks that are ready now.
             self._buffer = data
@@ -96,11 +96,16 @@ class BufferedTransport:
     def flush(self) -> None:
         if self._buffer is not None:
             buffered, self._buffer = self._buffer, None
-            self._transport.write(buffered)
+            self._write(buffered)
 
     def close(self) -> None:
         self.flush()
         self._close()
+
+    def _write(self, data: bytes) -> None:
+        # uvloop raises for a connection that the client has reset, of which nobody is notified yet.
+        if not self.is_closing():
+            self._transport.write(data)
 
 
 class RequestHeaderRejected(Exception):

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 from uvicorn.config import Config as UvicornConfig
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.exceptions import SecurityError
@@ -70,7 +71,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         return message
 
     async def send(self, message: Any) -> None:
-        await super().send(message)
+        try:
+            await super().send(message)
+        except RuntimeError as error:
+            if self.transport.is_closing():
+                # uvloop raises it for a connection that the client has reset, of which nobody is notified yet.
+                raise ClientDisconnected from error
+            raise
         if message["type"] == "websocket.close":
             # uvicorn reads on, for the answer of the client.
             self._update_reading()

@@ -65,7 +65,7 @@ class _WebSocketConnection:
     def __init__(self, graph: Graph, scope: Scope, receive: Receive, send: Send) -> None:
         self._graph = graph
         self._receive = receive
-        self._send = send
+        self._send_message = send
         self._state: dict[str, Any] = scope.setdefault("state", {})
         self._headers = headers_of(scope)
         self._request_id = str(self._state.get("request_id", ""))
@@ -77,9 +77,9 @@ class _WebSocketConnection:
     async def run(self) -> None:
         if (await self._receive())["type"] != "websocket.connect":
             return
-        await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
         reader_task: asyncio.Task[None] | None = None
         try:
+            await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
             await self._handshake()
             reader_task = asyncio.create_task(self._receive_messages())
             await asyncio.wait((reader_task, self._ended), return_when=asyncio.FIRST_COMPLETED)
@@ -249,11 +249,18 @@ class _WebSocketConnection:
         if not self._ended.done():
             self._ended.set_result(reason)
 
+    async def _send(self, message: dict[str, Any]) -> None:
+        """Raises SocketClosed if the client has disconnected, of which servers notify by OSError (ASGI, WebSocket send events)."""
+        try:
+            await self._send_message(message)
+        except OSError as error:
+            raise SocketClosed from error
+
     async def _write(self, message: dict[str, Any]) -> None:
         await self._send({"type": "websocket.send", "text": orjson.dumps(message).decode()})
 
     async def _close(self, closed: SocketClosed) -> None:
-        with contextlib.suppress(OSError, RuntimeError):
+        with contextlib.suppress(SocketClosed, RuntimeError):
             await self._send({"type": "websocket.close", "code": closed.code, "reason": closed.reason})
 
 

@@ -43,3 +43,13 @@ class TestResponse:
         joined.close()
         assert transport.seen == [b"header", "closed"]
         assert joined.is_closing()
+
+    async def test_nothing_is_written_to_a_connection_that_the_client_has_reset(self) -> None:
+        transport = Transport()
+        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
+        joined.write(b"header")
+        transport.close()
+        await asyncio.sleep(0)
+        joined.write(b"body")
+        joined.write(b"body")
+        assert transport.seen == ["closed"]

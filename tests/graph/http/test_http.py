@@ -268,6 +268,27 @@ class TestMethods:
         await make_graphql_app(fake)({"type": "websocket", "path": "/graphql", "headers": []}, None, send)  # type: ignore[arg-type]
         assert [message["type"] for message in sent] == ["websocket.close"]
 
+    @pytest.mark.parametrize("sent_before", [0, 1, 2])
+    async def test_a_client_that_disconnects_during_a_message_is_no_error(self, graph: Graph, make: DataFactory, sent_before: int) -> None:
+        texts = iter(({"type": "connection_init", "payload": {"PRIVATE-TOKEN": token_of(await make.user())}}, {"type": "ping"}))
+        is_opened, sent = False, []
+
+        async def receive() -> Any:
+            nonlocal is_opened
+            if not is_opened:
+                is_opened = True
+                return {"type": "websocket.connect"}
+            return {"type": "websocket.receive", "text": json.dumps(next(texts))}
+
+        async def send(message: Any) -> None:
+            if len(sent) == sent_before:
+                raise OSError("the client has disconnected")
+            sent.append(message)
+
+        scope = {"type": "websocket", "path": "/graphql", "headers": [], "subprotocols": ["graphql-transport-ws"]}
+        await make_graphql_app(graph)(scope, receive, send)
+        assert len(sent) == sent_before
+
 
 class TestAccept:
     @pytest.mark.parametrize(
