@@ -238,11 +238,12 @@ class App(Backend):
         path = scope["path"]
         # Most requests are for a single path, /graphql.
         route = self._router.find(path)
+        if route is not None and route.is_secret:
+            # Also for a request that is refused here.
+            scope["state"] |= {"secret_path": True, "route": route.name}
         if route is None or (not route.takes_websockets and scope["type"] == "websocket"):
             await send_not_found(scope, receive, send)
             return
-        if route.is_secret:
-            scope["state"]["secret_path"] = True
         if scope.get("method") == "OPTIONS" and route.is_api and self._cors.is_preflight(scope):
             scope["state"]["route"] = PREFLIGHT
             if route.endpoint is self._rest and self._rest.has_secret_path(scope):

@@ -14,7 +14,9 @@ from graph.errors import ForgeError, TooLarge
 from rest_v3.errors import STATUS_BY_CODE, standard_message
 from storage.disk_full import is_disk_full
 
-PATH_PATTERN = re.compile(r"/-/artifacts/([A-Za-z0-9_=-]{1,8192})")
+PATH_PATTERN = re.compile(r"/-/artifacts/(.+)", re.DOTALL)
+"""Also of paths that have more than a ticket, such as a slash at the end: they are not logged either."""
+TICKET_PATTERN = re.compile(r"[A-Za-z0-9_=-]{1,8192}")
 
 
 class _UploadDisconnected(Exception):
@@ -33,10 +35,12 @@ class ArtifactUploadEndpoint:
             await response(scope, receive, send)
 
     async def _receive(self, scope: Scope, receive: Receive) -> JSONResponse | None:
-        if scope["method"] != "PUT":
-            return JSONResponse({"message": standard_message(405)}, 405, {"Allow": "PUT"})
         match = PATH_PATTERN.fullmatch(scope["path"])
         assert match is not None, "the path was not checked with PATH_PATTERN"  # noqa: S101
+        if not TICKET_PATTERN.fullmatch(match[1]):
+            return JSONResponse({"message": "404 Not Found"}, 404)
+        if scope["method"] != "PUT":
+            return JSONResponse({"message": standard_message(405)}, 405, {"Allow": "PUT"})
         state = scope.setdefault("state", {})
         request_id = state.get("request_id", "")
         try:

@@ -112,6 +112,27 @@ class TestEndpoints:
                 await http.request(method, path, headers={"PRIVATE-TOKEN": token})
                 assert state["user_id"] == user["id"], path
 
+    async def test_tickets_in_paths_are_not_logged(self, app: App) -> None:
+        states: list[dict[str, object]] = []
+
+        async def handler(scope: Scope, receive: Receive, send: Send) -> None:
+            states.append(scope.setdefault("state", {}))
+            await app(scope, receive, send)
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(handler), base_url="http://forge") as http:
+            assert (await http.put("/-/artifacts/x", content=b"x")).status_code == 404
+            assert (await http.put("/-/artifacts/x/", content=b"x")).status_code == 404
+            assert (await http.get("/-/artifacts/x/y z")).status_code == 404
+
+        async def receive() -> dict[str, object]:
+            return {"type": "websocket.connect"}
+
+        async def send(message: object) -> None:
+            return
+
+        await handler({"type": "websocket", "path": "/-/artifacts/x", "headers": []}, receive, send)
+        assert [(state["secret_path"], state["route"]) for state in states] == [(True, "/-/artifacts/:ticket")] * 4
+
     async def test_metrics_can_be_off(self, tmp_path: Path) -> None:
         app = create_app(Config.load(data=tmp_path, metrics=False))
         async with client(app) as http:
