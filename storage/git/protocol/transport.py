@@ -40,6 +40,10 @@ RefReserver = Callable[[list[RefCommand]], AbstractAsyncContextManager[None]]
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
 MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
+SLOW_CLIENT_SECONDS = 30.0
+"""Seconds that a fetch may wait for its client while others wait for its slot: for the whole request over HTTP, or until the client takes a
+block of the response. A few clients that read a byte now and then would otherwise stop the fetches of all others."""
+SLOW_CLIENT_CHECK_SECONDS = 5.0
 _STDERR_SECONDS = 1.0
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
@@ -114,6 +118,29 @@ class FairLimiter:
         finally:
             self.running -= 1
             self._semaphore.release()
+
+
+class SlowClientWatchdog:
+    """Ends a fetch by its time limit if it waits for its client for too long while others wait for its slot.
+
+    `request` receives the request, if git answers only after its end. `write_began` is when the present block was passed to the client.
+    """
+
+    def __init__(self, limiter: FairLimiter, limit: asyncio.Timeout, request: "asyncio.Task[None] | None") -> None:
+        self._limiter = limiter
+        self._limit = limit
+        self._request = request
+        self._began = asyncio.get_running_loop().time()
+        self.write_began: float | None = None
+        self.is_too_slow = False
+
+    async def watch(self) -> None:
+        while not self.is_too_slow:
+            await asyncio.sleep(SLOW_CLIENT_CHECK_SECONDS)
+            now = asyncio.get_running_loop().time()
+            since = self._began if self._request is not None and not self._request.done() else self.write_began
+            self.is_too_slow = self._limiter.waiting > 0 and since is not None and now - since > SLOW_CLIENT_SECONDS
+        self._limit.reschedule(now)
 
 
 class Transport:
@@ -288,13 +315,19 @@ class Transport:
             outgoing = report.write
         has_sent = False
         limit = asyncio.timeout(self._seconds)
+        client = SlowClientWatchdog(self.fetching, limit, feed_task if "--stateless-rpc" in mode else None)
+        client_task: asyncio.Task[None] | None = None
         try:
             async with limit:
+                if not is_push:
+                    client_task = asyncio.create_task(client.watch())
                 while block := await process.stdout.read(BLOCK_BYTES):
                     # After a failed request nobody reads git's output.
                     if feed.error is None:
                         has_sent = True
+                        client.write_began = asyncio.get_running_loop().time()
                         await outgoing(block)
+                        client.write_began = None
                 if report is not None:
                     await report.flush()
                 code = await process.wait()
@@ -306,13 +339,15 @@ class Transport:
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            if client.is_too_slow:
+                raise TransportTimeout(f"the client of {service} was too slow, while others waited") from error
             raise TransportTimeout(f"{service} took more than {self._seconds:.0f} s") from error
         finally:
             if lowering is not None:
                 lowering.cancel()
             feed_task.cancel()
             await asyncio.shield(terminate(process, is_push=is_push))
-            others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task) if task is not None]
+            others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task, client_task) if task is not None]
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)

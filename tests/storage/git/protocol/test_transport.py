@@ -193,6 +193,34 @@ class TestFetch:
             await task
         assert (running(), transport.fetching.running) == ([], 0)
 
+    @pytest.mark.parametrize("waits_for", ["request", "response"])
+    async def test_a_slow_client_loses_its_slot_to_others(self, path: Path, monkeypatch: pytest.MonkeyPatch, waits_for: str) -> None:
+        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_SECONDS", 0.3)
+        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_CHECK_SECONDS", 0.05)
+        request = line(f"want {refs(path)['refs/heads/master']}\n".encode()) + b"0000" + line(b"done\n")
+
+        async def drip() -> AsyncIterator[bytes]:
+            for offset in range(len(request) - 1):
+                yield request[offset : offset + 1]
+                await asyncio.sleep(1)
+
+        async def take_nothing(block: bytes) -> None:
+            await asyncio.sleep(60)
+
+        transport = Transport(max_processes=1)
+        if waits_for == "request":
+            slow = asyncio.create_task(transport.upload_pack(path, drip(), OutputBuffer()))
+        else:
+            slow = asyncio.create_task(transport.upload_pack(path, push_chunks(request), take_nothing))
+        await asyncio.sleep(0.8)
+        assert not slow.done()
+        received = OutputBuffer()
+        await asyncio.wait_for(transport.upload_pack(path, push_chunks(request), received), 10)
+        assert b"PACK" in received.text
+        with pytest.raises(TransportTimeout, match="too slow"):
+            await slow
+        assert (running(), transport.fetching.running) == ([], 0)
+
 
 class TestPush:
     async def test_updates_refs_and_reports_them(self, path: Path) -> None:
