@@ -28,6 +28,9 @@ from storage.git.protocol.push import PushDecision, RefCommand
 from storage.git.protocol.transport import GitService, Transport
 
 MAX_CONNECTIONS = 1000
+"""Maximum number of connections in each server process."""
+MAX_CONNECTIONS_PER_OWNER = 200
+"""The same, of one user with all keys, or of one deploy key, so that nobody can keep the others out."""
 MAX_UNAUTHENTICATED = 200
 """Maximum number of unauthenticated connections; beyond it, the oldest is closed."""
 MAX_UNAUTHENTICATED_PER_ADDRESS = 20
@@ -169,9 +172,10 @@ class GitSshServer:
         self._set_connections(len(self.connections))
         return True
 
-    def mark_authenticated(self, connection: "SshConnection") -> None:
-        """Called when the connection is authenticated."""
+    def mark_authenticated(self, connection: "SshConnection") -> bool:
+        """Called when the connection is authenticated. Returns whether it may stay, because its owner has not too many."""
         self._unauthenticated.pop(connection, None)
+        return sum(other.owner == connection.owner for other in self.connections) <= MAX_CONNECTIONS_PER_OWNER
 
     def remove(self, connection: "SshConnection") -> None:
         self._unauthenticated.pop(connection, None)
@@ -264,7 +268,9 @@ class SshConnection(asyncssh.SSHServer):
         self._writable.set()
         self._keys_tried = 0
         self._validated_key: PublicKey | None = None
+        self._validated_owner: KeyOwner | None = None
         self._key: PublicKey | None = None
+        self.owner: KeyOwner | None = None
         self._last_busy_at = monotonic()
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
@@ -301,14 +307,17 @@ class SshConnection(asyncssh.SSHServer):
         except Exception as error:
             log.warning("key lookup failed", error=f"{type(error).__name__}: {error}")
             raise asyncssh.ServiceNotAvailable("The service cannot look up keys now; try again in a moment.") from error
-        self._validated_key = public_key if holder else None
+        self._validated_key, self._validated_owner = public_key if holder else None, holder
         return holder is not None
 
     def auth_completed(self) -> None:
         # The key that was last found valid is the one that signed: each attempt ends the one before.
-        self._key = self._validated_key
+        self.owner = self._validated_owner
         self._last_busy_at = monotonic()
-        self._server.mark_authenticated(self)
+        if self._server.mark_authenticated(self):
+            self._key = self._validated_key
+        else:
+            self.disconnect("Too many connections of one user are open; close some first.")
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], SshSession]:
         self._sessions = {session for session in self._sessions if not session.is_disconnected or _is_running(session)}

@@ -578,6 +578,20 @@ class TestLimits:
         for _, writer in opened:
             writer.close()
 
+    async def test_connections_of_one_user_are_limited(
+        self, forge: SshServer, developer: tables.User, master: tables.User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ssh_server, "MAX_CONNECTIONS_PER_OWNER", 2)
+        opened = [await forge.connect("developer") for _ in range(2)]
+        await asyncio.wait_for((await forge.connect("developer")).wait_closed(), 5)
+        async with await forge.connect("master") as connection:
+            assert (await connection.run()).exit_status == 1
+        opened[0].close()
+        await opened[0].wait_closed()
+        await wait_until(lambda: len(forge.ssh_server.connections) == 1)
+        async with await forge.connect("developer"):
+            pass
+
     async def test_login_timeout(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ssh_server, "LOGIN_SECONDS", 0.2)
         listener = socket.create_server(("127.0.0.1", 0))
