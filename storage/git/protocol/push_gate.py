@@ -40,13 +40,21 @@ class PushGate:
         self._is_stream = is_stream
         self._stack = AsyncExitStack()
         self._checksum = PackChecksum()
+        self._waited_seconds = 0.0
+        self._wait_began: float | None = None
         self.received_bytes = 0
         self.is_complete = asyncio.Event()
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds for which the client was waited for, until now."""
+        now = asyncio.get_running_loop().time()
+        return self._waited_seconds + (now - self._wait_began if self._wait_began is not None else 0.0)
 
     async def blocks(self) -> AsyncIterator[bytes]:
         """Yields the blocks. Raises the errors of the input and of acquiring a slot; the last block is not yielded then."""
         is_first, last_block = True, b""
-        async for block in self._incoming:
+        async for block in self._receive():
             if is_first:
                 is_first = False
                 yield block
@@ -64,6 +72,18 @@ class PushGate:
         if last_block:
             await self._acquire_slot()
             yield last_block
+
+    async def _receive(self) -> AsyncIterator[bytes]:
+        incoming = aiter(self._incoming)
+        while True:
+            self._wait_began = asyncio.get_running_loop().time()
+            try:
+                block = await anext(incoming, None)
+            finally:
+                self._waited_seconds, self._wait_began = self.waited_seconds, None
+            if block is None:
+                return
+            yield block
 
     async def close(self) -> None:
         """Releases the slot."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
@@ -42,7 +43,9 @@ MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
 SLOW_CLIENT_SECONDS = 30.0
 """Seconds that a fetch may wait for its client while others wait for its slot: for the whole request over HTTP, or until the client takes a
-block of the response. A few clients that read a byte now and then would otherwise stop the fetches of all others."""
+block of the response. A push may wait as long for SLOW_CLIENT_BYTES. A few clients that send or read a byte now and then would otherwise
+stop all others."""
+SLOW_CLIENT_BYTES = 64 * 1024
 SLOW_CLIENT_CHECK_SECONDS = 5.0
 _STDERR_SECONDS = 1.0
 
@@ -121,16 +124,21 @@ class FairLimiter:
 
 
 class SlowClientWatchdog:
-    """Ends a fetch by its time limit if it waits for its client for too long while others wait for its slot.
+    """Ends a fetch or a push by its time limit if it waits for its client for too long while others wait for its slot.
 
-    `request` receives the request, if git answers only after its end. `write_began` is when the present block was passed to the client.
+    `request` receives the request of a fetch, if git answers only after its end; `gate` passes on a push. `write_began` is when the present
+    block was passed to the client of a fetch.
     """
 
-    def __init__(self, limiter: FairLimiter, limit: asyncio.Timeout, request: "asyncio.Task[None] | None") -> None:
+    def __init__(
+        self, limiter: FairLimiter, limit: asyncio.Timeout, *, request: "asyncio.Task[None] | None" = None, gate: PushGate | None = None
+    ) -> None:
         self._limiter = limiter
         self._limit = limit
         self._request = request
+        self._gate = gate
         self._began = asyncio.get_running_loop().time()
+        self._samples: deque[tuple[float, float, int]] = deque()
         self.write_began: float | None = None
         self.is_too_slow = False
 
@@ -138,9 +146,26 @@ class SlowClientWatchdog:
         while not self.is_too_slow:
             await asyncio.sleep(SLOW_CLIENT_CHECK_SECONDS)
             now = asyncio.get_running_loop().time()
-            since = self._began if self._request is not None and not self._request.done() else self.write_began
-            self.is_too_slow = self._limiter.waiting > 0 and since is not None and now - since > SLOW_CLIENT_SECONDS
+            is_slow = self._is_slow_fetch(now) if self._gate is None else self._is_slow_push(self._gate, now)
+            self.is_too_slow = is_slow and self._limiter.waiting > 0
         self._limit.reschedule(now)
+
+    def _is_slow_fetch(self, now: float) -> bool:
+        since = self._began if self._request is not None and not self._request.done() else self.write_began
+        return since is not None and now - since > SLOW_CLIENT_SECONDS
+
+    def _is_slow_push(self, gate: PushGate, now: float) -> bool:
+        """Whether the last seconds were spent waiting for the client, which sent next to nothing."""
+        self._samples.append((now, gate.waited_seconds, gate.received_bytes))
+        while len(self._samples) > 1 and now - self._samples[1][0] >= SLOW_CLIENT_SECONDS:
+            self._samples.popleft()
+        began, waited_seconds, received_bytes = self._samples[0]
+        return (
+            not gate.is_complete.is_set()
+            and now - began >= SLOW_CLIENT_SECONDS
+            and gate.waited_seconds - waited_seconds > 0.9 * (now - began)
+            and gate.received_bytes - received_bytes < SLOW_CLIENT_BYTES
+        )
 
 
 class Transport:
@@ -315,11 +340,12 @@ class Transport:
             outgoing = report.write
         has_sent = False
         limit = asyncio.timeout(self._seconds)
-        client = SlowClientWatchdog(self.fetching, limit, feed_task if "--stateless-rpc" in mode else None)
+        limiter, request = (self.pushing, None) if is_push else (self.fetching, feed_task if "--stateless-rpc" in mode else None)
+        client = SlowClientWatchdog(limiter, limit, request=request, gate=gate)
         client_task: asyncio.Task[None] | None = None
         try:
             async with limit:
-                if not is_push:
+                if gate is not None or not is_push:
                     client_task = asyncio.create_task(client.watch())
                 while block := await process.stdout.read(BLOCK_BYTES):
                     # After a failed request nobody reads git's output.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from storage.git.protocol.pack_sizes import MAX_READ_BYTES
 from storage.git.protocol.push import InvalidPush, PushAuthorizer, PushDecision, PushRule, RefCommand
 from storage.git.protocol.transport import HOOKS_FOLDER, FairLimiter, GitService, Transport, TransportBusy, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
@@ -243,6 +244,37 @@ class TestPush:
         pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
         moved = await receive(path, push_chunks(*pieces), OutputBuffer(), allow_all)
         assert [update.ref for update in moved] == ["refs/heads/a", "refs/heads/b"]
+
+    @pytest.mark.parametrize("stateless", [True, False])
+    async def test_a_slow_client_loses_its_slot_to_others(self, path: Path, monkeypatch: pytest.MonkeyPatch, stateless: bool) -> None:
+        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_SECONDS", 0.4)
+        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_CHECK_SECONDS", 0.05)
+        master = refs(path)["refs/heads/master"]
+
+        async def drip() -> AsyncIterator[bytes]:
+            yield fetch_request((NONE, master, "refs/heads/slow"))
+            # One file of 2**27 bytes in blocks that are not compressed; more of it than a small push has.
+            block = b"\0\xff\xff\0\0"
+            started = (block + bytes(65_535)) * (MAX_READ_BYTES // 65_535 + 1) + block
+            yield b"PACK" + (2).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\xb0\x80\x80\x80\x04" + b"\x78\x01" + started
+            while True:
+                await asyncio.sleep(0.1)
+                yield b"\0"
+
+        async def push(incoming: AsyncIterator[bytes], move: RefRecorder) -> None:
+            await transport.receive_pack(path, incoming, OutputBuffer(), allow_all, move, stateless=stateless)
+
+        transport, moves = Transport(max_processes=1), RefRecorder()
+        slow = asyncio.create_task(push(drip(), RefRecorder()))
+        await wait_until(lambda: transport.pushing.running == 1)
+        await asyncio.sleep(0.8)
+        assert not slow.done()
+        request = fetch_request((NONE, master, "refs/heads/quick"))
+        await asyncio.wait_for(push(push_chunks(request, EMPTY_PACK), moves), 10)
+        assert [update.ref for update in moves.moved] == ["refs/heads/quick"]
+        with pytest.raises(TransportTimeout, match="too slow"):
+            await slow
+        assert (running(), transport.pushing.running, leftovers(path)) == ([], 0, [])
 
     async def test_a_refused_ref_has_its_reason(self, path: Path) -> None:
         master, topic = (refs(path)[f"refs/heads/{name}"] for name in ("master", "topic"))
