@@ -98,15 +98,18 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
             await _send(send, 204, b"", {"allow": METHODS})
             return
         headers = headers_of(scope)
-        media_type = _negotiate(headers.get("accept"))
+        media_type, accepts_stream = _negotiate(headers.get("accept"))
         try:
             request = resolve_document(graph, await _read_request(scope, receive, headers))
             if media_type is None:
                 raise GraphqlRequestError(406, f"`Accept` must allow {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}.")
-            wants_stream = media_type == EVENT_STREAM
             kind = None
-            if wants_stream or scope["method"] == "GET":
+            if accepts_stream or scope["method"] == "GET":
                 kind = await graph.kind_of(request.query, request.operation_name, credential_of(headers), request_id=request_id)
+            if accepts_stream and kind == "subscription":
+                # Also for clients that prefer JSON, or state no preference: a subscription has no other representation.
+                media_type = EVENT_STREAM
+            wants_stream = media_type == EVENT_STREAM
             if scope["method"] == "GET" and kind not in (None, "query", *(["subscription"] if wants_stream else ())):
                 raise GraphqlRequestError(405, "GET can only run queries; send this operation with POST.", allow="POST")
             RECEIVE.set(receive)
@@ -179,18 +182,19 @@ async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]
 # What the request says
 
 
-def _negotiate(accept: str | None) -> str | None:
-    """Returns the media type of the response, by RFC 9110 section 12.5.1; None if no supported type is acceptable.
+def _negotiate(accept: str | None) -> tuple[str | None, bool]:
+    """Returns the media type of the response, by RFC 9110 section 12.5.1, and whether a stream of events is named as acceptable.
 
-    At equal quality it is application/json, unless another type is named: legacy clients accept anything, and know only that.
+    The type is None if no supported one is acceptable. At equal quality it is application/json, unless another type is named: legacy
+    clients accept anything, and know only that.
     """
     if not accept or accept == "*/*":
-        return PLAIN_JSON
+        return PLAIN_JSON, False
     return _parse_accept(accept) if len(accept) <= MAX_CACHED_ACCEPT_LENGTH else _parse_accept.__wrapped__(accept)
 
 
 @lru_cache(maxsize=256)
-def _parse_accept(accept: str) -> str | None:
+def _parse_accept(accept: str) -> tuple[str | None, bool]:
     quality: dict[str, float] = {}
     for item in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -199,6 +203,11 @@ def _parse_accept(accept: str) -> str | None:
             quality[kind] = float(value)
         except ValueError:
             quality[kind] = 0.0
+    return _choose_type(quality), quality.get(EVENT_STREAM, 0.0) > 0
+
+
+def _choose_type(quality: Mapping[str, float]) -> str | None:
+    """Returns the supported media type of the highest quality."""
 
     def quality_of(kind: str) -> float:
         return next((quality[name] for name in (kind, "application/*", "*/*") if name in quality), 0.0)

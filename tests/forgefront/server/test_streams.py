@@ -171,13 +171,11 @@ async def forge(database_url: str, services: Services, make: DataFactory, tmp_pa
         yield StreamServers([one.url], [one.process], owner, builds)
 
 
-@pytest.fixture
-def sqlite_only(dialect: str) -> None:
-    if dialect == "postgresql":
-        pytest.skip("the endpoint is the same")
+ONE_DATABASE = pytest.mark.parametrize("dialect", ["sqlite"])
+"""The endpoint is the same over either. A test that skips itself on the other would not run where that one is chosen for it."""
 
 
-@pytest.mark.usefixtures("sqlite_only")
+@ONE_DATABASE
 class TestServerSentEvents:
     async def test_events_resumed_and_stopped(self, forge: StreamServers) -> None:
         async with forge.stream() as events:
@@ -207,6 +205,11 @@ class TestServerSentEvents:
                 answer = await client.post(url, json={"query": CHANGED}, headers=values)
                 assert answer.status_code == 406
                 assert "text/event-stream" in answer.json()["errors"][0]["message"]
+            for mixed in ("application/json, text/event-stream", "text/event-stream;q=0.1, application/graphql-response+json"):
+                async with client.stream("POST", url, json={"query": CHANGED}, headers={"Accept": mixed}) as answer:
+                    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+                answer = await client.post(url, json={"query": "{ viewer { username } }"}, headers={"Accept": mixed})
+                assert answer.json() == {"data": {"viewer": {"username": "olga"}}}
             answer = await client.post(url, json={"query": "subscription { nothing }"}, headers=accept)
             assert (answer.status_code, answer.json()["errors"][0]["extensions"]["code"]) == (400, "BAD_REQUEST")
             answer = await client.get(url, params={"query": "mutation { a }"}, headers=accept)
@@ -224,7 +227,7 @@ class TestServerSentEvents:
             assert await SseReader(response.aiter_lines()).builds(1) == [forge.builds[1].id]
 
 
-@pytest.mark.usefixtures("sqlite_only")
+@ONE_DATABASE
 async def test_one_user_has_a_share_of_the_streams(database_url: str, services: Services, make: DataFactory, tmp_path: Path) -> None:
     owner, builds = await create_project(services, make)
     other = await make.user()
@@ -290,7 +293,7 @@ class TestSeveralProcesses:
                 assert await other.seqs(4) == numbers[2:]
 
 
-@pytest.mark.usefixtures("sqlite_only")
+@ONE_DATABASE
 class TestWebSockets:
     async def test_operations(self, forge: StreamServers) -> None:
         async with forge.socket(init={"Authorization": f"Bearer {token_of(forge.owner)}"}) as socket:
