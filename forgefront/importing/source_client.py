@@ -387,7 +387,7 @@ def _retry_after(headers: httpx.Headers) -> float | None:
         return float(seconds)
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()) if value else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -173,7 +173,7 @@ def _parse_retry_after(value: str | None, moment: datetime) -> float | None:
         return float(value[:9])
     try:
         date = email.utils.parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return max(0.0, ((date if date.tzinfo else date.replace(tzinfo=UTC)) - moment).total_seconds())
 

@@ -106,10 +106,11 @@ class TestRetries:
             await client.get("/y")
         assert starts[1] >= 7
         assert starts[2] >= starts[1] + 3
-        always = open_client(lambda _: httpx.Response(429, headers={"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}))
-        async with always as (client, _):
-            with pytest.raises(SourceFailed, match="429"):
-                await client.get("/x")
+        for date in ("Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 99999999999 07:28:00 GMT"):
+            always = open_client(lambda _, date=date: httpx.Response(429, headers={"Retry-After": date}))
+            async with always as (client, _):
+                with pytest.raises(SourceFailed, match="429"):
+                    await client.get("/x")
 
     async def test_one_request_that_is_unavailable_does_not_delay_the_others(self) -> None:
         def handler(request: httpx.Request) -> httpx.Response:

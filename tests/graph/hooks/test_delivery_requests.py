@@ -38,7 +38,16 @@ class TestSignature:
 class TestAnswer:
     @pytest.mark.parametrize(
         ("retry_after", "seconds"),
-        [("120", 120), ("1", 1), ("Sun, 01 Mar 2026 12:10:00 GMT", 600), ("99999999999", 999999999), ("soon", None), ("-3", None)],
+        [
+            ("120", 120),
+            ("1", 1),
+            ("Sun, 01 Mar 2026 12:10:00 GMT", 600),
+            ("99999999999", 999999999),
+            ("soon", None),
+            ("-3", None),
+            ("Sun, 01 Mar 99999999999 12:10:00 GMT", None),
+            ("Sun, 01 Mar 2026 12:10:00 +99999999999999", None),
+        ],
     )
     async def test_reads_retry_after(self, retry_after: str, seconds: float | None) -> None:
         sender = WebhookSender(AddressGuard(allow_local=True))
