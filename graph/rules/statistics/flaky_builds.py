@@ -89,8 +89,8 @@ def _flaky_build_loader(context: Context, since: datetime, span: JobPage) -> Loa
 
 
 def _parse_cursor(flips: Any, name: Any, stage: Any) -> JobCursor:
-    """Raises ValueError for values that no cursor of this list contains."""
-    if type(flips) is not int or not 0 <= flips < 2**63 or not (isinstance(name, str) and isinstance(stage, str)):
+    """Raises ValueError for values that no cursor of this list contains. PostgreSQL compares the flips as a 32-bit number."""
+    if type(flips) is not int or not 0 <= flips < 2**31 or not (isinstance(name, str) and isinstance(stage, str)):
         raise ValueError("not a position in this list")
     if not is_storable(name) or not is_storable(stage):
         raise ValueError("not a possible name of a job")

@@ -215,7 +215,19 @@ class TestPages:
         assert (await page(first=0))["nodes"] == []
 
     @pytest.mark.parametrize(
-        "values", [[], [1], [1, "a"], ["1", "a", "b"], [True, "a", "b"], [-1, "a", "b"], [2**63, "a", "b"], [1, "a\0", "b"], [1, None, "b"]]
+        "values",
+        [
+            [],
+            [1],
+            [1, "a"],
+            ["1", "a", "b"],
+            [True, "a", "b"],
+            [-1, "a", "b"],
+            [2**31, "a", "b"],
+            [2**63, "a", "b"],
+            [1, "a\0", "b"],
+            [1, None, "b"],
+        ],
     )
     async def test_a_forged_cursor_is_rejected(self, ask: Ask, owner: tables.User, project: tables.Project, values: list[Any]) -> None:
         columns = {"path": str(project.id), "since": MOMENT.isoformat(), "after": encode_cursor("flaky", *values)}
