@@ -360,7 +360,9 @@ async def subscribe(
                 return replace(filter_or_error, rate_usage=allowed.quote.usage)
             viewer_id, change_filter = filter_or_error
             if after is not None:
-                change_filter = replace(change_filter, after=max(after, change_filter.after or 0))
+                # The output of a build that started again has lower offsets than `afterBytes`; sequence numbers only increase.
+                is_trace = isinstance(change_filter, TraceFilter)
+                change_filter = replace(change_filter, after=after if is_trace else max(after, change_filter.after or 0))
             stream_class = TraceStream if isinstance(change_filter, TraceFilter) else SubscriptionStream
             stream = stream_class(graph, allowed.prepared, variables, credential or "", viewer_id, request_id, change_filter)
             stream.rate_usage = allowed.quote.usage

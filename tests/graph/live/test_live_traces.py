@@ -13,7 +13,7 @@ from sqlmodel import col
 
 from graph.context import Context, Services
 from graph.live import trace_feeds
-from graph.live.subscriptions import SubscriptionStream
+from graph.live.subscriptions import SubscriptionStream, subscribe
 from graph.live.trace_feeds import TraceFeed, TraceFeeds
 from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for
@@ -22,7 +22,7 @@ from graph.rules.runners import runners
 from storage import tables
 from storage.database.pg_notify import Notifications
 from storage.tables import AccessLevel, CheckStatus, Visibility
-from tests.make import DataFactory
+from tests.make import DataFactory, token_of
 from tests.support.database.statements import StatementRecorder
 from tests.support.servers.streams import background_tasks, end_code, rejection_code, subscribed
 
@@ -100,6 +100,19 @@ class TestPieces:
         async with subscribed(graph, running.owner, TRACE, **running.variables) as stream:
             await running.change(lambda context, row: runners.return_to_queue(context, row, "Again.\n"))
             assert await next_piece(stream) == ("Again.\n", 0, 7)
+
+    async def test_resume_after_the_last_event_of_a_build_that_started_again(self, graph: Graph, running: TraceScenario) -> None:
+        """A client that reconnects sends `afterBytes` as at first, with the offset of its last event."""
+        await running.append("one\ntwo\nthree\n")
+        variables = {**running.variables, "after": "14"}
+        async with subscribed(graph, running.owner, TRACE, **variables) as stream:
+            await running.change(lambda context, row: runners.return_to_queue(context, row, "Again.\n"))
+            assert await next_piece(stream) == ("Again.\n", 0, 7)
+        await running.change(lambda context, row: traces.append_trace(context, row, "one\ntwo\nthree\n", row.trace_size))
+        resumed = await subscribe(graph, TRACE, variables, None, token_of(running.owner), request_id="test", after=7)
+        assert isinstance(resumed, SubscriptionStream)
+        assert await next_piece(resumed) == ("one\ntwo\nthree\n", 7, 21)
+        resumed.close()
 
     async def test_end_when_the_viewer_may_not_read_the_build(self, graph: Graph, running: TraceScenario, make: DataFactory) -> None:
         stranger = await make.user()
