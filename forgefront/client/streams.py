@@ -65,6 +65,7 @@ class _EventParser:
         self._state = state
         self._buffer = b""
         self._fields: dict[bytes, bytes] = {}
+        self._is_first = True
 
     def parse(self, received: bytes) -> Iterator[Any]:
         *lines, self._buffer = (self._buffer + received).split(b"\n")
@@ -80,8 +81,12 @@ class _EventParser:
             if b"id" in fields:
                 # An id without an event reports the position of the stream.
                 self._state.last_event_id = fields[b"id"].decode()
-            if fields.get(b"event") == b"next":
+            if not self._is_first or fields.get(b"event") == b"next":
+                # The first report comes at once; a later one shows that the
+                # connection has lasted.
                 self._state.pause_seconds = _MIN_PAUSE_SECONDS
+            self._is_first = False
+            if fields.get(b"event") == b"next":
                 yield _data_of(json.loads(fields[b"data"]), 200)
 
 

@@ -314,3 +314,16 @@ class TestInterruptedStream:
             seen = [change.build_changed for change in forge.changes()]
         assert [(each.seq, each.build.name) for each in seen] == [("1", "a\u2028b"), ("2", "a\u2028b")]
         assert last_event_ids == [None, "1", "1"]
+
+    def test_reconnects_soon_after_a_connection_that_has_lasted(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A proxy may close every connection after a minute, in which nothing has changed."""
+        pauses: list[float] = []
+        monkeypatch.setattr(client.time, "sleep", pauses.append)
+        contents = [b"id: 1\n:\n\n"] * 3 + [b"id: 1\n:\n\n" * 4] * 2 + [b"event: complete\ndata:\n\n"]
+
+        def answer(request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=contents.pop(0))
+
+        with httpx.Client(transport=httpx.MockTransport(answer)) as http:
+            assert list(client.Client("http://forge.example", "token", http=http).changes()) == []
+        assert pauses == [0.5, 1.0, 2.0, 0.5, 0.5]
