@@ -24,7 +24,7 @@ from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
 from tests.support.git.repositories import push as push_refs
 from tests.support.merge_requests import MergeRequestFactory
-from tests.support.servers.streams import next_event, open_stream, rejection_code, subscribed
+from tests.support.servers.streams import next_event, open_stream, queued_events, rejection_code, subscribed
 
 CHANGED = """subscription ($projects: [String!]!, $after: String) { branchHealthChanged(projects: $projects, afterSeq: $after) {
     seq from to at name project { path } branch { name } target { oid } health { state firstBad { oid } } } }"""
@@ -82,7 +82,7 @@ async def branches(ask: Ask, make: DataFactory, master: tables.User) -> BranchSc
 
 async def read_events(stream: SubscriptionStream) -> list[tuple[str | None, str]]:
     found = []
-    while (event := await stream.next(0.02)) is not None:
+    for event in await queued_events(stream):
         assert event.outcome.errors == []
         data: dict[str, Any] = (event.outcome.data or {})["branchHealthChanged"]
         found.append((data["from"], data["to"]))

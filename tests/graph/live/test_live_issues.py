@@ -12,7 +12,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
-from tests.support.servers.streams import next_event, open_stream, rejection_code, subscribed
+from tests.support.servers.streams import next_event, open_stream, queued_events, rejection_code, subscribed
 
 CHANGED = """subscription ($projects: [String!], $after: String) { issueChanged(projects: $projects, afterSeq: $after) {
     seq from to at issue { iid title labels state newest: notes(last: 1) { nodes { body } } } } }"""
@@ -37,7 +37,7 @@ async def read_events(services: Services, stream: SubscriptionStream) -> list[di
     """New events since the last call."""
     await services.broadcaster.catch_up(services.database)
     found = []
-    while (next_one := await stream.next(0.02)) is not None:
+    for next_one in await queued_events(stream):
         assert next_one.outcome.errors == []
         found.append((next_one.outcome.data or {})["issueChanged"])
     return found

@@ -18,7 +18,7 @@ from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
 from tests.support.git.repositories import push as push_refs
 from tests.support.merge_requests import MergeRequestFactory
-from tests.support.servers.streams import next_event, open_stream, rejection_code, subscribed
+from tests.support.servers.streams import next_event, open_stream, queued_events, rejection_code, subscribed
 
 CHANGED = """subscription ($projects: [String!], $after: String) { mergeRequestChanged(projects: $projects, afterSeq: $after) {
     seq from to at mergeRequest { databaseId title state project { path } } } }"""
@@ -54,7 +54,7 @@ class StreamWatcher:
     async def __call__(self) -> list[tuple[str | None, str]]:
         await self._services.broadcaster.catch_up(self._services.database)
         found = []
-        while (next_one := await self._stream.next(0.02)) is not None:
+        for next_one in await queued_events(self._stream):
             assert next_one.outcome.errors == []
             event = (next_one.outcome.data or {})["mergeRequestChanged"]
             found.append((event["from"], event["to"]))

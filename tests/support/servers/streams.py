@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.live.subscriptions import StreamEvent, SubscriptionStream, subscribe
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
 from storage import tables
@@ -52,6 +52,18 @@ async def next_event(stream: SubscriptionStream, seconds: float = 5) -> dict[str
     (event,) = found.outcome.data.values()
     assert event["seq"] == str(found.seq)
     return event  # type: ignore[no-any-return]
+
+
+async def queued_events(stream: SubscriptionStream) -> list[StreamEvent]:
+    """The events up to the newest change. A wait that ends has moved the position if it passed over a hidden change."""
+    found: list[StreamEvent] = []
+    while True:
+        before = stream.position
+        event = await stream.next(0.02)
+        if event is not None:
+            found.append(event)
+        elif stream.position == before:
+            return found
 
 
 async def end_code(stream: SubscriptionStream, seconds: float = 5) -> str | None:
