@@ -17,7 +17,8 @@ MAX_REF_LENGTH = 255
 BRANCHES_KEYWORD = "branches"
 TAGS_KEYWORD = "tags"
 
-_EXPRESSION_PATTERN = re.compile(r"/(?P<source>.*)/(?P<flags>i?)(?:@(?P<path>[^/\s]+/\S+))?", re.DOTALL)
+_EXPRESSION_END_PATTERN = re.compile(r"(?P<source>.*)/(?P<flags>i?)@(?P<path>[^/]+/.+)")
+"""The last word of an expression with the path of a project."""
 _NAME_PATTERN = re.compile(r"(?P<name>[^@]+)@(?P<path>[^/\s]+/\S+)")
 
 
@@ -38,8 +39,9 @@ class RefPattern:
     @classmethod
     def parse(cls, text: str) -> "RefPattern":
         """Parse a pattern. Raises InvalidExpression."""
-        if found := _EXPRESSION_PATTERN.fullmatch(text):
-            pattern = cls(text, found["source"], found["path"], True, bool(found["flags"]))
+        if (expression := _split_expression(text)) is not None:
+            source, ignore_case, path = expression
+            pattern = cls(text, source, path, True, ignore_case)
             compile_expression(pattern.name, ignore_case=pattern.ignore_case)
             return pattern
         if text.startswith("/"):
@@ -180,3 +182,22 @@ def group_by_stage(jobs: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[
     for job in sorted(jobs, key=lambda job: int(job["stage_index"])):
         found.setdefault(int(job["stage_index"]), []).append(job)
     return found
+
+
+def _split_expression(text: str) -> tuple[str, bool, str | None] | None:
+    """The source of an expression between slashes, whether it ignores case, and the path of the project; None for anything else.
+
+    One pattern for all of it would read the rest of the text again for each slash: seconds for a file of many slashes.
+    """
+    if len(text) < 2 or not text.startswith("/"):
+        return None
+    if text.endswith("/"):
+        return text[1:-1], False, None
+    if len(text) > 2 and text.endswith("/i"):
+        return text[1:-2], True, None
+    # The path and what leads to it have no spaces.
+    word = "" if text[-1].isspace() else text[1:].rsplit(maxsplit=1)[-1]
+    found = _EXPRESSION_END_PATTERN.fullmatch(word)
+    if found is None:
+        return None
+    return text[1 : len(text) - len(word) + found.end("source")], bool(found["flags"]), found["path"]

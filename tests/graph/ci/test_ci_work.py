@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -87,6 +88,26 @@ class TestSharedValues:
         assert len(select(text)) == (0 if key == "only" else 200)
         assert calls.total() == 500
         assert len(matched) == 90
+
+    def test_a_ref_of_many_slashes_takes_linear_time(self) -> None:
+        started_at = time.perf_counter()
+        with pytest.raises(PipelineConfigError, match="is not a valid RE2 expression"):
+            parse_config(f"a: {{script: x, only: ['/{'/@a/b' * 20_000} !']}}")
+        assert time.perf_counter() - started_at < 2
+
+    @pytest.mark.parametrize(
+        ("text", "source", "path", "ignore_case"),
+        [
+            ("/a b/@g/p", "a b", "g/p", False),
+            ("/a/i@g/p/q", "a", "g/p/q", True),
+            ("/x@g/p/", "x@g/p", None, False),
+            ("/a@b/@g/@h/p", "a@b/@g", "h/p", False),
+            ("//", "", None, False),
+            ("//i", "", None, True),
+        ],
+    )
+    def test_an_expression_may_have_a_path(self, text: str, source: str, path: str | None, ignore_case: bool) -> None:
+        assert RefPattern.parse(text) == RefPattern(text, source, path, True, ignore_case)
 
     def test_an_alias_is_parsed_once(self, count: Count) -> None:
         calls = count(rules_parser, "parse_condition")
