@@ -38,7 +38,7 @@ main = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A self-hosted forge. Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration, 3 an import that left something"
-    " behind, 130 interrupted.",
+    " behind, 130 interrupted, 143 terminated.",
 )
 
 

@@ -1,9 +1,11 @@
 """What commands share: options, access to the graph, and error messages.
 
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration, 130 interrupted, 143 terminated.
 """
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -116,6 +118,31 @@ def run_with_backend(
     return run_work(work_with_backend())
 
 
+class _TerminatedError(Exception):
+    """The process received SIGTERM."""
+
+
+async def _cancel_at_sigterm(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine, and cancels it at SIGTERM, so that it removes what is half done, as after Ctrl-C. Raises _TerminatedError then."""
+    task = asyncio.ensure_future(work)
+    is_terminated = False
+
+    def terminate() -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        task.cancel()
+
+    # Only the main thread receives signals.
+    with contextlib.suppress(RuntimeError, ValueError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_terminated:
+            raise _TerminatedError from None
+        raise
+
+
 def run_work(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
     from forgefront.buckets.bucket_owner import ForeignBucket
@@ -126,7 +153,7 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     from storage.objects.object_store import ObjectStoreUnavailable
 
     try:
-        return asyncio.run(work)
+        return asyncio.run(_cancel_at_sigterm(work))
     except (DumpError, ForeignBucket, ObjectStoreUnavailable, OperationRejected) as error:
         fail(str(error))
     except ConfigError as error:
@@ -135,6 +162,8 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", 130)
+    except _TerminatedError:
+        fail("terminated", 143)
     except Exception as error:
         if is_unusable(error):
             # Not the traceback, which is long and names the values of statements.

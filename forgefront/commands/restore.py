@@ -83,11 +83,12 @@ async def _restore(config: Config, locations: list[str], without_key: bool, prog
             async with open_stored_data(config) as stored:
                 restored = InstanceRestore(stored, files, config.s3_settings, progress)
                 await restored.require_empty()
-                _write_secret_files(config, key, secret_files)
                 await restored.run()
                 await restored.finish()
                 if key is None or fingerprint_key(key) != files[-1].manifest.key_fingerprint:
                     await integrity.forget_sealed_tokens(stored.database)
+                # Last, since keys are never removed: after a failure, those of this instance would stay.
+                _write_secret_files(config, key, secret_files)
         return restored
     except FolderNotEmpty as error:
         raise DumpError(str(error)) from None

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -406,6 +408,20 @@ for module in {LIGHT_MODULES!r}:
 
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             run_work(work())
+
+    def test_sigterm_cancels_the_work(self, capsys: pytest.CaptureFixture[str]) -> None:
+        cleaned = []
+
+        async def work() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                await asyncio.sleep(30)
+            finally:
+                cleaned.append(True)
+
+        with pytest.raises(typer.Exit) as ended:
+            run_work(work())
+        assert (ended.value.exit_code, cleaned, capsys.readouterr().err) == (143, [True], "forgefront: terminated\n")
 
     def test_schema(self, tmp_path: Path) -> None:
         printed = CliRunner().invoke(main, ["schema"]).stdout

@@ -5,7 +5,9 @@ import json
 import re
 import secrets
 import shutil
+import signal
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from tests.forgefront.support.stored_artifacts import put_artifacts
 from tests.support.database import migrated_databases
 from tests.support.git.git_history import git, make_history
 from tests.support.imports.dumps import contents_of, read_dump
+from tests.support.servers.fork_server import start_program
 from tests.support.servers.s3_server import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
@@ -398,6 +401,31 @@ class TestInterruptedRestore:
     def test_failure_leaves_the_folder_as_it_was(self, target: CommandRunner, dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(InstanceRestore, "_delete_rows", fail)
         refuses(target, "no space left on device", "restore", dump)
+
+    def test_failure_leaves_no_key(self, source: CommandRunner, tmp_path: Path) -> None:
+        source("dump", tmp_path / "forge.tar", "--with-key")
+        absent = CommandRunner(tmp_path / "absent")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(InstanceRestore, "_delete_rows", fail)
+            refuses(absent, "no space left on device", "restore", tmp_path / "forge.tar")
+        assert not absent.data.exists()
+        absent("restore", tmp_path / "forge.tar")
+        assert (absent.data / "secret.key").read_bytes() == (source.data / "secret.key").read_bytes()
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_signals_leave_nothing(self, source: CommandRunner, tmp_path: Path, number: int, code: int) -> None:
+        folder = tmp_path / "dumps"
+        folder.mkdir()
+        arguments = ("dump", folder / "forge.tar", "--data", source.data)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        with start_program("forgefront.cli", *arguments, **pipes) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("rows: ")
+            process.send_signal(number)
+            output = process.stdout.read()
+        # It may have been quicker than the signal.
+        assert process.returncode in (code, 0), output
+        assert {path.name for path in folder.iterdir()} <= {"forge.tar"}
 
 
 class TestBucket:
