@@ -73,7 +73,7 @@ def restore(
 async def _restore(config: Config, locations: list[str], without_key: bool, progress: ProgressCallback) -> InstanceRestore:
     if not is_fillable(config, UNFINISHED_RESTORE):
         raise DumpError(f"{config.data} is not empty. Name another folder with --data. Nothing was changed")
-    files = instance_restore.read_dumps(locations, config.s3_settings, progress)
+    files = await instance_restore.read_dumps(locations, config.s3_settings, progress)
     # An earlier dump of the chain may have the key.
     secret_files = {name: content for file in files for name, content in file.secret_files.items()}
     key = _find_key(config, files[-1], secret_files, without_key)

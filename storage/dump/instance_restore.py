@@ -41,9 +41,10 @@ class DumpFile:
     secret_files: Mapping[str, bytes]
 
 
-def read_dumps(locations: Sequence[str], s3_settings: Mapping[str, str], progress: ProgressCallback) -> list[DumpFile]:
+async def read_dumps(locations: Sequence[str], s3_settings: Mapping[str, str], progress: ProgressCallback) -> list[DumpFile]:
     """Verifies every byte of a chain of dumps, and returns them, the oldest first. Raises DumpError, OSError."""
-    files = sorted((_verify(location, s3_settings, progress) for location in locations), key=lambda file: len(file.manifest.chain))
+    files = [await _verify(location, s3_settings, progress) for location in locations]
+    files.sort(key=lambda file: len(file.manifest.chain))
     newest = files[-1].manifest
     given = {file.manifest.head.id: file for file in files}
     for head in newest.chain:
@@ -177,7 +178,7 @@ class InstanceRestore:
                 Repository.create(self._data.repositories.path_of(project.id)).handle.free()
 
 
-def _verify(location: str, s3_settings: Mapping[str, str], progress: ProgressCallback) -> DumpFile:
+async def _verify(location: str, s3_settings: Mapping[str, str], progress: ProgressCallback) -> DumpFile:
     report = partial(progress, f"verifying {location}")
     with dump_locations.open_dump(location, s3_settings) as stream:
         size = stream.seek(0, os.SEEK_END)
@@ -189,6 +190,8 @@ def _verify(location: str, s3_settings: Mapping[str, str], progress: ProgressCal
                 secret_files[member.name] = member.read()
             for _ in member.chunks:
                 report(reader.offset, size)
+                # A signal cancels only what waits.
+                await asyncio.sleep(0)
         report(size, size)
     if reader.manifest is None:
         raise DamagedDump(f"{location} has no manifest")

@@ -21,7 +21,7 @@ from storage import migrations
 from storage.dump import repository_parts
 from storage.dump.dump_format import DumpHead
 from storage.dump.instance_dump import InstanceDump
-from storage.dump.instance_restore import InstanceRestore
+from storage.dump.instance_restore import InstanceRestore, read_dumps
 from storage.dump.stored_file_parts import MAX_GROUPED_BYTES
 from storage.git.packing import packs
 from storage.objects.folder_store import FolderStore
@@ -411,6 +411,18 @@ class TestInterruptedRestore:
         assert not absent.data.exists()
         absent("restore", tmp_path / "forge.tar")
         assert (absent.data / "secret.key").read_bytes() == (source.data / "secret.key").read_bytes()
+
+    def test_is_possible_while_a_dump_is_verified(self, dump: Path) -> None:
+        async def work() -> None:
+            reading = asyncio.create_task(read_dumps([str(dump)] * 100, {}, lambda phase, done, total: offsets.append(done)))
+            await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait([reading])
+            assert reading.cancelled()
+
+        offsets: list[int] = []
+        asyncio.run(work())
+        assert len(offsets) == 1
 
     @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
     def test_signals_leave_nothing(self, source: CommandRunner, tmp_path: Path, number: int, code: int) -> None:
