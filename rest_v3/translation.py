@@ -213,8 +213,11 @@ def _has_file(route: Route) -> bool:
 
 
 def _strip_base(path: str) -> tuple[str, str]:
-    """The path below /api/v3 and the query."""
-    parts = urlsplit(path) if "://" in path else None
+    """The path below /api/v3 and the query. A URL that cannot be parsed is taken as a path, which has no route."""
+    try:
+        parts = urlsplit(path) if "://" in path else None
+    except ValueError:
+        parts = None
     path, _, query = (f"{parts.path}?{parts.query}" if parts else path).partition("?")
     if path == RestApp.base or path.startswith(f"{RestApp.base}/"):
         path = path[len(RestApp.base) :]

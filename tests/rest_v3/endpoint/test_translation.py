@@ -101,6 +101,8 @@ class TestUntranslatableCalls:
         with pytest.raises(UnknownCallError) as unknown:
             await translator.translate("GET", "/project/3/build")
         assert unknown.value.suggestions[0] == "GET /projects/:id/builds"
+        with pytest.raises(UnknownCallError, match="no route matches"):
+            await translator.translate("GET", "http://[forge/api/v3/projects")
         with pytest.raises(UnknownCallError, match="this path allows GET"):
             await translator.translate("POST", "/projects/3/builds")
 
