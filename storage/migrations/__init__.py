@@ -60,18 +60,19 @@ def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -
     """
     applied: list[str] = []
 
-    def work(connection: Connection) -> None:
+    def work(connection: Connection) -> bool:
+        """Whether revisions were applied."""
         if revision is None and _is_at(connection, newest_revision()):
             # The common case. Importing Alembic would take 9 MB for the lifetime of the process.
             _insert_required_rows(connection)
-            return
+            return False
         from alembic import command
 
         config = configuration(connection)
         found = _revision(connection)
         if found is not None and found not in _known_revisions(config):
             if revision is None and suits_this_program(_read_oldest_revision(connection)):
-                return
+                return False
             raise DatabaseTooNew(
                 f"the database is at revision {found}, newer than this program, which knows up to {head_revision()};"
                 " install the version that migrated it, or restore a dump of this version"
@@ -82,6 +83,7 @@ def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -
         command.upgrade(config, revision or "head")
         if revision is None:
             _insert_required_rows(connection)
+        return bool(applied)
 
     _run_exclusively(database_url, work)
     return applied
@@ -206,16 +208,17 @@ def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _run_exclusively(database_url: str, work: Callable[[Connection], T]) -> T:
-    """Runs `work` in one transaction under a lock that excludes other upgrades of the database."""
+def _run_exclusively(database_url: str, work: Callable[[Connection], bool]) -> None:
+    """Runs `work` in one transaction under a lock that excludes other upgrades of the database. It returns whether the schema changed."""
     url = driver_url(database_url)
     if url.get_backend_name() == "postgresql":
-        return asyncio.run(_run_on_postgresql(url, work, lock=True))
+        asyncio.run(_run_on_postgresql(url, work, lock=True))
+        return
     if not url.database or url.database == ":memory:":
         raise ValueError("migrations need a database in a file")
     path = Path(url.database)
     with _file_lock(path.with_name(f"{path.name}.lock")):
-        return _run_on_sqlite(url, work)
+        _run_on_sqlite(url, work)
 
 
 async def _run_on_postgresql(url: URL, work: Callable[[Connection], T], *, lock: bool = False) -> T:
@@ -228,11 +231,12 @@ async def _run_on_postgresql(url: URL, work: Callable[[Connection], T], *, lock:
         return await connection.run_sync(work)
 
 
-def _run_on_sqlite(url: URL, work: Callable[[Connection], T]) -> T:
+def _run_on_sqlite(url: URL, work: Callable[[Connection], bool]) -> None:
     """One transaction, DDL included, in WAL mode: turning that on takes the whole file, so it is done here, alone.
 
     Foreign keys are off meanwhile, as <https://sqlite.org/lang_altertable.html#otheralter> demands: an alteration copies
-    the table and drops the old one, which would delete every row that refers to it. They are checked before the commit.
+    the table and drops the old one, which would delete every row that refers to it. They are checked before the commit, if the schema
+    changed: the check reads all rows, and other writers wait for it.
     """
     engine = create_engine(
         url.set(drivername="sqlite"),
@@ -250,11 +254,11 @@ def _run_on_sqlite(url: URL, work: Callable[[Connection], T]) -> T:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     with engine.begin() as connection:
-        result = work(connection)
+        if not work(connection):
+            return
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
         if broken:
             raise BrokenReferences(f"{len(broken)} rows, the first in {broken[0][0]}, refer to rows of {broken[0][2]}")
-        return result
 
 
 @contextmanager

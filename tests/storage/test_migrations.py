@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import hashlib
 import multiprocessing
 import os
@@ -472,6 +473,18 @@ class TestLaterRevisions:
         with sqlite3.connect(tmp_path / "forge.db") as connection:
             assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
         connection.close()
+
+    def test_orphans_on_sqlite_are_looked_for_only_if_a_revision_was_applied(self, tmp_path: Path) -> None:
+        """The check reads all rows under the write lock, and each command that starts the backend upgrades."""
+        self.add(PEOPLE)
+        url = f"sqlite:///{tmp_path}/forge.db"
+        migrations.upgrade(url)
+        with contextlib.closing(sqlite3.connect(tmp_path / "forge.db")) as connection, connection:
+            connection.execute("INSERT INTO pets (owner_id) VALUES (77)")
+        assert migrations.upgrade(url) == []
+        self.add(LONGER_NAMES)
+        with pytest.raises(migrations.BrokenReferences, match="1 rows, the first in pets"):
+            migrations.upgrade(url)
 
     def test_that_are_falsely_marked_to_expand_are_found(self) -> None:
         self.add(PEOPLE, NICKNAMES, FALSELY_MARKED)
