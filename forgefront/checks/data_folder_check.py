@@ -50,7 +50,8 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
     cipher = await asyncio.to_thread(_check_key, config, report)
     if not await asyncio.to_thread(_check_revision, config, report):
         return report
-    database = Database(config.database_url)
+    # Its statements read all rows.
+    database = Database(config.database_url, statement_seconds=None)
     repositories = open_repositories(config, database)
     try:
         await _check_database(database, cipher, report)
@@ -70,7 +71,10 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
             await _check_refs(database, repositories, project, full, report)
             await _check_index(database, repositories, project, report)
     except Exception as error:
-        report.add("database", "rows", f"it cannot be read: {_first_line_of(error)}", "restore it from a backup, or see the message")
+        remedy = (
+            "see whether the database is available, and check again" if is_unavailable(error) else "see the message, or restore a backup"
+        )
+        report.add("database", "rows", f"it cannot be read: {_first_line_of(error)}", remedy)
     finally:
         repositories.close()
         if isinstance(repositories, RepositoryCache):
@@ -82,7 +86,11 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
 async def repair(engine: Backend, report: CheckReport) -> None:
     """Corrects counters, repairs the indexes that differ, and moves their problems to `repaired`."""
     if wrong_counts := [finding for finding in report.problems if finding.subject == COUNTERS]:
-        await integrity.correct_counts(engine.database)
+        database = Database(engine.config.database_url, statement_seconds=None)
+        try:
+            await integrity.correct_counts(database)
+        finally:
+            await database.close()
         report.problems = [finding for finding in report.problems if finding not in wrong_counts]
         report.repaired += wrong_counts
     for project in report.unindexed_projects:

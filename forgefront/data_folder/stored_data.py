@@ -13,7 +13,8 @@ from storage.objects.object_store import open_store
 @contextlib.asynccontextmanager
 async def open_stored_data(config: Config) -> AsyncIterator[InstanceData]:
     """Opens the data of an instance, and closes them at the end. Creates nothing. Raises ConfigError."""
-    database = Database(config.database_url)
+    # Statements of commands may read or change all rows of a table.
+    database = Database(config.database_url, statement_seconds=None)
     try:
         repositories, uploads = open_repositories(config, database), open_uploads(config)
         objects = open_store(config.artifacts_url, config.artifacts, config.s3_settings)

@@ -75,7 +75,6 @@ POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
     "timeout": CONNECT_SECONDS,
     "server_settings": {
         "application_name": "forgefront",
-        "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
         "jit": "off",
         "datestyle": "ISO",
     },
@@ -198,9 +197,13 @@ def describe_error(error: BaseException) -> str:
 class Database:
     """One database: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://…` (the schemes `sqlite` and `postgresql` select these drivers)."""
 
-    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+    def __init__(self, url: str, *, pool_size: int = 10, statement_seconds: float | None = STATEMENT_SECONDS) -> None:
+        """`statement_seconds` is the time after which PostgreSQL cancels a statement; None is no limit."""
         self.url = driver_url(url)
         self.dialect = self.url.get_backend_name()
+        milliseconds = str(int((statement_seconds or 0) * 1000))
+        self._server_settings = {**POSTGRESQL_CONNECT_ARGUMENTS["server_settings"], "statement_timeout": milliseconds}
+        self._postgresql_arguments = {**POSTGRESQL_CONNECT_ARGUMENTS, "server_settings": self._server_settings}
         settings: dict[str, Any] = {
             "json_serializer": lambda value: orjson.dumps(value).decode(),
             "json_deserializer": orjson.loads,
@@ -215,7 +218,7 @@ class Database:
         if self.dialect == "sqlite":
             settings["connect_args"] = {"timeout": WAIT_SECONDS, "isolation_level": None}
         else:
-            settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **POSTGRESQL_CONNECT_ARGUMENTS}
+            settings["connect_args"] = {"async_creator_fn": _connect_to_postgresql, **self._postgresql_arguments}
             settings["poolclass"] = FairPool
         self.engine = create_async_engine(self.url, **settings)
         self.write_engine = self.engine.execution_options(writing=True)
@@ -310,8 +313,8 @@ class Database:
         self._refuse_when_closed()
         arguments, settings = self.engine.dialect.create_connect_args(self.url)
         settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
-        merged_settings = {**POSTGRESQL_CONNECT_ARGUMENTS["server_settings"], **server_settings}
-        return await _connect_to_postgresql(*arguments, **settings, **{**POSTGRESQL_CONNECT_ARGUMENTS, "server_settings": merged_settings})
+        merged_settings = {**self._server_settings, **server_settings}
+        return await _connect_to_postgresql(*arguments, **settings, **{**self._postgresql_arguments, "server_settings": merged_settings})
 
     @property
     def driver_errors(self) -> tuple[type[Exception], ...]:

@@ -15,8 +15,10 @@ import pytest
 
 from forgefront.backend import Backend
 from forgefront.buckets.bucket_move import move_to_buckets
-from forgefront.checks import artifact_check
+from forgefront.checks import artifact_check, data_folder_check
 from forgefront.config import Config
+from storage import integrity
+from storage.database.engine import Database
 from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.forgefront.support.stored_artifacts import put_artifacts
@@ -186,6 +188,29 @@ class TestDatabase:
         found = only_problem(healthy)
         assert found["problem"].startswith("it cannot be read: ")
         assert found["remedy"] == "restore it from a backup"
+
+    def test_statements_over_all_rows_have_no_time_limit(self, healthy: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+        def open_database(url: str, **settings: Any) -> Database:
+            opened.append(settings)
+            return Database(url, **settings)
+
+        opened: list[dict[str, Any]] = []
+        monkeypatch.setattr(data_folder_check, "Database", open_database)
+        with rows(healthy.data) as connection:
+            connection.execute("INSERT INTO row_counts (project_id, kind, state, number) VALUES (1, 'issues', 'opened', 2)")
+        assert [finding["subject"] for finding in healthy.json("check", "--repair")["repaired"]] == ["counters"]
+        assert opened == [{"statement_seconds": None}] * 2
+
+    def test_that_is_away_needs_no_backup(self, healthy: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def fail(database: Database) -> list[str]:
+            raise TimeoutError("no connection")
+
+        monkeypatch.setattr(integrity, "find_broken_references", fail)
+        found = only_problem(healthy)
+        assert (found["problem"], found["remedy"]) == (
+            "it cannot be read: no connection",
+            "see whether the database is available, and check again",
+        )
 
     def test_of_which_a_file_cannot_be_opened(self, healthy: CommandRunner) -> None:
         (healthy.data / "forgefront.db-wal").mkdir(0o700)

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from storage import tables
 from storage.database.engine import Database, describe_error, now
+from tests.support.database.databases import PostgresServer
 
 
 async def test_errors_do_not_contain_parameters(database: Database) -> None:
@@ -57,6 +58,24 @@ class TestConnections:
                 await use()
         # That of an operation is ended again by whoever made it.
         await session.__aexit__(None, None, None)
+
+
+class TestStatementSeconds:
+    @pytest.mark.parametrize(("seconds", "expected"), [(None, "0"), (2.5, "2500ms"), (15.0, "15s")])
+    async def test_are_the_limit_of_every_connection(self, postgres: PostgresServer, seconds: float | None, expected: str) -> None:
+        database = Database(postgres.create_database(), statement_seconds=seconds)
+        show, found = "SHOW statement_timeout", []
+        try:
+            async with database.read_session() as session:
+                found += [(await session.fetch(show, ()))[0][0], await session.scalar(text(show))]
+            async with database.write_session() as session:
+                found.append(await session.scalar(text(show)))
+            connection = await database.connect_unpooled()
+            found.append(await connection.fetchval(show))
+            await connection.close()
+        finally:
+            await database.close()
+        assert found == [expected] * 4
 
 
 class TestClosing:
