@@ -18,4 +18,7 @@ class LeaseGrace:
         self._since = moment
 
     def is_over(self, moment: datetime, lease_seconds: float) -> bool:
+        if self._since is not None and moment < self._since:
+            # The clock was set back: the grace does not last until it has caught up.
+            self._since = moment
         return self._since is None or moment - self._since >= timedelta(seconds=lease_seconds)

@@ -574,6 +574,20 @@ class TestLease:
         assert await RunnerCalls(Graph(await self.services_later(services, 1050)), live.token).code(REPORT, databaseId=ids[0]) == "ok"
         assert await recover(1061) == [CheckStatus.RUNNING, CheckStatus.PENDING]
 
+    async def test_is_taken_from_a_lost_runner_after_the_clock_was_set_back(
+        self, services: Services, calls: Calling, make: DataFactory
+    ) -> None:
+        build = await make.pending_build(await make.project())
+        assert await calls(await make.runner()).claim_id() == build.id
+        services.lease_grace.begin(services.clock() + timedelta(seconds=4600))
+
+        async def recover(seconds: float) -> CheckStatus:
+            await rules.recover_lost_builds(await self.services_later(services, seconds))
+            return (await row_of(make, build.id)).status
+
+        assert [await recover(1000), await recover(1059)] == [CheckStatus.RUNNING] * 2
+        assert await recover(1061) is CheckStatus.PENDING
+
     async def test_it_is_started_four_times_at_most(self, services: Services, calls: Calling, make: DataFactory) -> None:
         build, runner = await make.pending_build(await make.project()), calls(await make.runner())
         for _ in range(4):
