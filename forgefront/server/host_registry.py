@@ -28,6 +28,8 @@ from storage.tables.hosts import LIVE_SECONDS
 IDENTITY_FILE = "host.id"
 HEARTBEAT_SECONDS = 5.0
 FORGET_SECONDS = 24 * 3600.0
+MAX_CLOCK_DIFFERENCE_SECONDS = 10.0
+"""Leases of builds are written by the clock of one host, and compared with that of another; the shortest lasts a minute by default."""
 
 log = structlog.get_logger("hosts")
 
@@ -59,6 +61,7 @@ class HostRegistry:
         self._local_parts = describe_local_parts(config)
         self._identity = ""
         self._problem: str | None = None
+        self._has_wrong_clock = False
 
     @property
     def is_needed(self) -> bool:
@@ -170,6 +173,16 @@ class HostRegistry:
             "heartbeat_at": moment,
         }
         await session.execute(hosts.put(self._database.dialect, row))
+        self._compare_clocks(moment)
+
+    def _compare_clocks(self, moment: datetime) -> None:
+        """Logs once if the clock of this host differs from that of the database, which is `moment`, and again after it was right."""
+        difference = (now() - moment).total_seconds()
+        is_wrong = abs(difference) > MAX_CLOCK_DIFFERENCE_SECONDS
+        if is_wrong and not self._has_wrong_clock:
+            remedy = "synchronize the clocks; builds may be taken from live runners, or kept by lost ones"
+            log.error("the clock of this host differs from that of the database", seconds=round(difference, 1), remedy=remedy)
+        self._has_wrong_clock = is_wrong
 
     async def _read_clock(self, session: DatabaseSession) -> datetime:
         if self._database.dialect == "sqlite":

@@ -19,7 +19,7 @@ class Host(Row, table=True):
 
     - `local_parts`: what it stores in its data folder (`repositories`, `uploads`, `artifacts`), with commas; empty if all is in buckets.
     - `key_check`: a digest of its secret key; `ssh_key_check`: one of its SSH keys, null if it does not serve SSH.
-    - `heartbeat_at`: when one of its processes was last running, by the clock of the host.
+    - `heartbeat_at`: when one of its processes was last running, by the clock of the database.
     """
 
     __tablename__ = "hosts"

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 from sqlmodel import col
+from structlog.testing import capture_logs
 
 from forgefront.config import Config
+from forgefront.server import host_registry
 from forgefront.server.health import NotReadyError
 from forgefront.server.host_registry import HostRefused, HostRegistry
 from storage.database.engine import Database, now
@@ -68,6 +70,24 @@ class TestPostgresql:
 
         with pytest.raises(HostRefused, match=rf"has {missing} in its data folder.*Set FORGEFRONT_{missing.upper()}_URL to s3://"):
             await registry("two", **(BUCKETS if first_is_local else local)).join()
+
+    @pytest.mark.parametrize("seconds", [-30, 30])
+    async def test_a_clock_that_differs_from_that_of_the_database_is_logged_once(
+        self, registry: Registry, monkeypatch: pytest.MonkeyPatch, seconds: int
+    ) -> None:
+        difference = timedelta(seconds=5)
+        monkeypatch.setattr(host_registry, "now", lambda: now() + difference)
+        host = registry("one", **BUCKETS)
+        with capture_logs() as logs:
+            await host.join()
+        assert logs == []
+        difference = timedelta(seconds=seconds)
+        with capture_logs() as logs:
+            await host.renew()
+            await host.renew()
+        (entry,) = logs
+        assert (entry["event"], entry["log_level"]) == ("the clock of this host differs from that of the database", "error")
+        assert entry["seconds"] == pytest.approx(seconds, abs=5)
 
     async def test_processes_of_one_folder_are_one_host(self, registry: Registry, database: Database) -> None:
         await registry("one").join()
