@@ -12,6 +12,7 @@ from graph.context import Services
 from graph.jobs import exclusive_job
 from graph.jobs.exclusive_job import ExclusiveJob
 from storage import tables
+from storage.tables import job_leases
 from tests.make import DataFactory
 from tests.support.waiting import wait_until
 
@@ -109,19 +110,31 @@ class TestExclusiveJob:
         self.moment += timedelta(seconds=60)
         assert await dead.run_if_due()
 
-    async def test_that_is_renewed_is_not_abandoned(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_that_is_renewed_is_not_abandoned(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def expires_at() -> datetime:
+            async with make.services.database.read_session() as session:
+                ((lease,),) = await session.read(job_leases.find("count"))
+            return lease.expires_at
+
         ticks = 0.0
         monkeypatch.setattr(exclusive_job, "monotonic", lambda: ticks)
         monkeypatch.setattr(exclusive_job, "RENEW_SECONDS", 0.01)
-        end = asyncio.Event()
-        slow, other = ExclusiveJob(self.services, "count", 60.0, end.wait), self.processes(60.0)[1]
+        slow_has_begun = asyncio.Event()
+
+        async def wait() -> None:
+            slow_has_begun.set()
+            await asyncio.Event().wait()
+
+        slow = ExclusiveJob(self.services, "count", 60.0, wait)
+        # The clock of the other host is an hour behind.
+        other = ExclusiveJob(replace(self.services, clock=lambda: self.moment - timedelta(hours=1)), "count", 60.0, self.run)
         running = asyncio.create_task(slow.run_if_due())
-        for _ in range(5):
-            await asyncio.sleep(0.05)
-            # The clock of the other process is an hour behind.
-            self.moment -= timedelta(hours=1)
+        await slow_has_begun.wait()
+        for _ in range(3):
+            self.moment += timedelta(seconds=20)
+            while await expires_at() < self.moment + timedelta(seconds=60):  # noqa: ASYNC110 - the renewal has no event
+                await asyncio.sleep(0.01)
             await other._seconds_until_due()
-            self.moment += timedelta(hours=1, seconds=20)
             ticks += 59.0
             assert not await other.run_if_due()
         running.cancel()
