@@ -72,9 +72,8 @@ class BuildChanged(EventPayload):
 
 async def _pipeline_attributes(context: Context, build: tables.Build) -> dict[str, Any]:
     rows = await context.all(pipelines.builds_of([build.pipeline_id])) if build.pipeline_id is not None else [build]
-    starts = [row.started_at for row in rows if row.started_at is not None]
-    ends = [row.finished_at for row in rows if row.finished_at is not None]
-    finished_at = max(ends) if len(ends) == len(rows) else None
+    # A pipeline does not wait for builds that nobody has played, so it may have finished without them.
+    rollup = roll_up(row for row in rows if row.status is not tables.CheckStatus.MANUAL)
     commit = await find_commit(context, [build.project_id], build.sha)
     return {
         "id": build.pipeline_id,
@@ -82,10 +81,10 @@ async def _pipeline_attributes(context: Context, build: tables.Build) -> dict[st
         "message": commit and commit.message,
         "author_name": commit and commit.author_name,
         "author_email": commit and commit.author_email,
-        "status": str(roll_up(rows).state),
+        "status": str(rollup.state),
         "duration": sum(_duration(row.started_at, row.finished_at) or 0.0 for row in rows) or None,
-        "started_at": _timestamp(min(starts, default=None)),
-        "finished_at": _timestamp(finished_at),
+        "started_at": _timestamp(rollup.started_at),
+        "finished_at": _timestamp(rollup.finished_at),
     }
 
 

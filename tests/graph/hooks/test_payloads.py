@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graph.context import Context, Services
-from graph.events import object_payloads, payloads, push_payloads
+from graph.events import build_payloads, object_payloads, payloads, push_payloads
 from graph.events.payloads import EventPayload
 from graph.events.project_hook_payloads import MAX_COMMITS, MAX_MESSAGE_CHARACTERS
 from graph.rules.git.commit_index import RefUpdate
@@ -14,7 +14,7 @@ from storage import tables
 from storage.git.commits import GitCommit
 from storage.git.protocol.push import RefCommand
 from storage.git.refs.ref_names import NULL_ID
-from storage.tables import AccessLevel, MergeRequestState, MergeStatus, Visibility
+from storage.tables import AccessLevel, CheckStatus, MergeRequestState, MergeStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory
 from tests.rest_v3.support.interface_rules import cites
 
@@ -23,7 +23,7 @@ EVENT_FIELDS = {"created_at": "2026-03-01T12:00:05Z", "updated_at": "2026-03-02T
 
 
 class EventScenario:
-    """`await told(kind, subject)`: the body of the event, as the viewer `ada` makes it happen."""
+    """`await event_body(kind, subject)`: the body of the event that the viewer `ada` causes."""
 
     def __init__(self, services: Services, make: DataFactory) -> None:
         self.services = services
@@ -42,9 +42,9 @@ class EventScenario:
 
 @pytest.fixture
 async def event_body(services: Services, make: DataFactory) -> EventScenario:
-    reported = EventScenario(services, make)
-    await reported.create_rows()
-    return reported
+    scenario = EventScenario(services, make)
+    await scenario.create_rows()
+    return scenario
 
 
 @cites("Events: system events have closed payloads")
@@ -271,3 +271,21 @@ class TestObjectEvents:
             "noteable_id": None,
             "commit_id": "a" * 40,
         }
+
+
+class TestBuildEvents:
+    async def test_of_a_pipeline_that_waits_only_for_a_manual_build_say_when_it_finished(
+        self, event_body: EventScenario, make: DataFactory
+    ) -> None:
+        await make.save(pipeline := tables.Pipeline(project_id=event_body.project.id, sha="a" * 40, ref="master"))
+        times = {"created_at": WHEN["created_at"], "started_at": WHEN["created_at"], "finished_at": WHEN["updated_at"]}
+        build = await make.build(event_body.project, "a" * 40, pipeline_id=pipeline.id, status=CheckStatus.SUCCESS, **times)
+        await make.build(event_body.project, "a" * 40, pipeline_id=pipeline.id, status=CheckStatus.MANUAL)
+
+        commit = (await event_body(build_payloads.BuildChanged, build))["commit"]
+
+        assert (commit["status"], commit["started_at"], commit["finished_at"]) == (
+            "success",
+            EVENT_FIELDS["created_at"],
+            EVENT_FIELDS["updated_at"],
+        )
