@@ -69,7 +69,7 @@ async def send_events(stream: SubscriptionStream, request_id: str, receive: Rece
         while not stream.is_ended:
             event = await stream.next(KEEP_ALIVE_SECONDS)
             if event is not None:
-                await _write(send, _event_bytes(event.seq, event.json or orjson.dumps(serialize_result(event.outcome, request_id))))
+                await _write(send, _event_bytes(event.seq, event.json or orjson.dumps(serialize_result(event.result, request_id))))
             elif not stream.is_ended:
                 await _write(send, _keep_alive_bytes(stream.position))
         if stream.is_interrupted:

@@ -216,9 +216,9 @@ class _WebSocketConnection:
                     await self._write({"type": "complete", "id": key})
                 return
             if event.seq is None:
-                await self._write_error(key, event.outcome)
+                await self._write_error(key, event.result)
                 return
-            json = event.json or orjson.dumps(serialize_result(event.outcome, self._request_id))
+            json = event.json or orjson.dumps(serialize_result(event.result, self._request_id))
             await self._send({"type": "websocket.send", "text": _next_message(key, json)})
 
     async def _write_error(self, key: str, result: OperationResult) -> None:

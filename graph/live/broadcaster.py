@@ -93,7 +93,7 @@ class StreamSlot:
 class Subscriber:
     """The queue of one stream."""
 
-    __slots__ = ("_ended", "_last_taken_at", "_queue", "_waiting", "after", "filter", "overflowed_at")
+    __slots__ = ("_end_reason", "_last_taken_at", "_queue", "_waiting", "after", "filter", "overflowed_at")
 
     def __init__(self, filter: ChangeFilter) -> None:
         self.filter = filter
@@ -101,13 +101,13 @@ class Subscriber:
         # Created on demand, because an empty deque is larger than everything else here.
         self._queue: deque[LoggedChange] | None = None
         self._waiting: asyncio.Future[None] | None = None
-        self._ended: StreamEnd | None = None
+        self._end_reason: StreamEnd | None = None
         self._last_taken_at = time.monotonic()
         self.overflowed_at: int | None = None
         """Number after which the stream continues from the log, because its queue has overflowed."""
 
     def offer(self, change: LoggedChange) -> None:
-        if self._ended is not None or self.overflowed_at is not None or change.seq <= self.after or not self.filter.matches(change):
+        if self._end_reason is not None or self.overflowed_at is not None or change.seq <= self.after or not self.filter.matches(change):
             return
         if self._queue is None:
             self._queue = deque()
@@ -123,14 +123,15 @@ class Subscriber:
 
     def end(self, reason: StreamEnd) -> None:
         """Ends the stream. Queued changes are dropped, because the client resumes after the last one that it received."""
-        if self._ended is None:
-            self._ended = reason
+        if self._end_reason is None:
+            self._end_reason = reason
             self._queue = None
             self.wake()
 
     @property
-    def ended(self) -> StreamEnd | None:
-        return self._ended
+    def end_reason(self) -> StreamEnd | None:
+        """Why the stream has ended; None while it has not."""
+        return self._end_reason
 
     def position(self, watermark: int) -> int:
         """Returns the number up to which all changes were taken, if the log was read up to `watermark`."""
@@ -144,7 +145,7 @@ class Subscriber:
         Only one caller at a time may wait.
         """
         self._last_taken_at = time.monotonic()
-        if not self._queue and self._ended is None and self.overflowed_at is None:
+        if not self._queue and self._end_reason is None and self.overflowed_at is None:
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()
             timer = loop.call_later(seconds, self.wake) if seconds is not None else None
@@ -155,7 +156,7 @@ class Subscriber:
                 if timer is not None:
                     timer.cancel()
         if not self._queue:
-            return self._ended
+            return self._end_reason
         change = self._queue.popleft()
         if not self._queue:
             self._queue = None
@@ -170,7 +171,8 @@ class Subscriber:
 class ChangeBroadcaster:
     """Reads the change log and broadcasts changes; one per process.
 
-    `max_streams` limits open streams and sockets, `max_streams_per_viewer` those of one user; `on_count_change` is called with the number.
+    `max_streams` limits open streams and sockets, `max_streams_per_viewer` those of one user; `on_count_change` is called with the
+    number of those that are open.
 
     `channel` is the PostgreSQL channel on which processes notify each other of changes.
     """

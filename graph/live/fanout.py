@@ -63,10 +63,10 @@ class SubscribedOperation:
 class SharedAnswer:
     """A result for a change that several subscribers share. Its errors have the id of the request for which it was executed."""
 
-    __slots__ = ("_context", "_json", "_request_id", "outcome")
+    __slots__ = ("_context", "_json", "_request_id", "result")
 
-    def __init__(self, outcome: OperationResult, context: TrackingContext) -> None:
-        self.outcome = outcome
+    def __init__(self, result: OperationResult, context: TrackingContext) -> None:
+        self.result = result
         # The context with its loaded rows is stored only if it is needed to decide who shares the result.
         self._context = None if context.is_personal else context
         self._request_id = context.request_id
@@ -81,14 +81,14 @@ class SharedAnswer:
 
     async def write_if_large(self) -> None:
         """Writes the JSON of a large answer, in pieces."""
-        if self.outcome.is_large:
-            self._json = await dump_json(serialize_result(self.outcome, self._request_id), is_large=True)
+        if self.result.is_large:
+            self._json = await dump_json(serialize_result(self.result, self._request_id), is_large=True)
 
     @property
     def json(self) -> bytes:
         """The result as JSON, serialized once for all subscribers."""
         if self._json is None:
-            self._json = orjson.dumps(serialize_result(self.outcome, self._request_id))
+            self._json = orjson.dumps(serialize_result(self.result, self._request_id))
         return self._json
 
 
@@ -100,7 +100,7 @@ class FanoutBatch:
         self._started_at = time.monotonic()
         session: Any = _PerStatementSession(services.database)
         self._base_context = Context(services, session, None, "live")
-        self._listeners = Loader(self._load_listeners)
+        self._viewer_contexts = Loader(self._load_viewer_contexts)
         self._access_levels = viewer_contexts.create_level_loader(self._base_context)
         self._answers: dict[tuple[object, int, bytes], _AnswerSet] = {}
         self._piece_keys: deque[tuple[object, int, bytes]] = deque()
@@ -119,10 +119,10 @@ class FanoutBatch:
         Raises Unauthenticated, LimitExceeded, Unavailable.
         """
         await self._wait_for_audience(change, digest)
-        listener = await self._listeners.get(digest)
-        if listener is None:
+        viewer_context = await self._viewer_contexts.get(digest)
+        if viewer_context is None:
             raise Unauthenticated
-        if not await subscription_filters.is_visible(listener, change):
+        if not await subscription_filters.is_visible(viewer_context, change):
             return None
         key = (change.key, *operation.key)
         answers = self._answers.get(key)
@@ -130,7 +130,7 @@ class FanoutBatch:
             if isinstance(change, TracePiece):
                 self._forget_pieces(key)
             answers = self._answers[key] = _AnswerSet(self._services, change, operation)
-        return await answers.answer_for(listener, digest, request_id)
+        return await answers.answer_for(viewer_context, digest, request_id)
 
     def _forget_pieces(self, key: tuple[object, int, bytes]) -> None:
         """Keeps few results with pieces of traces, because a reader of a long trace takes many of them in a second."""
@@ -154,12 +154,12 @@ class FanoutBatch:
             # All streams that the change has woken run before this continues.
             await asyncio.sleep(0)
             audience.is_complete = True
-            found = await self._listeners.get_many(audience.digests)
-            listeners = [listener for listener in found.values() if listener is not None]
-            if listeners:
+            found = await self._viewer_contexts.get_many(audience.digests)
+            contexts = [viewer_context for viewer_context in found.values() if viewer_context is not None]
+            if contexts:
                 # The rows that are checked are the same for all subscribers.
-                await subscription_filters.is_visible(listeners[0], change)
-                await self._access_levels.get_many([(listener.viewer.id, change.project_id) for listener in listeners])
+                await subscription_filters.is_visible(contexts[0], change)
+                await self._access_levels.get_many([(viewer_context.viewer.id, change.project_id) for viewer_context in contexts])
         except Exception:
             # Each subscriber then loads what it needs, and receives the error.
             log.debug("preloading permissions failed", seq=change.seq, exc_info=True)
@@ -167,7 +167,7 @@ class FanoutBatch:
             audience.is_complete = True
             audience.loaded.set()
 
-    async def _load_listeners(self, digests: Sequence[str]) -> Mapping[str, Context]:
+    async def _load_viewer_contexts(self, digests: Sequence[str]) -> Mapping[str, Context]:
         found: dict[str, Context] = {}
         for start in range(0, len(digests), viewer_contexts.USERS_PER_STATEMENT):
             some = list(digests[start : start + viewer_contexts.USERS_PER_STATEMENT])
@@ -210,16 +210,16 @@ class _AnswerSet:
         self._personal: dict[Any, asyncio.Future[SharedAnswer]] | None = None
         """By the identities of viewers: two tokens of a user may have different rights."""
 
-    async def answer_for(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
+    async def answer_for(self, viewer_context: Context, digest: str, request_id: str) -> SharedAnswer:
         checked = 0
         while self._personal is None:
             while checked < len(self._shared):
                 checked += 1
-                if await self._shared[checked - 1].applies_to(listener):
+                if await self._shared[checked - 1].applies_to(viewer_context):
                     return self._shared[checked - 1]
             is_first = self._pending is None
             if self._pending is None:
-                self._pending = asyncio.ensure_future(self._run_shared(listener, digest, request_id))
+                self._pending = asyncio.ensure_future(self._run_shared(viewer_context, digest, request_id))
                 self._pending.add_done_callback(_retrieve_exception)
             try:
                 await asyncio.shield(self._pending)
@@ -227,31 +227,31 @@ class _AnswerSet:
                 # The error concerns the caller for whom it was executed.
                 if is_first:
                     raise
-        future = self._personal.get(listener.viewer)
+        future = self._personal.get(viewer_context.viewer)
         if future is None:
-            future = self._personal[listener.viewer] = asyncio.ensure_future(self._run(listener, digest, request_id))
+            future = self._personal[viewer_context.viewer] = asyncio.ensure_future(self._run(viewer_context, digest, request_id))
             future.add_done_callback(_retrieve_exception)
         return await asyncio.shield(future)
 
-    async def _run_shared(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
+    async def _run_shared(self, viewer_context: Context, digest: str, request_id: str) -> SharedAnswer:
         """Records the result before the task ends, not in a callback of it.
 
         A caller between the two would repeatedly await a future that is done, which does not suspend, so the event loop would never run
         the callback.
         """
         try:
-            answer = await self._run(listener, digest, request_id)
+            answer = await self._run(viewer_context, digest, request_id)
         finally:
             self._pending = None
         if answer.is_personal:
             future = asyncio.get_running_loop().create_future()
             future.set_result(answer)
-            self._personal = {listener.viewer: future}
+            self._personal = {viewer_context.viewer: future}
         else:
             self._shared.append(answer)
         return answer
 
-    async def _run(self, listener: Context, digest: str, request_id: str) -> SharedAnswer:
+    async def _run(self, viewer_context: Context, digest: str, request_id: str) -> SharedAnswer:
         services, prepared = self._services, self._operation.prepared
         try:
             async with (
@@ -262,17 +262,17 @@ class _AnswerSet:
                 identity = await find_token(session, digest, services.clock())
                 if identity is None:
                     raise Unauthenticated
-                context = TrackingContext(services, session, identity.user, request_id, dict(listener.loaders))
+                context = TrackingContext(services, session, identity.user, request_id, dict(viewer_context.loaders))
                 if identity.scopes is not None:
                     context.access_token = identity
                 variables = self._operation.variables
-                result = await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, root=self._change)
-                errors = [make_graphql_error_entry(error, request_id) for error in result.errors or ()]
-                if any(problem.code is Code.UNAVAILABLE for problem in errors):
+                executed = await execute_document(SCHEMA, prepared.document, context, variables, prepared.name, root=self._change)
+                errors = [make_graphql_error_entry(error, request_id) for error in executed.errors or ()]
+                if any(entry.code is Code.UNAVAILABLE for entry in errors):
                     # An event with missing parts would count as sent, and not be repeated when the client resumes.
                     raise Unavailable
-                outcome = await limit_answer(OperationResult(result.data, errors), prepared, context)
-                answer = SharedAnswer(outcome, context)
+                result = await limit_answer(OperationResult(executed.data, errors), prepared, context)
+                answer = SharedAnswer(result, context)
                 await answer.write_if_large()
                 return answer
         except TimeoutError:

@@ -61,7 +61,7 @@ class StreamEvent:
     """
 
     seq: int | None
-    outcome: OperationResult
+    result: OperationResult
     json: bytes | None = None
 
 
@@ -92,10 +92,10 @@ class SubscriptionStream:
         change_filter: ChangeFilter,
     ) -> None:
         self._graph = graph
-        live = graph.services.broadcaster
+        broadcaster = graph.services.broadcaster
         operation = SubscribedOperation(prepared, variables, _relevant_variables(prepared, variables))
         # Streams with equal operations share one object.
-        self._operation: SubscribedOperation = live.operations.setdefault(operation.key, operation)
+        self._operation: SubscribedOperation = broadcaster.operations.setdefault(operation.key, operation)
         self._request_id = request_id
         self._subscriber = Subscriber(change_filter)
         self._backlog: deque[LoggedChange] | None = None
@@ -103,16 +103,16 @@ class SubscriptionStream:
         self._position = 0
         self._ended = False
         self.rate_usage: RateUsage | None = None
-        self._slot: StreamSlot = live.acquire_slot(credential, viewer_id, self._subscriber.end)
+        self._slot: StreamSlot = broadcaster.acquire_slot(credential, viewer_id, self._subscriber.end)
 
     async def start(self) -> None:
         """Determines the initial position, and subscribes if there is no backlog. Raises Unavailable."""
-        live = self._graph.services.broadcaster
-        await live.catch_up(self._graph.services.database)
+        broadcaster = self._graph.services.broadcaster
+        await broadcaster.catch_up(self._graph.services.database)
         after_seq = self._subscriber.filter.after
-        self._position = live.watermark if after_seq is None else after_seq
+        self._position = broadcaster.watermark if after_seq is None else after_seq
         # A larger position is verified first, because the changes up to it may be of another database (`_read_backlog`).
-        if self._position == live.watermark:
+        if self._position == broadcaster.watermark:
             self._subscribe()
 
     @property
@@ -123,7 +123,7 @@ class SubscriptionStream:
     @property
     def is_interrupted(self) -> bool:
         """Whether it ended for a temporary reason: the client should resume, and must not treat this as the end of the subscription."""
-        return self._subscriber.ended in INTERRUPTING_ENDS
+        return self._subscriber.end_reason in INTERRUPTING_ENDS
 
     @property
     def position(self) -> int:
@@ -159,11 +159,11 @@ class SubscriptionStream:
                     continue
                 self.close()
                 return StreamEvent(None, OperationResult(None, [make_error_entry(operation_error)]))
-            if self._subscriber.ended not in (None, StreamEnd.SHUTDOWN):
+            if self._subscriber.end_reason not in (None, StreamEnd.SHUTDOWN):
                 # The stream ended meanwhile, so the event is not sent.
                 continue
             if answer is not None:
-                return StreamEvent(change_or_end.seq, answer.outcome, answer.json)
+                return StreamEvent(change_or_end.seq, answer.result, answer.json)
             if _remaining_seconds(deadline) == 0:
                 return None
         return None
@@ -174,9 +174,9 @@ class SubscriptionStream:
 
     def close(self) -> None:
         self._ended = True
-        live = self._graph.services.broadcaster
-        live.unsubscribe(self._subscriber)
-        live.release_slot(self._slot)
+        broadcaster = self._graph.services.broadcaster
+        broadcaster.unsubscribe(self._subscriber)
+        broadcaster.release_slot(self._slot)
 
     def _handle_hidden(self) -> None:
         """Called for an event that the viewer may not see, which is not sent."""
@@ -191,8 +191,8 @@ class SubscriptionStream:
     async def _next(self, deadline: float | None) -> LoggedChange | TracePiece | StreamEnd | None:
         while True:
             while self._is_behind:
-                if self._subscriber.ended is not None:
-                    return self._subscriber.ended
+                if self._subscriber.end_reason is not None:
+                    return self._subscriber.end_reason
                 while self._backlog:
                     change = self._backlog.popleft()
                     if self._subscriber.filter.matches(change):
@@ -237,11 +237,11 @@ class SubscriptionStream:
         self._graph.services.broadcaster.subscribe(self._subscriber, self._position)
 
     def _current_batch(self, change: LoggedChange | TracePiece) -> FanoutBatch:
-        live = self._graph.services.broadcaster
-        batch: FanoutBatch | None = live.batch
+        broadcaster = self._graph.services.broadcaster
+        batch: FanoutBatch | None = broadcaster.batch
         if batch is None or not batch.covers(change):
-            batch = live.batch = FanoutBatch(self._graph.services)
-            asyncio.get_running_loop().call_later(BATCH_SECONDS, _clear_batch, live, batch)
+            batch = broadcaster.batch = FanoutBatch(self._graph.services)
+            asyncio.get_running_loop().call_later(BATCH_SECONDS, _clear_batch, broadcaster, batch)
         return batch
 
 
@@ -270,8 +270,8 @@ class TraceStream(SubscriptionStream):
     async def _next(self, deadline: float | None) -> TracePiece | StreamEnd | None:
         services = self._graph.services
         while True:
-            if self._subscriber.ended is not None:
-                return self._subscriber.ended
+            if self._subscriber.end_reason is not None:
+                return self._subscriber.end_reason
             state = await self._feed.read_state(services.database)
             if state is None:
                 return StreamEnd.COMPLETED
@@ -299,9 +299,9 @@ def _remaining_seconds(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.0)
 
 
-def _clear_batch(live: ChangeBroadcaster, batch: FanoutBatch) -> None:
-    if live.batch is batch:
-        live.batch = None
+def _clear_batch(broadcaster: ChangeBroadcaster, batch: FanoutBatch) -> None:
+    if broadcaster.batch is batch:
+        broadcaster.batch = None
 
 
 class _VariableCollector(Visitor):

@@ -33,7 +33,7 @@ IDS_PER_NOTIFICATION = 500
 
 @dataclass(frozen=True, slots=True)
 class TraceFilter(ChangeFilter):
-    """The result of the subscription field `buildTrace`; `after_bytes` is the offset in bytes after which the stream begins."""
+    """The result of the subscription field `buildTrace`; `after` is the offset in bytes after which the stream begins."""
 
     build_id: int
 
@@ -118,7 +118,7 @@ class TraceFeed:
             if piece is None:
                 data = await self._read(database, objects, start, min(state.end, start + PIECE_BYTES))
                 if not (state.is_complete and start + len(data) >= state.end):
-                    data = cut_characters(data)
+                    data = cut_incomplete_character(data)
                 if not data:
                     return None
                 text = data.decode(errors="replace").replace("\0", "\ufffd")
@@ -208,10 +208,10 @@ class TraceFeeds:
             feed.notify()
 
 
-def cut_characters(data: bytes) -> bytes:
+def cut_incomplete_character(data: bytes) -> bytes:
     """The bytes without a character in UTF-8 that is incomplete at their end.
 
-    >>> cut_characters("aö".encode()[:2]), cut_characters(b"ab"), cut_characters(b"a" + b"\\x80" * 4)
+    >>> cut_incomplete_character("aö".encode()[:2]), cut_incomplete_character(b"ab"), cut_incomplete_character(b"a" + b"\\x80" * 4)
     (b'a', b'ab', b'a\\x80\\x80\\x80\\x80')
     """
     for length in range(1, min(4, len(data) + 1)):

@@ -239,7 +239,7 @@ class TestExpiry:
             await session.commit()
         await live.end_invalid_streams(database)
         ended = await stream.next(1)
-        assert ended is not None and [str(error.code) for error in ended.outcome.errors] == ["UNAUTHENTICATED"]
+        assert ended is not None and [str(error.code) for error in ended.result.errors] == ["UNAUTHENTICATED"]
 
 
 class TestRevocation:

@@ -79,8 +79,8 @@ class TestSubscriptions:
             async with subscribed(graph, owner, CHANGED, after=str(after)) as stream:
                 event = await stream.next(1)
                 assert event is not None
-                assert [error.code for error in event.outcome.errors] == [Code.BAD_REQUEST]
-                assert "without `afterSeq`" in event.outcome.errors[0].message
+                assert [error.code for error in event.result.errors] == [Code.BAD_REQUEST]
+                assert "without `afterSeq`" in event.result.errors[0].message
                 assert stream.is_ended
 
     async def test_after_the_last_deleted_change_miss_nothing(self, graph: Graph, owner: tables.User, seqs: Sequence[int]) -> None:

@@ -83,8 +83,8 @@ async def branches(ask: Ask, make: DataFactory, master: tables.User) -> BranchSc
 async def read_events(stream: SubscriptionStream) -> list[tuple[str | None, str]]:
     found = []
     for event in await queued_events(stream):
-        assert event.outcome.errors == []
-        data: dict[str, Any] = (event.outcome.data or {})["branchHealthChanged"]
+        assert event.result.errors == []
+        data: dict[str, Any] = (event.result.data or {})["branchHealthChanged"]
         found.append((data["from"], data["to"]))
     return found
 

@@ -38,8 +38,8 @@ async def read_events(services: Services, stream: SubscriptionStream) -> list[di
     await services.broadcaster.catch_up(services.database)
     found = []
     for next_one in await queued_events(stream):
-        assert next_one.outcome.errors == []
-        found.append((next_one.outcome.data or {})["issueChanged"])
+        assert next_one.result.errors == []
+        found.append((next_one.result.data or {})["issueChanged"])
     return found
 
 

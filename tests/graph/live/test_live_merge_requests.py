@@ -55,8 +55,8 @@ class StreamWatcher:
         await self._services.broadcaster.catch_up(self._services.database)
         found = []
         for next_one in await queued_events(self._stream):
-            assert next_one.outcome.errors == []
-            event = (next_one.outcome.data or {})["mergeRequestChanged"]
+            assert next_one.result.errors == []
+            event = (next_one.result.data or {})["mergeRequestChanged"]
             found.append((event["from"], event["to"]))
         return found
 

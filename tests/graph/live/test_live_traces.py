@@ -61,8 +61,8 @@ async def running(services: Services, make: DataFactory) -> TraceScenario:
 async def next_piece(stream: SubscriptionStream, seconds: float = 1.5) -> tuple[str, int, int]:
     """The next piece; the wait is shorter than the interval of polls."""
     found = await stream.next(seconds)
-    assert found is not None and found.outcome.errors == [] and found.outcome.data is not None
-    piece = found.outcome.data["buildTrace"]
+    assert found is not None and found.result.errors == [] and found.result.data is not None
+    piece = found.result.data["buildTrace"]
     assert found.seq == piece["endBytes"]
     return piece["text"], piece["startBytes"], piece["endBytes"]
 

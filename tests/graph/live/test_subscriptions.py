@@ -219,8 +219,8 @@ class TestResumingAfterRestoration:
         async with forge.subscribed(after=str(last + 1)) as stream:
             event = await stream.next(1)
             assert event is not None
-            assert [error.code for error in event.outcome.errors] == [Code.BAD_REQUEST]
-            assert "restored" in event.outcome.errors[0].message and "without `afterSeq`" in event.outcome.errors[0].message
+            assert [error.code for error in event.result.errors] == [Code.BAD_REQUEST]
+            assert "restored" in event.result.errors[0].message and "without `afterSeq`" in event.result.errors[0].message
             assert stream.is_ended
 
     async def test_a_number_of_an_empty_log_is_rejected(self, forge: BuildScenario) -> None:
@@ -475,8 +475,8 @@ class TestLimits:
             await forge.catch_up()
             found = await slow.next(1)
             assert found is not None
-            assert found.outcome.errors[0].code is Code.LIMIT_EXCEEDED
-            assert "afterSeq" in found.outcome.errors[0].message
+            assert found.result.errors[0].code is Code.LIMIT_EXCEEDED
+            assert "afterSeq" in found.result.errors[0].message
             assert slow.is_ended
         async with forge.subscribed(after=last) as again:
             assert [(await next_event(again))["build"]["databaseId"] for _ in made[1:]] == [build.id for build in made[1:]]

@@ -47,9 +47,9 @@ async def next_event(stream: SubscriptionStream, seconds: float = 5) -> dict[str
     """The next event."""
     found = await stream.next(seconds)
     assert found is not None
-    assert found.outcome.errors == []
-    assert found.outcome.data is not None
-    (event,) = found.outcome.data.values()
+    assert found.result.errors == []
+    assert found.result.data is not None
+    (event,) = found.result.data.values()
     assert event["seq"] == str(found.seq)
     return event  # type: ignore[no-any-return]
 
@@ -70,4 +70,4 @@ async def end_code(stream: SubscriptionStream, seconds: float = 5) -> str | None
     """The code with which the stream ends."""
     found = await stream.next(seconds)
     assert stream.is_ended
-    return None if found is None else str(found.outcome.errors[0].code)
+    return None if found is None else str(found.result.errors[0].code)
