@@ -29,7 +29,7 @@ async def publish(context: Context, event_type: "type[EventPayload]", *subjects:
 
     if not _is_single_process(context):
         await context.session.run_if(hooks.any_subscribed(event_type.switch), write_event)
-    elif await _has_listener(context, event_type):
+    elif await _has_subscribed_hook(context, event_type):
         # The subjects get their ids.
         await context.session.flush()
         await write_event()
@@ -41,7 +41,7 @@ async def publish_each(context: Context, event_type: "type[EventPayload]", rows:
     `await publish_each(context, payloads.ProjectDestroyed, select(Project).where(…))`; the number of statements does not depend on the
     number of rows.
     """
-    if await _has_listener(context, event_type):
+    if await _has_subscribed_hook(context, event_type):
         await _write_events(context, event_type, [(context, row) for row in await context.all(rows)])
 
 
@@ -50,20 +50,20 @@ async def publish_all(context: Context, event_type: "type[EventPayload]", event_
 
     It takes four statements for all events, besides those of their payloads.
     """
-    if event_arguments and await _has_listener(context, event_type):
+    if event_arguments and await _has_subscribed_hook(context, event_type):
         await _write_events(context, event_type, event_arguments)
 
 
-async def _has_listener(context: Context, event_type: "type[EventPayload]") -> bool:
+async def _has_subscribed_hook(context: Context, event_type: "type[EventPayload]") -> bool:
     outbox = context.services.outbox
     is_single_process = _is_single_process(context)
-    if is_single_process and outbox.has_no_listener(event_type.switch):
+    if is_single_process and outbox.is_unsubscribed(event_type.switch):
         return False
     change_count = outbox.hook_change_count
-    ((has_listener,),) = await context.session.read_without_flush(hooks.any_subscribed(event_type.switch))
-    if is_single_process and not has_listener:
-        outbox.record_no_listener(event_type.switch, change_count)
-    return bool(has_listener)
+    ((is_subscribed,),) = await context.session.read_without_flush(hooks.any_subscribed(event_type.switch))
+    if is_single_process and not is_subscribed:
+        outbox.record_unsubscribed(event_type.switch, change_count)
+    return bool(is_subscribed)
 
 
 def _is_single_process(context: Context) -> bool:
@@ -77,15 +77,15 @@ def _is_single_process(context: Context) -> bool:
 async def _write_events(context: Context, event_type: "type[EventPayload]", event_arguments: "Sequence[tuple[Any, ...]]") -> None:
     moment, switch = context.now(), event_type.switch
     projects = [event_type.project_id_of(*arguments[1:]) for arguments in event_arguments]
-    listening: set[int | None] = {None}
+    subscribed: set[int | None] = {None}
     if switch is not None:
         found = await context.session.read_without_flush(hooks.subscribed_projects(switch, set(projects)))
-        listening = {project_id for (project_id,) in found}
+        subscribed = {project_id for (project_id,) in found}
     wanted = [
         (key, event_type.system_hook_body(*arguments) if key is None else event_type.project_hook_body(*arguments))
         for project_id, arguments in zip(projects, event_arguments, strict=True)
         for key in dict.fromkeys((None, project_id))
-        if key in listening
+        if key in subscribed
     ]
     if not wanted:
         return
