@@ -107,7 +107,7 @@ class RecordingGraph:
             return RecordedResult(None, (NotRunError(),))
         return RecordedResult(_accept_everything(describe_operation(prepared).root_fields))
 
-    def receive(self) -> IncomingFile:
+    def receive_upload(self) -> IncomingFile:
         return DiscardedFile()
 
 

@@ -107,7 +107,7 @@ class Graph:
             return OperationResult(None, allowed)
         return await self._run_in_time(allowed.prepared, variable_values, credential, request_id, seconds, allowed.quote)
 
-    def receive(self) -> PartialFile:
+    def receive_upload(self) -> PartialFile:
         """Creates a file for an upload, whose ticket is then passed to an operation. The caller discards it if no operation stores it."""
         return self.services.uploads.receive()
 

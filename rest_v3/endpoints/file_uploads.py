@@ -57,7 +57,7 @@ class FileUploadEndpoint(Endpoint):
         limit = read_value(result.data, self.route.upload_limit_path or "")
         if request.declared_length > limit + MAX_FORM_BODY_BYTES:
             return self._respond_error(_too_large_response(limit))
-        incoming = self._graph.receive()
+        incoming = self._graph.receive_upload()
         try:
             too_large = await _store_file(form, incoming, limit)
             if too_large is not None:
