@@ -8,26 +8,19 @@ from sqlmodel import col
 from graph.context import Context, RunnerIdentity
 from graph.errors import Conflict, Forbidden, NotAllowed, NotFound
 from graph.rules.builds import artifacts, builds
+from graph.rules.ci.pipeline_views import load_builds
 from graph.rules.runners import runner_tokens
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
 from storage.tables.builds import artifacts as artifact_statements
-from storage.tables.builds import pipelines
 
 
 async def load_earlier_builds(context: Context, build: tables.Build) -> list[tables.Build]:
     """The builds in earlier stages of the same pipeline, or those that the job needs, in their newest attempts, ordered by stage."""
     if build.pipeline_id is None:
         return []
-
-    async def fetch(ids: list[int]) -> dict[int, list[tables.Build]]:
-        found: dict[int, list[tables.Build]] = {}
-        for row in await context.all(pipelines.builds_of(ids)):
-            found.setdefault(row.pipeline_id or 0, []).append(row)
-        return found
-
-    pipeline_builds = await context.loader("builds of pipelines", fetch).get(build.pipeline_id) or []
+    pipeline_builds = await load_builds(context, build.pipeline_id)
     needs = select_strings(build.options.get("needs"))
     return [
         row

@@ -47,12 +47,12 @@ async def load_status(context: Context, pipeline: tables.Pipeline) -> RollupStat
     """The status of a pipeline by the rule of rollups; FAILED when its file is invalid."""
     if pipeline.error is not None:
         return RollupState.FAILED
-    return roll_up(await _load_builds(context, pipeline)).state
+    return roll_up(await load_builds(context, pipeline.id)).state
 
 
 async def load_stages(context: Context, pipeline: tables.Pipeline) -> list[StageBuilds]:
     """The stages of a pipeline; one statement for all pipelines of a level."""
-    builds = await _load_builds(context, pipeline)
+    builds = await load_builds(context, pipeline.id)
     names = {index: str(jobs[0]["stage"]) for index, jobs in group_by_stage(pipeline.jobs or []).items()}
     return [StageBuilds(name, [build for build in builds if build.stage_index == index]) for index, name in names.items()]
 
@@ -103,7 +103,9 @@ async def _run_in_thread(work: Callable[[], CiLintResult]) -> CiLintResult:
         raise
 
 
-async def _load_builds(context: Context, pipeline: tables.Pipeline) -> list[tables.Build]:
+async def load_builds(context: Context, pipeline_id: int) -> list[tables.Build]:
+    """The builds of a pipeline in their newest attempts, ordered by stage; one statement for all pipelines of a level."""
+
     async def fetch(ids: list[int]) -> dict[int, list[tables.Build]]:
         found: dict[int, list[tables.Build]] = {key: [] for key in ids}
         for build in await context.all(pipelines.builds_of(ids)):
@@ -111,4 +113,4 @@ async def _load_builds(context: Context, pipeline: tables.Pipeline) -> list[tabl
             found[build.pipeline_id].append(build)
         return found
 
-    return await context.loader("builds of pipelines", fetch).get(pipeline.id) or []
+    return await context.loader("builds of pipelines", fetch).get(pipeline_id) or []
