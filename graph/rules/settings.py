@@ -90,12 +90,6 @@ def validate_url_or_path(field: str, value: str | None) -> str | None:
     return validate_url(field, value)
 
 
-def validate_count(field: str, value: int) -> int:
-    if value < 0:
-        raise Invalid(field, "must be greater than or equal to 0")
-    return value
-
-
 def validate_size(field: str, value: int) -> int:
     if value <= 0:
         raise Invalid(field, "must be greater than 0")
@@ -120,13 +114,13 @@ def validate_domains(field: str, value: list[str] | None) -> list[str] | None:
 
 
 VALIDATORS: dict[str, Callable[[str, Any], Any]] = {
-    "default_projects_limit": validate_count,
+    "default_projects_limit": validation.validate_count,
     "sign_in_text": validate_string_setting,
     "home_page_url": validate_url,
     "default_branch_protection": lambda _, value: int(value),
     "restricted_visibility_levels": validate_levels,
     "max_attachment_size": validate_size,
-    "session_expire_delay": validate_count,
+    "session_expire_delay": validation.validate_count,
     "default_project_visibility": lambda _, value: int(value),
     "default_snippet_visibility": lambda _, value: int(value),
     "restricted_signup_domains": validate_domains,

@@ -85,6 +85,13 @@ def validate_title(field: str, value: str) -> str:
     return stripped
 
 
+def validate_count(field: str, value: int) -> int:
+    """A number of at least 0. Raises Invalid."""
+    if value < 0:
+        raise Invalid(field, "must be greater than or equal to 0")
+    return value
+
+
 def validate_all(values: Mapping[str, Any], validate: Callable[[str, Any], Any]) -> dict[str, Any]:
     """The validated values by name. Raises UserErrors with every problem found."""
     validated: dict[str, Any] = {}

@@ -73,12 +73,6 @@ def validate_short_string(field: str, value: str) -> str:
     return validation.validate_string(field, value.strip(), max_length=validation.MAX_NAME_LENGTH)
 
 
-def validate_projects_limit(field: str, value: int) -> int:
-    if value < 0:
-        raise Invalid(field, "must be greater than or equal to 0")
-    return value
-
-
 VALIDATORS: dict[str, Callable[[str, Any], Any]] = {
     "email": validate_email,
     "password": validate_password,
@@ -91,7 +85,7 @@ VALIDATORS: dict[str, Callable[[str, Any], Any]] = {
     "extern_uid": validate_short_string,
     "provider": validate_short_string,
     "bio": validate_short_string,
-    "projects_limit": validate_projects_limit,
+    "projects_limit": validation.validate_count,
 }
 """Validators of user columns, in the order in which errors are reported."""
 NULLABLE_COLUMNS = frozenset(("bio", "extern_uid", "provider"))
