@@ -260,7 +260,7 @@ def describe(error: Exception) -> str:
 
 
 def _close(connection: Any) -> None:
-    """ldap3 leaves the socket open when the server cannot be asked to unbind, or when TLS fails."""
+    """ldap3 leaves the socket open when the unbind request cannot be sent, or when TLS fails."""
     opened = connection.socket
     with contextlib.suppress(*CONNECTION_ERRORS):
         connection.unbind()

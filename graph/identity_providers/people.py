@@ -7,7 +7,7 @@ from storage.tables import AccessLevel
 
 
 class IdentityProviderUnavailable(Exception):
-    """A directory or provider cannot be asked, or its response cannot be used. The message says why, without secrets."""
+    """A directory or provider cannot be reached, or its response cannot be used. The message says why, without secrets."""
 
 
 class IdentityRejected(Exception):

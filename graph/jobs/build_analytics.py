@@ -26,7 +26,7 @@ from storage.database.engine import Database, describe_error, is_unavailable
 
 POLL_SECONDS = 1.0
 IDLE_POLL_SECONDS = 30.0
-"""Seconds between two looks at whether a copy is worth writing. A question that finds none asks for it at once."""
+"""Seconds between two checks whether a copy is worth writing. A question that finds none requests it immediately."""
 RETRY_SECONDS = 60.0
 """Seconds after a failed rebuild until the next one."""
 MIN_BUILDS = 10_000
@@ -267,7 +267,7 @@ class BuildAnalytics:
         except BaseException as error:
             result, is_error = error, True
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_finish, finished, result, is_error)
+            loop.call_soon_threadsafe(_set_result, finished, result, is_error)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -288,7 +288,7 @@ def _lower_priority(niceness: int) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
-def _finish(finished: "asyncio.Future[Any]", result: Any, is_error: bool) -> None:
+def _set_result(finished: "asyncio.Future[Any]", result: Any, is_error: bool) -> None:
     if finished.done():
         return
     if is_error:

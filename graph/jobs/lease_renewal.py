@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def renew_until_done(work: asyncio.Future[T], renew: Callable[[], Awaitable[None]], seconds: float) -> T:
-    """Returns the result of `work`, and calls `renew` every so many seconds until then.
+    """Returns the result of `work`, and calls `renew` every `seconds` until then.
 
     Raises what either raises. If that is `renew`, or if the caller is cancelled, the work continues; the caller ends it.
     """

@@ -111,7 +111,7 @@ class _LeafCounter:
 
 
 def _leaf_bytes(definition: GraphQLField | None) -> int | None:
-    """The maximum size of a field's value; None if its type does not tell."""
+    """The maximum size of a field's value; None if its type does not limit it."""
     if definition is None or is_list_type(get_nullable_type(definition.type)):
         return None
     return LEAF_BYTES.get(get_named_type(definition.type).name)
@@ -174,7 +174,7 @@ async def _sum_sizes(data: Any, scheduler: SliceScheduler, string_size: Callable
             nested = value
         else:
             size += string_size(value) if isinstance(value, str) else 5
-        # Most values are short, and need no turn of their own.
+        # Most values are short; they are added without a detour through the stack.
         for each in nested:
             kind = type(each)
             if kind is str and len(each) < MIN_LONG_STRING_LENGTH:

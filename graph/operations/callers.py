@@ -1,4 +1,4 @@
-"""Who calls: a credential is authenticated once for each operation."""
+"""Authentication of callers: a credential is authenticated once for each operation."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class LocalAdmin:
 
 
 class Caller(NamedTuple):
-    """Who calls: a user, with the access token if that is the credential, a runner, or nobody."""
+    """The caller: a user, with the access token if that is the credential, a runner, or nobody."""
 
     viewer: tables.User | None
     runner_identity: RunnerIdentity | None = None

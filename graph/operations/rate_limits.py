@@ -2,7 +2,7 @@
 
 A point is the cost of 100 rows (`graph/operations/cost.py`), and every operation costs at least one. A viewer's window begins with the
 first operation after the end of the previous window, and is measured by a monotonic clock. Windows are in memory, so a restart resets them;
-several processes of one instance tell each other what they charge (`graph/jobs/limit_sharing.py`).
+the processes of an instance notify each other of what they charge (`graph/jobs/limit_sharing.py`).
 """
 
 import math

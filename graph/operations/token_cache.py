@@ -114,7 +114,7 @@ class TokenCache:
         return uses
 
     def return_uses(self, uses: Mapping[int, datetime]) -> None:
-        """Takes back uses that could not be written."""
+        """Records uses again that could not be written; later uses of the same tokens stay."""
         self._uses = {**uses, **self._uses}
 
 

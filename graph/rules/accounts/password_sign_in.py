@@ -23,7 +23,7 @@ async def sign_in(context: Context, login: str, password: str) -> tables.User:
     other password, except for administrators. So these can sign in while the directory is down, and no directory decides about others.
 
     Raises the same Unauthenticated for an unknown login, a wrong password and a blocked user, LimitExceeded after ten failures in a
-    minute, and Unavailable if the directory cannot be asked. When password sign-in is disabled, administrators can still sign in, so that
+    minute, and Unavailable if the directory cannot be reached. When password sign-in is disabled, administrators can still sign in, so that
     no setting locks everyone out of an instance; so can people in the directory. Without a directory every other attempt raises the same
     Forbidden, even with the correct password. The password is verified before the transaction takes the write lock, because hashing takes
     long enough to delay every writer.

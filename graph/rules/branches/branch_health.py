@@ -90,8 +90,7 @@ class BranchHealthReport:
     def since(self) -> datetime | None:
         """When the branch reached its state, considering only commits of the walk.
 
-        This is when the first bad commit finished, or the first good one after the newest bad one. Only commits of the walk are
-        considered.
+        This is when the first bad commit finished, or the first good one after the newest bad one.
         """
         if self.state is RollupState.FAILED:
             first = self.first_bad

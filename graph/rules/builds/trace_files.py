@@ -16,7 +16,7 @@ from storage.tables.builds.artifacts import TracePart
 
 @dataclass(frozen=True, slots=True)
 class StoredTrace:
-    """A served file with the trace of one run of a build, which a retry may make that of an earlier attempt meanwhile."""
+    """A served file with the trace of one run of a build. It stays readable if a retry makes this run an earlier attempt meanwhile."""
 
     services: Services
     build_id: int

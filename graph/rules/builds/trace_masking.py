@@ -156,7 +156,7 @@ def _inside_of_base64(data: bytes, before: int, alphabet: bytes | None) -> bytes
 
 
 async def create_masker(context: Context, build: tables.Build) -> SecretMasker:
-    """The masker of the build's token, its secret variables and the caller's credential for a build's trace.
+    """The masker for a build's trace. It masks the build's token, its secret variables, and the credential of the caller.
 
     The caller is usually the runner.
     """

@@ -169,7 +169,7 @@ class _ConfigParser:
         if not isinstance(node, MappingNode):
             raise PipelineConfigError.from_message(f"Unknown parameter {quote(name)}: a job is a mapping with a `script`.", entry.line)
         check_name(location, name, entry.line)
-        # As on the server of that time, a key without a value is absent; a job needs its script.
+        # As in GitLab 8.5, a key without a value is absent; a job needs its script.
         parts = {key: part for key, part in node.entries.items() if key == "script" or not is_empty(part)}
         for key, part in node.entries.items():
             self._check_key(location, key, part.line)

@@ -1,4 +1,4 @@
-"""Which version's rules hold for a file: keys that came later are judged as that version judged them."""
+"""Which version of GitLab a CI file follows: later keys are handled as that version handles them."""
 
 import re
 from collections.abc import Mapping

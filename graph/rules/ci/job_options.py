@@ -101,7 +101,7 @@ def parse_retries(location: str, entry: MappingEntry) -> int:
 
 
 def parse_file_patterns(allowed: tuple[str, ...], version: CiVersion | None, location: str, entry: MappingEntry) -> dict[str, Any]:
-    """Parse the `allowed` keys of `artifacts` or `cache`; others are ignored, as on the server of that time."""
+    """Parse the `allowed` keys of `artifacts` or `cache`; others are ignored, as in GitLab 8.5."""
     value = entry.value
     if not isinstance(value, MappingNode):
         raise PipelineConfigError.from_message(f"{location} must be a mapping with {', '.join(allowed)}.", entry.line)

@@ -39,7 +39,7 @@ class JobRule:
 
 @dataclass(slots=True)
 class RuleContext:
-    """What the rules of a file look at for one branch or tag. `variables` are those of the push; without `files` all patterns are found.
+    """The input of the rules of a file for one branch or tag. `variables` are those of the push; without `files` all patterns are found.
 
     Jobs that share rules and variables, by `extends` or aliases, share the result.
     """

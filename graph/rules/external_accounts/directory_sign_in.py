@@ -35,5 +35,5 @@ async def authenticate(services: Services, directory: "LdapDirectory", login: st
                 return None
         return replace(found.person, groups=await directory.groups_of(found))
     except IdentityProviderUnavailable as error:
-        log.warning("the directory cannot be asked", error=str(error))
+        log.warning("the directory cannot be reached", error=str(error))
         raise Unavailable(UNAVAILABLE) from None

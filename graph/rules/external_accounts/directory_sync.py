@@ -32,7 +32,7 @@ MAX_RETRY_SECONDS = 60.0
 """Maximum of seconds until the next run after the directory could not be read."""
 ACCOUNTS_PER_STATEMENT = 1_000
 MIN_DOUBTFUL_BLOCKS = 5
-"""If so many accounts would be blocked and none would stay, the configuration names other people, as after an import with a wrong base."""
+"""If at least this many accounts would be blocked and none would stay, the configuration probably names others, as with a wrong base."""
 
 log = structlog.get_logger("directory")
 

@@ -80,14 +80,14 @@ async def finish(context: Context, *, ticket: str, state: str, code: str, issuer
 
 
 async def load_sign_out_url(context: Context) -> str | None:
-    """Where the browser signs out of the provider; None if the provider has no page for that, or cannot be asked."""
+    """Where the browser signs out of the provider; None if the provider has no page for that, or cannot be reached."""
     provider = context.services.openid_provider
     if provider is None:
         return None
     try:
         return await provider.sign_out_url(_redirect_uri(context))
     except IdentityProviderUnavailable as error:
-        log.warning("the provider cannot be asked", provider=provider.options.provider, error=str(error))
+        log.warning("the provider cannot be reached", provider=provider.options.provider, error=str(error))
         return None
 
 
@@ -120,5 +120,5 @@ def _rejection() -> Unauthenticated:
 
 
 def _unavailable(provider: "OpenIdProvider", error: IdentityProviderUnavailable) -> Unavailable:
-    log.warning("the provider cannot be asked", provider=provider.options.provider, error=str(error))
+    log.warning("the provider cannot be reached", provider=provider.options.provider, error=str(error))
     return Unavailable(f"{provider.options.label} cannot be reached. Try again in a moment, or sign in with a password or a token.")

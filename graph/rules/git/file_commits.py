@@ -3,8 +3,8 @@
 1. The commit is written on the current head of the branch, before any transaction. Unreachable objects are harmless.
 2. One transaction checks again and moves the branch by compare-and-swap.
 
-If the branch has moved meanwhile, both are repeated on the new head, unless another commit has changed one of the files: then the caller is
-told, and no change is lost.
+If the branch has moved meanwhile, both are repeated on the new head, unless another commit has changed one of the files: then the
+caller gets a Conflict, and no change is lost.
 """
 
 import asyncio
