@@ -87,7 +87,7 @@ class BuildFileImports:
         try:
             size = await self._services.objects.put(key, hashed(), limit)
         except ObjectTooLarge:
-            return build_files.skipped_result(build_id, TooLarge("content", f"may have at most {limit} bytes"))
+            return ItemResult.skipped(build_id, TooLarge("content", f"may have at most {limit} bytes"))
         async with session_for(self._services.database, writing=False) as session:
             context = Context(self._services, session, None, "import")
             digest = build_files.digest_of(context, content_hash, filename or "")

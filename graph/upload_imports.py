@@ -12,7 +12,6 @@ from graph.errors import TooLarge
 from graph.operations.transaction import commit_and_notify, session_for, undo_effects
 from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.contents import uploads
-from graph.rules.imports.contents.build_files import skipped_result
 from graph.rules.projects.uploads import load_max_bytes
 
 
@@ -43,7 +42,7 @@ class UploadImports:
         try:
             async for chunk in content:
                 if received.size + len(chunk) > max_bytes:
-                    return skipped_result(f"{project_id}/{secret}", TooLarge("content", f"may have at most {max_bytes} bytes"))
+                    return ItemResult.skipped(f"{project_id}/{secret}", TooLarge("content", f"may have at most {max_bytes} bytes"))
                 content_hash.update(chunk)
                 await received.write(chunk)
             await received.finish()

@@ -43,6 +43,10 @@ class ItemError:
     message: str
     code: Code
 
+    @classmethod
+    def of(cls, error: UserError) -> "ItemError":
+        return cls(error.field, error.message, error.code)
+
 
 @dataclass(frozen=True)
 class ItemResult:
@@ -52,6 +56,10 @@ class ItemResult:
     database_id: int | None
     outcome: ImportOutcome
     errors: Sequence[ItemError]
+
+    @classmethod
+    def skipped(cls, source_id: str, error: UserError) -> "ItemResult":
+        return cls(source_id, None, ImportOutcome.SKIPPED, [ItemError.of(error)])
 
 
 @dataclass
@@ -98,7 +106,7 @@ async def write_items(
 
 
 def _result(item: Item) -> ItemResult:
-    errors = [ItemError(error.field, error.message, error.code) for error in item.errors]
+    errors = [ItemError.of(error) for error in item.errors]
     row_id = None if item.outcome is ImportOutcome.SKIPPED else item.row_id
     return ItemResult(item.key, row_id, item.outcome or ImportOutcome.UNCHANGED, errors)
 
@@ -203,9 +211,9 @@ async def _find_rows(batch: Batch) -> None:
 
 
 def digest_of(batch: Batch, item: Item) -> str:
-    """A digest of what an item says. It is keyed, because some items have secrets that are short."""
-    said = [item.columns, item.initial, item.secrets, item.extras]
-    plain = orjson.dumps(said, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)
+    """A digest of the contents of an item. It is keyed, because some items have secrets that are short."""
+    contents = [item.columns, item.initial, item.secrets, item.extras]
+    plain = orjson.dumps(contents, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)
     return batch.context.services.cipher.derive(f"imported item {hashlib.sha256(plain).hexdigest()}")
 
 

@@ -1,4 +1,4 @@
-"""The health of branches after an import of checks, recorded without telling subscribers (graph/rules/branches/branch_health_job.py)."""
+"""The health of branches after an import of checks, recorded without notifying subscribers (graph/rules/branches/branch_health_job.py)."""
 
 from graph.rules.branches.branch_health import load_states
 from graph.rules.imports.batches import Batch

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph.context import Context, Services
-from graph.errors import Code, Conflict, Invalid, NotFound, UserError
+from graph.errors import Conflict, Invalid, NotFound
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import ref_updates, refs
-from graph.rules.imports.batches import ItemError, ItemResult, UnknownReference
+from graph.rules.imports.batches import ItemResult, UnknownReference
 from graph.rules.imports.instance_imports import lock_running
 from graph.rules.imports.item_kinds import ImportOutcome
 from graph.rules.projects import projects
@@ -54,18 +54,14 @@ async def import_repository(services: Services, import_id: int, source_id: str, 
         project_id = await _find_project(services, import_id, source_id)
         outcome = await _import_mirror(services, import_id, source_id, project_id, mirror)
     except (GitCommandError, NotARepository) as error:
-        return _skipped(source_id, Invalid("mirror", f"cannot be imported: {str(error)[-MAX_ERROR_CHARACTERS:]}"))
+        return ItemResult.skipped(source_id, Invalid("mirror", f"cannot be imported: {str(error)[-MAX_ERROR_CHARACTERS:]}"))
     except (UnknownReference, Conflict) as error:
-        return _skipped(source_id, error)
+        return ItemResult.skipped(source_id, error)
     except Invalid as error:
         if error.field != STAGED_FIELD:
             raise
-        return _skipped(source_id, Invalid("mirror", error.message))
+        return ItemResult.skipped(source_id, Invalid("mirror", error.message))
     return ItemResult(source_id, project_id, outcome, [])
-
-
-def _skipped(source_id: str, error: UserError) -> ItemResult:
-    return ItemResult(source_id, None, ImportOutcome.SKIPPED, [ItemError(error.field, error.message, Code(error.code))])
 
 
 async def _find_project(services: Services, import_id: int, source_id: str) -> int:

@@ -15,7 +15,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.errors import NotAllowed, UserError
 from graph.rules.builds import stored_objects
-from graph.rules.imports.batches import ItemError, ItemResult, UnknownReference
+from graph.rules.imports.batches import ItemResult, UnknownReference
 from graph.rules.imports.instance_imports import lock_running
 from graph.rules.imports.item_kinds import ImportOutcome
 from storage import tables
@@ -91,12 +91,8 @@ def _result_of(file: BuildFile, build: tables.Build | None) -> ItemResult:
     elif build.current_id is not None or build.erased_at is not None:
         error = NotAllowed("buildId", "The build was erased or superseded.")
     if error is not None:
-        return skipped_result(file.build_id, error)
+        return ItemResult.skipped(file.build_id, error)
     return ItemResult(file.build_id, build.id if build is not None else None, ImportOutcome.CREATED, [])
-
-
-def skipped_result(build_id: str, error: UserError) -> ItemResult:
-    return ItemResult(build_id, None, ImportOutcome.SKIPPED, [ItemError(error.field, error.message, error.code)])
 
 
 async def _replace_rows(context: Context, kind: ImportKind, written: Collection[tuple[BuildFile, tables.Build]]) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Comments on commits of an import. The source may show no ids of them: what a comment says identifies it."""
+"""Comments on commits of an import. The source may show no ids of them: their fields identify them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ def validate_sha(field: str, value: str) -> str:
 
 
 def _key(values: Mapping[str, Any]) -> str:
-    said = orjson.dumps([values.get(name) for name in IDENTIFYING_FIELDS], default=str, option=orjson.OPT_UTC_Z)
-    return f"{values['project_id']}/{values['sha']}/{hashlib.sha256(said).hexdigest()}"
+    contents = orjson.dumps([values.get(name) for name in IDENTIFYING_FIELDS], default=str, option=orjson.OPT_UTC_Z)
+    return f"{values['project_id']}/{values['sha']}/{hashlib.sha256(contents).hexdigest()}"
 
 
 async def _prepare(batch: Batch) -> None:

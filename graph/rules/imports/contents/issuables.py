@@ -54,7 +54,7 @@ UNIQUE_IID = UniqueKey(("project_id", "iid"), "iid")
 async def prepare(batch: Batch, closed_state: Any) -> None:
     """Validate the labels, leave out milestones of other projects, and find when closed ones were closed."""
     await skip_confidential(batch)
-    await leave_out_strangers(batch, "milestone_id", tables.Milestone)
+    await check_same_project(batch, "milestone_id", tables.Milestone)
     for item in batch.open_items:
         is_closed = item.columns["state"] is closed_state
         item.columns["closed_at"] = (item.columns["closed_at"] or item.columns["updated_at"]) if is_closed else None
@@ -72,7 +72,7 @@ def _validate_labels(item: Item, names: Iterable[str]) -> list[str]:
     return sorted(titles)
 
 
-async def leave_out_strangers(batch: Batch, name: str, table: Any, *, is_required: bool = False) -> None:
+async def check_same_project(batch: Batch, name: str, table: Any, *, is_required: bool = False) -> None:
     """Leave out references to things of another project than that of the item; an item that requires it is skipped."""
     items = [item for item in batch.open_items if item.columns[name] is not None]
     if not items:

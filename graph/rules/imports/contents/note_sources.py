@@ -1,4 +1,4 @@
-"""The objects that imported system notes refer to, which the source names only in the text.
+"""The objects that imported system notes refer to, which the source names only in their bodies.
 
 `Note.source` decides who may see such a note, and that a mention is noted once (graph/rules/notes/system_notes.py).
 """
@@ -17,7 +17,7 @@ _REFERENCE = re.compile(
     rf"(?:(?P<namespace>{PATH_SEGMENT}(?:/{PATH_SEGMENT}){{0,20}})/(?P<path>{PATH_SEGMENT})(?=[#!@]))?"
     r"(?:[#!](?P<iid>[1-9][0-9]{0,9})|@?(?P<oid>[0-9a-f]{40}|[0-9a-f]{64}))[*_]?\.?\Z"
 )
-"""The texts of this service and of later versions of the one that it replaces, whose groups may be nested."""
+"""The bodies of system notes of this service and of GitLab, in later versions of which groups may be nested."""
 
 
 class NoteReference(NamedTuple):

@@ -10,7 +10,7 @@ from graph.errors import Invalid
 from graph.rules import validation
 from graph.rules.imports.batches import Batch, UnknownReference
 from graph.rules.imports.contents import note_sources
-from graph.rules.imports.contents.issuables import leave_out_strangers, skip_confidential
+from graph.rules.imports.contents.issuables import check_same_project, skip_confidential
 from graph.rules.imports.contents.note_sources import ResolvedSource
 from graph.rules.imports.item_kinds import AUTHOR, TIMES, ImportField, Item, ItemKind, reference
 from graph.rules.notes.notes import NOTEABLES, validate_body
@@ -24,7 +24,7 @@ MAX_SOURCE_LENGTH = 80
 async def _prepare_notes(batch: Batch) -> None:
     await skip_confidential(batch)
     for kind in NOTEABLES:
-        await leave_out_strangers(batch, kind.foreign_key, kind.table, is_required=True)
+        await check_same_project(batch, kind.foreign_key, kind.table, is_required=True)
     for item in batch.open_items:
         item.columns |= {"source_project_id": None, "source": None}
         if sum(item.columns[kind.foreign_key] is not None for kind in NOTEABLES) != 1:
@@ -50,8 +50,8 @@ async def _find_sources(batch: Batch) -> None:
     owners = await _find_owners(batch.context, named)
     for item, source in named:
         for key in _source_keys(item, source):
-            place = (source.project_id, key, item.columns["issue_id"], item.columns["merge_request_id"])
-            if owners.setdefault(place, item.key) in (item.key, item.row_id):
+            owner_key = (source.project_id, key, item.columns["issue_id"], item.columns["merge_request_id"])
+            if owners.setdefault(owner_key, item.key) in (item.key, item.row_id):
                 item.columns |= {"source_project_id": source.project_id, "source": key}
                 break
 
@@ -75,7 +75,7 @@ async def _find_owners(context: Context, named: list[tuple[Item, ResolvedSource]
     found = await context.tuples(
         statement.where(col(row.source_project_id).in_({source.project_id for _, source in named}), col(row.source).in_(keys))
     )
-    return {tuple(place): key for key, *place in found}
+    return {tuple(values): key for key, *values in found}
 
 
 NOTES = ItemKind(
