@@ -22,11 +22,9 @@ from graph.rules.permissions.policy import (
 from graph.rules.permissions.project_access import PROJECTS_LOADER, load_group, load_project_with, load_projects
 from storage import tables
 from storage.tables.accounts.namespaces import NamespaceKind
-from storage.tables.base import Row, row_in_project
+from storage.tables.base import MAX_ID, Row, row_in_project
 
 R = TypeVar("R", bound=Row)
-
-MAX_ID = 2**31 - 1
 
 
 def parse_id(string: str) -> int | None:

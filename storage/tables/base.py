@@ -13,6 +13,8 @@ from storage.database.statements.statement_cache import mark_constant
 
 R = TypeVar("R", bound="Row")
 
+MAX_ID = 2**31 - 1
+"""The largest id that a row can have: on PostgreSQL ids are integers of four bytes."""
 MAX_URL_LENGTH = 2000
 """Maximum length of a URL in characters."""
 

@@ -15,10 +15,12 @@ from typing import Any
 from graph.context import Context
 from graph.rules.builds.commit_checks import CommitKey
 from graph.rules.builds.rollups import RollupState, roll_up, state_of
-from graph.rules.lookup import MAX_ID
 from storage.tables import CheckStatus
 from storage.tables.builds import checks
 from storage.tables.builds.commit_statuses import FINISHED
+
+UNLIMITED_ROWS = 2**31 - 1
+"""A limit that no statement reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ async def load_runs(context: Context, commit: CommitKey) -> Sequence[CheckRun]:
     return await context.loader("runs of commits", fetch).get(commit) or ()
 
 
-async def load_all_runs(context: Context, commits: Collection[CommitKey], limit: int = MAX_ID) -> dict[CommitKey, list[CheckRun]]:
+async def load_all_runs(context: Context, commits: Collection[CommitKey], limit: int = UNLIMITED_ROWS) -> dict[CommitKey, list[CheckRun]]:
     """Like `load_runs` for several commits: one statement, none without commits.
 
     Reads at most `limit` rows in total.

@@ -9,7 +9,7 @@ from graph.errors import Invalid, UserError
 from graph.rules import validation
 from storage import tables
 from storage.tables import ImportKind
-from storage.tables.base import Row
+from storage.tables.base import MAX_ID, Row
 from storage.tables.import_identities import MAX_SOURCE_ID_LENGTH
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 MAX_ITEMS = 100
 """Maximum of items in a batch."""
-MAX_ID = 2**31 - 1
 MERGED = "merged"
 """The digest of an item that is a row which existed here: the import never changes it."""
 
@@ -122,7 +121,7 @@ class ItemKind:
 
 @dataclass
 class Item:
-    """An item on its way. `outcome` is None until it is known.
+    """An item while its batch is written. `outcome` is None until it is known.
 
     `columns` are the columns of its row, `initial` those that are written only when it is created, `secrets` those to encrypt. `extras` is
     what the steps of its kind need besides; all four are compared with what was written last. `related` are ids of rows that belong to it,

@@ -2,8 +2,8 @@
 
 from graph.errors import Invalid
 from graph.rules.imports.batches import Batch
-from graph.rules.imports.item_kinds import MAX_ID
 from storage.tables import CounterKind, counters
+from storage.tables.base import MAX_ID
 
 
 def validate_iid(field: str, value: int) -> int:

@@ -19,13 +19,14 @@ from graph.rules.accounts import accounts
 from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports import user_moves
 from graph.rules.imports.batches import Batch, UnknownReference, find_taken_ids
-from graph.rules.imports.item_kinds import CREATED_AT, MAX_ID, MERGED, ImportField, Item, ItemKind, parse_row_id
+from graph.rules.imports.item_kinds import CREATED_AT, MERGED, ImportField, Item, ItemKind, parse_row_id
 from graph.rules.imports.user_records import identity_of, is_ghost, write_user_records
 from storage import tables
 from storage.database.statements import bulk_rows
 from storage.secrets import digest_token
 from storage.tables import ImportKind, NamespaceKind, UserState
 from storage.tables.accounts import identities
+from storage.tables.base import MAX_ID
 
 GHOST_EMAIL = f"{GHOST_USERNAME}@invalid"
 UNKNOWN_EMAIL = "{}@import.invalid"
@@ -95,7 +96,7 @@ def _read_token(item: Item) -> None:
 
 @dataclass
 class _Accounts:
-    """What exists of the accounts that the items may be or collide with."""
+    """The existing accounts that items may become, and the unique values that items may collide with, with their owners."""
 
     users: list[tables.User]
     identities: dict[tuple[str, str], int]

@@ -11,6 +11,7 @@ from graph.context import Context
 from graph.errors import Forbidden
 from graph.rules.runners import runner_administration, runner_tokens, runners
 from storage import tables
+from storage.tables.base import MAX_ID
 from storage.tables.builds import registration_tokens
 from storage.tables.builds.registration_tokens import INSTANCE_SCOPE
 
@@ -48,7 +49,7 @@ async def get_scope(context: Context, token_string: str) -> int:
     """
     match = TOKEN_PATTERN.fullmatch(token_string)
     scope = int(match[1]) if match is not None else -1
-    if 0 <= scope <= runner_tokens.MAX_ID:
+    if 0 <= scope <= MAX_ID:
         row = await context.first(registration_tokens.of_scopes([scope]))
         if hmac.compare_digest(token_string, _derive_token(context, scope, row.changes if row is not None else 0)):
             return scope

@@ -18,6 +18,7 @@ from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.secrets import digest_token, new_token
 from storage.tables import CheckStatus
+from storage.tables.base import MAX_ID
 from storage.tables.builds import runners
 
 RUNNER_TOKEN = re.compile(r"fr-[\w-]{20}", re.ASCII)
@@ -27,7 +28,6 @@ MIN_RENEWAL_INTERVAL = timedelta(seconds=10)
 """Minimum age of a lease before it is renewed."""
 CONTACT_INTERVAL = timedelta(minutes=1)
 """Minimum time between two records of when a runner last called."""
-MAX_ID = 2**31 - 1
 
 
 def generate_runner_token() -> str:

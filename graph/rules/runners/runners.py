@@ -29,6 +29,7 @@ from graph.rules.snapshots import BuildSnapshot
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
+from storage.tables.base import MAX_ID
 from storage.tables.builds import builds as build_statements
 from storage.tables.builds import runners
 from storage.tables.builds.commit_statuses import FINISHED
@@ -257,7 +258,7 @@ async def report_status(
     Repeating a final status changes nothing. Raises NotFound, Conflict for a build that is no longer assigned to it, NotAllowed.
     """
     async with context.read_only() as reader:
-        row = await reader.first(runners.build_by_id(build_id)) if build_id is not None and 0 < build_id <= runner_tokens.MAX_ID else None
+        row = await reader.first(runners.build_by_id(build_id)) if build_id is not None and 0 < build_id <= MAX_ID else None
         if row is not None and status in FINISHED and row.status is status and runner_identity.was_assigned(row):
             return row
         row = await runner_tokens.get_build(reader, runner_identity, build_id)
