@@ -35,37 +35,37 @@ SECTIONS = {"#": "issues", "!": "merge_requests"}
 """The sections of a project's page, by the sigil of a reference."""
 
 
-class PlacedReference(NamedTuple):
+class ProjectReference(NamedTuple):
     """A reference in a text of this project."""
 
     project_id: int
     reference: Reference
 
 
-async def resolve(context: Context, references: Iterable[PlacedReference]) -> dict[PlacedReference, ReferenceLink]:
+async def resolve(context: Context, references: Iterable[ProjectReference]) -> dict[ProjectReference, ReferenceLink]:
     """The links of those references that name something that the viewer may see."""
     unique = list(dict.fromkeys(references))
     if not unique:
         return {}
     paths = await load_project_ids(context, {each.reference.project for each in unique if each.reference.project is not None})
     owners = {each: each.project_id if each.reference.project is None else paths.get(each.reference.project) for each in unique}
-    placed = [(each, owner) for each, owner in owners.items() if owner is not None and each.reference.kind != "@"]
-    visible_ids = await filter_visible_projects(context, sorted({owner for _, owner in placed}))
+    owned = [(each, owner) for each, owner in owners.items() if owner is not None and each.reference.kind != "@"]
+    visible_ids = await filter_visible_projects(context, sorted({owner for _, owner in owned}))
     rows = {key: row for key, row in (await context.rows_by_id(tables.Project).get_many(sorted(visible_ids))).items() if row is not None}
     urls = dict(zip(rows, await web_urls.load_project_urls(context, list(rows)), strict=True))
     found = await _resolve_users(context, [each for each in unique if each.reference.kind == "@"])
     for kind in MENTIONABLE_KINDS:
         readable = {key for key, row in rows.items() if await can(context, kind.read_action, row)}
-        some = [(each, owner) for each, owner in placed if each.reference.kind == kind.sigil and owner in readable][:MAX_RESOLVED]
+        some = [(each, owner) for each, owner in owned if each.reference.kind == kind.sigil and owner in readable][:MAX_RESOLVED]
         found.update(await _resolve_numbers(context, kind.table, some, urls))
     readable = {key for key, row in rows.items() if await can(context, Action.READ_CODE, row)}
-    some = [(each, owner) for each, owner in placed if each.reference.kind == "" and owner in readable][:MAX_RESOLVED]
+    some = [(each, owner) for each, owner in owned if each.reference.kind == "" and owner in readable][:MAX_RESOLVED]
     checked = {key for key in readable if await can(context, Action.READ_CHECKS, rows[key])}
     found.update(await _resolve_commits(context, some, urls, checked))
     return found
 
 
-async def _resolve_users(context: Context, references: Sequence[PlacedReference]) -> dict[PlacedReference, ReferenceLink]:
+async def _resolve_users(context: Context, references: Sequence[ProjectReference]) -> dict[ProjectReference, ReferenceLink]:
     usernames = list({each.reference.name for each in references})[:MAX_RESOLVED]
     if not usernames:
         return {}
@@ -77,8 +77,8 @@ async def _resolve_users(context: Context, references: Sequence[PlacedReference]
 
 
 async def _resolve_numbers(
-    context: Context, table: type, references: Sequence[tuple[PlacedReference, int]], urls: Mapping[int, str]
-) -> dict[PlacedReference, ReferenceLink]:
+    context: Context, table: type, references: Sequence[tuple[ProjectReference, int]], urls: Mapping[int, str]
+) -> dict[ProjectReference, ReferenceLink]:
     """The links of references to issues or to merge requests, with the ids of the projects that they name."""
     numbers: dict[int, set[int]] = {}
     for each, owner in references:
@@ -98,8 +98,8 @@ async def _resolve_numbers(
 
 
 async def _resolve_commits(
-    context: Context, references: Sequence[tuple[PlacedReference, int]], urls: Mapping[int, str], checked: Set[int]
-) -> dict[PlacedReference, ReferenceLink]:
+    context: Context, references: Sequence[tuple[ProjectReference, int]], urls: Mapping[int, str], checked: Set[int]
+) -> dict[ProjectReference, ReferenceLink]:
     """The links of commit ids, also shortened ones that are unambiguous in the index of commits.
 
     In the projects `checked`, whose checks the viewer may see, the titles end with the states of the commits.

@@ -1,7 +1,7 @@
 """Renders Markdown (CommonMark, tables, strikethrough, task lists) as sanitized HTML, without access to the database.
 
 `parse` finds the references in a text, such as `#7` or `@dev`; `render` writes the HTML once the caller knows what they link to. Raw HTML
-is shown as text. Images other than uploads become links, because loading them would tell their host who reads the page. The link of an
+is shown as text. Images other than uploads become links, because loading them would reveal to their host who reads the page. The link of an
 image in the repository has the attribute `data-picture`.
 """
 
@@ -81,7 +81,7 @@ class ReferenceLink(NamedTuple):
 
 
 class SuggestedText(NamedTuple):
-    """A fenced block `suggestion` of a text: the text that replaces the commented line, and so many `above` and `below` it."""
+    """A fenced block `suggestion` of a text: what replaces the commented line, `above` lines before it and `below` after it."""
 
     above: int
     below: int
@@ -294,6 +294,6 @@ def _resolve_url(url: str, base: LinkBase) -> str:
         return base.project_url + url
     if not _is_relative(url):
         return url
-    place = normpath("/" + (parts.path if parts.path.startswith("/") else f"{base.folder}/{parts.path}")).lstrip("/")
+    path = normpath("/" + (parts.path if parts.path.startswith("/") else f"{base.folder}/{parts.path}")).lstrip("/")
     ref = f"?ref={quote(base.ref, safe='')}" if base.ref else ""
-    return f"{base.project_url}/files/{quote(unquote(place))}{ref}" + (f"#{parts.fragment}" if parts.fragment else "")
+    return f"{base.project_url}/files/{quote(unquote(path))}{ref}" + (f"#{parts.fragment}" if parts.fragment else "")

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from graph.context import Context
 from graph.rules import web_urls
 from graph.rules.markdown import references
-from graph.rules.markdown.references import PlacedReference
+from graph.rules.markdown.references import ProjectReference
 from graph.rules.markdown.rendering import (
     LinkBase,
     ParsedMarkdown,
@@ -60,7 +60,7 @@ async def load_html(context: Context, texts: Sequence[MarkdownText]) -> list[str
 
         parsed = await _run(context, parse_all, total)
         links = await references.resolve(
-            context, [PlacedReference(key.project_id, each) for key, one in zip(keys, parsed, strict=True) for each in one.references]
+            context, [ProjectReference(key.project_id, each) for key, one in zip(keys, parsed, strict=True) for each in one.references]
         )
         project_ids = sorted({key.project_id for key in keys})
         urls = dict(zip(project_ids, await web_urls.load_project_urls(context, project_ids), strict=True))
@@ -68,8 +68,8 @@ async def load_html(context: Context, texts: Sequence[MarkdownText]) -> list[str
         def render_all() -> dict[MarkdownText, str]:
             found = {}
             for key, one in zip(keys, parsed, strict=True):
-                placed = {each: PlacedReference(key.project_id, each) for each in one.references}
-                of_text = {each: links[where] for each, where in placed.items() if where in links}
+                by_reference = {each: ProjectReference(key.project_id, each) for each in one.references}
+                of_text = {each: links[of_project] for each, of_project in by_reference.items() if of_project in links}
                 found[key] = render(one, of_text, LinkBase(urls[key.project_id], key.ref, key.folder))
             return found
 

@@ -1,6 +1,6 @@
 """Creating and updating merge requests, and what follows from a change."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from graph.rules.events import activities, change_records
 from graph.rules.issues import issues
 from graph.rules.merge_requests import branch_comparison, merge_request_refresh, merge_requests, mergeability, merging
 from graph.rules.merge_requests.branch_comparison import BranchComparison
+from graph.rules.merge_requests.merge_requests import FindMergeRequest
 from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, can, require
 from graph.rules.snapshots import MergeRequestSnapshot
@@ -22,8 +23,6 @@ from graph.rules.states import MergeRequestTransition
 from storage import tables
 from storage.tables import ActivitySubject, MergeRequestState
 
-FindMergeRequest = Callable[[Context], Awaitable[tuple[tables.Project, tables.MergeRequest]]]
-"""Finds a merge request and its project for a context's viewer. Raises NotFound."""
 CHANGED_FIELDS = ("title", "description", "target_branch", "assignee_id", "milestone_id", "labels")
 """Fields of `UpdateMergeRequestInput` that change something other than the state."""
 
@@ -154,7 +153,7 @@ async def _apply_changes(
 ) -> tables.MergeRequest:
     project, row = await find(context)
     await require(context, Action.UPDATE_MERGE_REQUEST, row)
-    row = await merge_requests.lock_merge_request(context, row)
+    row = await merging.lock_merge_request(context, row.id)
     _require_same_source(row, values)
     before, labels_changed, needs_refresh = MergeRequestSnapshot.of(row), False, False
     branch = _target_branch(row, values)

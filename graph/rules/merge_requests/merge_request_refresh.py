@@ -32,8 +32,7 @@ from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
 from storage.git.repositories import Repositories
 from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
-from storage.tables.merge_requests import merge_request_branches as branched
-from storage.tables.merge_requests import merge_requests
+from storage.tables.merge_requests import merge_request_branches, merge_requests
 from storage.tables.merge_requests.merge_requests import OPEN
 from storage.tables.projects import projects
 
@@ -91,21 +90,21 @@ def _clear_auto_merge(row: tables.MergeRequest) -> None:
 
 
 async def _write_commits(context: Context, changed: Sequence[Compared]) -> None:
-    await context.session.execute(branched.delete_commits([row.id for row, _ in changed]))
+    await context.session.execute(merge_request_branches.delete_commits([row.id for row, _ in changed]))
     rows = [
         {"merge_request_id": row.id, "position": position, "oid": oid}
         for row, comparison in changed
         for position, oid in enumerate(comparison.oids)
     ]
     if rows:
-        await context.session.execute(branched.insert_commits(), rows)
+        await context.session.execute(merge_request_branches.insert_commits(), rows)
 
 
 async def _note_new_commits(context: Context, pushed: Sequence[Compared]) -> None:
     """Write the notes on commits that the merge requests did not have before (docs/wire-facts.md 6), oldest first."""
     known: dict[int, set[str]] = {row.id: set() for row, _ in pushed}
     if known:
-        for key, oid in await context.tuples(branched.oids_of(list(known))):
+        for key, oid in await context.tuples(merge_request_branches.oids_of(list(known))):
             known[key].add(oid)
     bodies = []
     for row, comparison in pushed:
@@ -133,7 +132,7 @@ async def refresh_unchecked(services: Services) -> None:
     """
     refresher = _Refresher(services)
     after = done = 0
-    while rows := await refresher.read_rows(branched.unchecked(after, MAX_REFRESHED_PER_RUN)):
+    while rows := await refresher.read_rows(merge_request_branches.unchecked(after, MAX_REFRESHED_PER_RUN)):
         for row in rows:
             after = row.id
             if done == MAX_REFRESHED_PER_RUN:

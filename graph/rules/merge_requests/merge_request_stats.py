@@ -62,7 +62,7 @@ async def load_for_projects(context: Context, ids: list[int], query: MergeReques
     statement = merge_request_stats.event_counts(
         [own, *query.conditions], buckets, bucket_keys, MAX_ROWS + 1, with_lead_time=query.with_lead_time, check_conditions=checked
     )
-    # To make a statement takes as long as a time slice, and to compile it too.
+    # Building the statement takes as long as a time slice, and so does compiling it.
     await context.scheduler.pause()
     found = await context.tuples(statement)
     if len(found) > MAX_ROWS:

@@ -1,12 +1,13 @@
 """Validation and changes of merge requests, and what blocks merging them."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import orjson
 
 from graph.context import Context
-from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, NotFound, Required
+from graph.errors import BadRequest, Conflict, Forbidden, Invalid, NotAllowed, Required
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.fields.connection_pages import ConnectionPage, Window, make_page
@@ -45,6 +46,10 @@ _CURSOR_KIND = "brought"
 
 UNFINISHED_STATES = (ChecksState.PENDING, ChecksState.RUNNING)
 FAILED_STATES = (ChecksState.FAILED, ChecksState.CANCELED)
+
+
+FindMergeRequest = Callable[[Context], Awaitable[tuple[tables.Project, tables.MergeRequest]]]
+"""Finds a merge request and its project for a context's viewer. Raises NotFound."""
 
 
 class Blocker(StrEnum):
@@ -163,17 +168,6 @@ async def require_no_duplicate(context: Context, source_project_id: int, source_
     duplicate = await context.first(merge_requests.open_between(source_project_id, source_branch, project_id, target_branch))
     if duplicate is not None:
         raise Conflict(None, f"{EXISTS_MESSAGE}: {orjson.dumps([duplicate.title]).decode()}")
-
-
-async def lock_merge_request(context: Context, merge_request: tables.MergeRequest) -> tables.MergeRequest:
-    """The current merge request, locked until the transaction ends.
-
-    Raises NotFound when it has been deleted.
-    """
-    row = await context.first(merge_requests.for_update(merge_request.id))
-    if row is None:
-        raise NotFound("MergeRequest")
-    return row
 
 
 async def change_state(context: Context, merge_request: tables.MergeRequest, event: MergeRequestTransition) -> bool:

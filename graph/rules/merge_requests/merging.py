@@ -126,7 +126,7 @@ async def _load_with_project(context: Context, merge_request: tables.MergeReques
 
 
 async def lock_merge_request(context: Context, merge_request_id: int) -> tables.MergeRequest:
-    """The current row, locked until this step ends. Raises NotFound when it has been deleted."""
+    """The current row, locked until the transaction ends. Raises NotFound when it has been deleted."""
     row = await context.first(merge_requests.for_update(merge_request_id))
     if row is None:
         raise NotFound("MergeRequest")

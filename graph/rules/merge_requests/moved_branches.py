@@ -28,7 +28,7 @@ from storage.git.protocol.push import RefCommand
 from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables import MergeStatus
-from storage.tables.merge_requests import merge_request_branches as branched
+from storage.tables.merge_requests import merge_request_branches
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
     moves = _branch_moves(updates)
     if prepared.is_empty and context.locks_at_commit:
         for name in moves:
-            context.require_later(branched.NONE_OPEN, {"of_project": project.id, "branch": name})
+            context.require_later(merge_request_branches.NONE_OPEN, {"of_project": project.id, "branch": name})
         return
     if not moves or not await _mark_unchecked(context, project, list(moves)):
         return
@@ -126,10 +126,10 @@ async def _mark_unchecked(context: Context, project: tables.Project, names: list
 
     Automatic merges of a source that moved are canceled.
     """
-    affected = await context.tuples(branched.open_for_update(project.id, names))
+    affected = await context.tuples(merge_request_branches.open_for_update(project.id, names))
     if not affected:
         return False
-    for statement in branched.mark_unchecked(project.id, names):
+    for statement in merge_request_branches.mark_unchecked(project.id, names):
         await context.session.execute(statement)
     # Changes of the others are recorded when they are refreshed.
     await change_records.record_merge_requests(
@@ -158,9 +158,9 @@ async def _open_of_moved(
     """`_open_from` and `_open_into`, of which a single statement finds what most moves have."""
     names = _existing(moves)
     rows: list[Any] | None = None
-    if len(names) <= branched.MAX_NAMES:
+    if len(names) <= merge_request_branches.MAX_NAMES:
         rows = await _read_open_of_moved(reader, project_id, sorted(names))
-    if rows is None or len(rows) == branched.MAX_MOVED:
+    if rows is None or len(rows) == merge_request_branches.MAX_MOVED:
         return await _open_from(reader, project_id, moves), await _open_into(reader, project_id, moves)
     found = [row for (row,) in rows if row.id != excluded_id]
     outgoing = [row for row in found if row.source_project_id == project_id and row.source_branch in names]
@@ -176,22 +176,24 @@ async def _read_open_of_moved(reader: Context, project_id: int, names: Sequence[
         case []:
             return []
         case [name]:
-            return await reader.tuples(branched.OPEN_OF_ONE_MOVED, project_id=project_id, name=name)
-    return await reader.tuples(branched.OPEN_OF_MOVED, project_id=project_id, names=names)
+            return await reader.tuples(merge_request_branches.OPEN_OF_ONE_MOVED, project_id=project_id, name=name)
+    return await reader.tuples(merge_request_branches.OPEN_OF_MOVED, project_id=project_id, names=names)
 
 
 async def _open_from(context: Context, project_id: int, moves: Mapping[str, RefCommand]) -> list[tables.MergeRequest]:
     """The open merge requests from branches that move and still exist."""
     if not (names := _existing(moves)):
         return []
-    return [row for row in await context.all(_fresh(context, branched.open_from(project_id, names))) if row.source_branch in names]
+    return [
+        row for row in await context.all(_fresh(context, merge_request_branches.open_from(project_id, names))) if row.source_branch in names
+    ]
 
 
 async def _open_into(context: Context, project_id: int, moves: Mapping[str, RefCommand]) -> dict[str, list[tables.MergeRequest]]:
     """The open merge requests into branches that move and still exist, by branch."""
     found: dict[str, list[tables.MergeRequest]] = {}
     if names := _existing(moves):
-        for row in await context.all(_fresh(context, branched.open_into(project_id, names))):
+        for row in await context.all(_fresh(context, merge_request_branches.open_into(project_id, names))):
             if row.target_branch in names:
                 found.setdefault(row.target_branch, []).append(row)
     return found

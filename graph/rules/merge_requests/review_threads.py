@@ -6,8 +6,8 @@ from typing import Any
 from graph.context import Context
 from graph.errors import Forbidden, NotFound
 from graph.rules.events import change_records
-from graph.rules.merge_requests import merge_requests, thread_lines
-from graph.rules.merge_requests.thread_lines import FindMergeRequest
+from graph.rules.merge_requests import merging, thread_lines
+from graph.rules.merge_requests.merge_requests import FindMergeRequest
 from graph.rules.notes import notes, system_notes
 from graph.rules.permissions.policy import Action, can, require
 from storage import tables
@@ -57,7 +57,7 @@ async def set_resolved(context: Context, thread: tables.ReviewThread, is_resolve
     if not await can_resolve(context, thread):
         raise Forbidden
     # The lock serializes the resolutions, so that the last one sees that it is the last.
-    merge_request = await merge_requests.lock_merge_request(context, await _load_merge_request(context, thread))
+    merge_request = await merging.lock_merge_request(context, thread.merge_request_id)
     row = await context.first(review_threads.for_update(thread.id))
     if row is None:
         raise NotFound("ReviewThread")

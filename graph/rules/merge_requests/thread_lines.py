@@ -1,19 +1,17 @@
 """Lines of diffs to which threads belong: where a thread begins, and where its line is now."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from graph.context import Context
 from graph.errors import Conflict, Invalid, Required
 from graph.rules.git.commits import run_in_repository
 from graph.rules.merge_requests import branch_comparison
+from graph.rules.merge_requests.merge_requests import FindMergeRequest
 from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.git.diffs.diff_lines import LineFollower, find_line
 from storage.git.repository import Repository
-
-FindMergeRequest = Callable[[Context], Awaitable[tuple[tables.Project, tables.MergeRequest]]]
-"""Finds a merge request and its project for a context's viewer. Raises NotFound."""
 
 
 class CurrentLine(NamedTuple):
