@@ -1,1 +1,1 @@
-"""Measures the service against a peer, in one run on one machine; `README.md` says how to read it."""
+"""Measures the service against peers in one run on one machine; `README.md` explains the figures."""

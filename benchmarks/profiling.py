@@ -34,8 +34,8 @@ def find_request(case: str, data: Dataset) -> LoadRequest:
     if key in WRITES:
         find_questions = write_questions.graph_questions if interface == "graph" else write_questions.v3_questions
         return find_questions(data)[key].requests[0]
-    asked = questions.graphql_questions(data) if interface == "graph" else questions.v3_questions(data)
-    return asked[key].request
+    of_table = questions.graphql_questions(data) if interface == "graph" else questions.v3_questions(data)
+    return of_table[key].request
 
 
 async def measure(app: Any, request: LoadRequest, count: int) -> float:

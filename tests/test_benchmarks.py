@@ -195,7 +195,7 @@ class TestTable:
 
     def test_another_answer_is_unfair(self) -> None:
         rows = [{"headCommit": {"builds": [{}] * 5}}] * 20
-        with pytest.raises(answers.UnfairError, match="answers otherwise"):
+        with pytest.raises(answers.UnfairError, match="has another answer"):
             questions.compare_contents("join", "peer", rows, rows[1:])
         with pytest.raises(answers.UnfairError, match="not twenty"):
             questions.compare_contents("join", "peer", rows[1:], rows[1:])

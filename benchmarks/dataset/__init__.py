@@ -1,1 +1,1 @@
-"""dataset."""
+"""The rows and repositories that the benchmarks read."""

@@ -15,14 +15,14 @@ from storage.secrets import digest_token
 from storage.tables import CheckStatus, CounterKind, MergeRequestState, MergeStatus, RunWhen
 
 BUILDS = 2_500
-"""In each project: ten for each of its newest commits."""
+"""Builds of each project: ten for each of its newest commits."""
 BUILDS_PER_COMMIT = 10
 """Builds of one commit."""
 MERGE_REQUESTS = 250
-"""In each project, each of another commit. The last one is open, and changes fifty files; the others change one. The last two have all
-that one may have."""
+"""Merge requests of each project, each with another commit. The last one is open, and changes fifty files; the others change one. The last
+two have every optional field."""
 RUNNERS = 50
-"""Shared ones, each with a token. They take builds without tags, and those of the tags in TAGS."""
+"""Shared runners, each with a token. They run builds without tags, and those with tags of TAGS."""
 TAGS = ["docker", "linux"]
 JOBS = ("compile", "lint", "unit", "integration", "browser", "package", "image", "docs", "deploy", "smoke")
 STATES = (*[CheckStatus.SUCCESS] * 7, CheckStatus.FAILED, CheckStatus.FAILED, CheckStatus.CANCELED)
@@ -31,17 +31,17 @@ Rows = Iterable[dict[str, Any]]
 
 
 def newest_commits(history: ProjectHistory, count: int) -> tuple[HistoryCommit, ...]:
-    """So many commits, the branch's last."""
+    """The newest `count` commits, that of the branch last."""
     return (*history.commits, history.branch_commit)[-count:]
 
 
 def runner_token(number: int) -> str:
-    """Of the runner with this id."""
+    """The token of the runner with this id."""
     return f"fr-bench-runner-{number:07}"
 
 
 def commit_rows(projects: Iterable[int], history: ProjectHistory) -> Rows:
-    """The index of commits; the branch's stands in it too."""
+    """Rows of the index of commits, with the commit of the branch."""
     author_columns = {"author_name": AUTHOR, "author_email": EMAIL, "committer_name": AUTHOR, "committer_email": EMAIL}
     offsets = {"authored_offset": 0, "committed_offset": 0}
     for project in projects:
@@ -52,7 +52,7 @@ def commit_rows(projects: Iterable[int], history: ProjectHistory) -> Rows:
 
 
 def ref_rows(projects: Iterable[int], history: ProjectHistory) -> Rows:
-    """Branches as the repositories have them."""
+    """Rows of the branches that the repositories have."""
     for project in projects:
         for name, commit in (("master", history.commits[-1]), (BRANCH, history.branch_commit)):
             yield {"project_id": project, "name": f"refs/heads/{name}", "oid": commit.oid, "is_indexed": True}
@@ -89,7 +89,7 @@ def pipeline_rows(projects: Iterable[int], history: ProjectHistory, owner: Calla
 
 
 def build_rows(projects: Iterable[int], history: ProjectHistory, people: Callable[[int], list[int]]) -> Rows:
-    """All of them finished, the newest commit's last."""
+    """Finished builds, those of the newest commit last."""
     dice = random.Random(4)
     for project in projects:
         users = people(project)
@@ -125,7 +125,7 @@ def build_rows(projects: Iterable[int], history: ProjectHistory, people: Callabl
 
 
 def artifact_rows(projects: Iterable[int], start: datetime) -> Rows:
-    """One build of ten has left a file, which is not there: nobody fetches it."""
+    """Artifacts of one build in ten. Their files do not exist, since nothing reads them."""
     for project in projects:
         for number in range(BUILDS // BUILDS_PER_COMMIT):
             build = (project - 1) * (BUILDS // BUILDS_PER_COMMIT) * BUILDS_PER_COMMIT + number * BUILDS_PER_COMMIT + 6
@@ -134,7 +134,7 @@ def artifact_rows(projects: Iterable[int], start: datetime) -> Rows:
 
 
 def merge_request_rows(projects: Iterable[int], history: ProjectHistory, people: Callable[[int], list[int]], milestones: int) -> Rows:
-    """Three of five are merged, one is closed and one open, the newest last; each project has `milestones`."""
+    """Merge requests, the newest last: of five, three are merged, one is closed and one open. `milestones` is their number per project."""
     dice = random.Random(5)
     for project in projects:
         users = people(project)
@@ -170,7 +170,7 @@ def merge_request_rows(projects: Iterable[int], history: ProjectHistory, people:
 
 
 def label_rows(projects: int, labels_per_project: int) -> Rows:
-    """Up to three of the `labels_per_project` labels of a project on each merge request, one at least on the last two."""
+    """Up to three of the `labels_per_project` labels of a project for each merge request, at least one for the last two."""
     dice = random.Random(6)
     for number in range(1, projects * MERGE_REQUESTS + 1):
         first = (number - 1) // MERGE_REQUESTS * labels_per_project + 1
@@ -179,7 +179,7 @@ def label_rows(projects: int, labels_per_project: int) -> Rows:
 
 
 def vote_rows(projects: int, people: Callable[[int], list[int]], start: datetime) -> Rows:
-    """Thumbs, up to two under each merge request."""
+    """Up to two votes on each merge request."""
     dice = random.Random(7)
     for number in range(1, projects * MERGE_REQUESTS + 1):
         project = (number - 1) // MERGE_REQUESTS + 1
@@ -201,7 +201,7 @@ def vote_rows(projects: int, people: Callable[[int], list[int]], start: datetime
 def tables_with_rows(
     projects: int, history: ProjectHistory, people: Callable[[int], list[int]], *, start: datetime, labels_each: int, milestones_each: int
 ) -> Iterator[tuple[Any, Rows]]:
-    """Every table with its rows, parents first, for the projects from 1 on; `people` gives the owner and the members of a project."""
+    """Every table with its rows, parents first, for the projects from 1 on; `people` returns the owner and the members of a project."""
     numbers = range(1, projects + 1)
     yield tables.Commit, commit_rows(numbers, history)
     yield tables.GitRef, ref_rows(numbers, history)

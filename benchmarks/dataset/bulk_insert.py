@@ -1,4 +1,4 @@
-"""Rows in bulk: COPY on PostgreSQL, executemany on SQLite, both without the ORM."""
+"""Inserts rows in bulk: by COPY on PostgreSQL, by executemany on SQLite, both without the ORM."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -35,7 +35,7 @@ def _records(table: Any, rows: list[dict[str, Any]], dialect: Any) -> tuple[list
 
 
 def _create_column_reader(column: Column[Any], dialect: Any) -> Callable[[dict[str, Any]], Any]:
-    """From a row of Python's values, the driver's value of the column."""
+    """A function that takes the value of a column from a row and converts it for the driver."""
     key = column.key
     process = column.type.dialect_impl(dialect).bind_processor(dialect)
     default: Any = column.default

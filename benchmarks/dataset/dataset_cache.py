@@ -26,13 +26,13 @@ max_connections = 300
 shared_buffers = 512MB
 autovacuum = off
 """
-"""What the suite runs with, and room for the connections of all peers. Its own housekeeping, which is done once the data is there, rests:
-it would hold up whose turn it is."""
+"""The settings of the test suite, and enough connections for all peers. Autovacuum is off, since it would disturb single rounds; the data
+set is vacuumed once it is complete."""
 
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A server that runs. `cpu_seconds` is what all its processes used since they began, in user and kernel mode."""
+    """A running PostgreSQL server. `cpu_seconds` is the CPU time of all its processes, in user and kernel mode."""
 
     url: str
     pid: int
@@ -42,9 +42,9 @@ class PostgresServer:
 
 
 class DatasetCache:
-    """The data set of one scale in `folder`, on each database for itself. What is there and does not fit is made anew.
+    """The data set of one scale, for each database. One that is out of date is made again.
 
-    That of scale 1 lies in the folder itself, any other beside it in one of its own.
+    `folder` has that of scale 1; those of other scales are in folders below it.
     """
 
     def __init__(self, folder: Path, scale: float, log: Callable[[str], None]) -> None:
@@ -66,7 +66,7 @@ class DatasetCache:
 
     @contextmanager
     def sqlite(self) -> Iterator[str]:
-        """The URL of the database. The notes that a run posts stay in it: some thousand beside 300,000."""
+        """Yields the URL of the database. The notes that a run creates stay in it: some thousand beside 300,000."""
         folder = self.folder / "sqlite"
         url = f"sqlite:///{folder / 'forgefront.db'}"
         self._clear_if_stale(folder)
@@ -75,10 +75,10 @@ class DatasetCache:
 
     @contextmanager
     def postgresql(self) -> Iterator[PostgresServer]:
-        """A server with the same in it, which runs until the end of the block."""
+        """Runs a server with the data set until the end of the block."""
         folder = self.folder / "postgresql"
         new = self._clear_if_stale(folder)
-        # A folder of our own, since others' lock files may lie in /tmp; a short one, since it becomes the path of a socket.
+        # A separate folder, since /tmp may have lock files of others; its path is part of the path of a socket, whose length is limited.
         (folder / "run" / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
         (folder / "run").chmod(0o700)
         os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
@@ -98,7 +98,7 @@ class DatasetCache:
             process.cleanup()
 
     def _clear_if_stale(self, folder: Path) -> bool:
-        """Empties a folder that does not hold what is wanted; gives whether it did."""
+        """Empties a folder whose data set is missing or out of date; returns whether it did."""
         try:
             if json.loads((folder / STAMP_FILE).read_text()) == self._stamp():
                 return False
@@ -118,7 +118,7 @@ class DatasetCache:
         (folder / STAMP_FILE).write_text(json.dumps(self._stamp()))
 
     def _stamp(self) -> dict[str, object]:
-        """Of what the rows depend on: the scale, the tables and the modules that make them."""
+        """A stamp of everything on which the rows depend: the scale, the revisions, and the modules that make them."""
         sources = [Path(str(module.__file__)) for module in (rows, bulk_insert, build_rows, project_history)]
         sources += sorted((Path(str(migrations.__file__)).parent / "versions").glob("*.py"))
         made_by = hashlib.sha256(b"".join([SETTINGS.encode(), *(path.read_bytes() for path in sources)])).hexdigest()

@@ -1,4 +1,4 @@
-"""A project with more issues than any page shows, put into a data set once, for paging."""
+"""A project with more issues than any page shows, inserted into a data set once, for paging."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ from storage.database.engine import Database
 from storage.tables import AccessLevel, CounterKind, IssueState, MilestoneState, Visibility
 
 ISSUES = 12_000
-"""Those of 500 pages of 20, and some."""
+"""More than the rows of 500 pages of 20."""
 OWNER = 2
 PATH = "long"
 FULL_PATH = f"user{OWNER}/{PATH}"
@@ -89,7 +89,7 @@ def _labels(project: int) -> TableRows:
 
 
 def _issues(project: int, last_milestone: int, count: int) -> TableRows:
-    """An hour between them, every tenth at the instant of the one before."""
+    """Issues with an hour between them; every tenth has the timestamp of the one before."""
     dice = random.Random(8)
     rows = (
         {

@@ -1,4 +1,4 @@
-"""Open merge requests that can be merged one after the other, each into a branch of its own: no merge has others compared again."""
+"""Open merge requests, each with a target branch of its own, so that merging one does not compare the others again."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ BEGAN_AT = datetime(2026, 2, 1, tzinfo=UTC)
 
 
 def create_open_merge_requests(url: str, repositories: Path, projects: Sequence[int], count: int) -> dict[int, list[int]]:
-    """Adds so many to each of these projects, which have `project_history`'s repository; returns their ids by project."""
+    """Adds `count` merge requests to each of these projects, which have `project_history`'s repository; returns their ids by project."""
     store = Repositories(repositories)
     commits = {project: _commit_files(store.path_of(project), count) for project in projects}
     store.close()
@@ -31,7 +31,7 @@ def create_open_merge_requests(url: str, repositories: Path, projects: Sequence[
 
 
 def _branch_names(number: int) -> tuple[str, str]:
-    """Source and target."""
+    """The names of the source and the target branch."""
     return f"accepted-{number}", f"release-{number}"
 
 

@@ -1,6 +1,6 @@
-"""The small history that builds and merge requests are about, the same ids on every run.
+"""The small history that builds and merge requests are about, with the same ids in every run.
 
-Each commit of master has a message of one line, so that the index of commits holds the whole of it and both sides can answer it. The
+Each commit of master has a message of one line, so that the index of commits has all of it and both sides can return it. The
 branch `change` has one commit more than master, of fifty files.
 """
 
@@ -18,10 +18,10 @@ from storage.git.repositories import Repositories
 COMMITS = 1_000
 BRANCH = "change"
 FILES = 50
-"""Which the commit on the branch changes."""
+"""Number of files that the commit on the branch changes."""
 AUTHOR, EMAIL = "C O Mitter", "committer@example.org"
 START = 1_700_000_000
-"""Of the first commit, in seconds since 1970; each further one is an hour younger."""
+"""Timestamp of the first commit, in seconds since 1970; each further one is an hour later."""
 SECONDS_BETWEEN_COMMITS = 3600
 
 
@@ -42,13 +42,13 @@ class ProjectHistory:
 
 
 def create_repository(path: Path) -> ProjectHistory:
-    """A new bare repository at `path`."""
+    """Creates a bare repository with the history at `path`."""
     _git(path.parent, "init", "-q", "--bare", "--template=", "-b", "master", str(path))
     parts = [_commit("master", number, [number % FILES]) for number in range(COMMITS)]
     parts.append(f"reset refs/heads/{BRANCH}\nfrom refs/heads/master\n\n")
     parts.append(_commit(BRANCH, COMMITS, range(FILES)))
     _git(path, "fast-import", "--quiet", stdin="".join(parts).encode())
-    # The branch holds all of master.
+    # The branch contains all of master.
     oids = _git(path, "rev-list", "--reverse", BRANCH).split()
     made = [
         HistoryCommit(oid, parent, _title(number), datetime.fromtimestamp(START + number * SECONDS_BETWEEN_COMMITS, UTC))
@@ -58,7 +58,7 @@ def create_repository(path: Path) -> ProjectHistory:
 
 
 def copy_to_projects(projects: Iterable[int], repositories: Path) -> None:
-    """Gives each of these projects that repository."""
+    """Creates a repository with the history for each of these projects."""
     repositories.mkdir(parents=True, exist_ok=True)
     store = Repositories(repositories)
     source = repositories / "source"

@@ -26,25 +26,26 @@ from storage.tables import AccessLevel, CounterKind, IssueState, MilestoneState,
 USERS = 50
 PROJECTS = 200
 ISSUES = 500
-"""In each project."""
+"""Issues of each project."""
 NOTES = 3
-"""Under each issue."""
+"""Notes of each issue."""
 LABELS = 8
 MILESTONES = 3
 MEMBERS = 4
-"""In each project, beside its owner."""
+"""Members of each project beside its owner."""
 GROUP, GROUP_PROJECTS = "company", 25
-"""A group that the client is no member of, and its public projects, which hold nothing."""
+"""A group of which the client is not a member, and the number of its public projects, which are empty."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = ("fix", "add", "the", "build", "page", "when", "user", "opens", "merge", "list", "slow", "crash", "token", "path", "name", "commit")
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a client needs to know of the rows: a plain member's token, and (project, issue) pairs of private projects where he is one.
+    """What a client needs to know of the rows: the token of a user without admin rights, the private projects that list that user as a
+    member, and (project, issue) pairs of them.
 
-    `history_projects` are those of the projects whose repositories are to be the history that builds and merge requests are about;
-    `pending_projects` are others, in which builds may wait.
+    `history_projects` are those of the projects whose repositories have the history that builds and merge requests are about;
+    `pending_projects` are other projects, in which builds can be pending.
     """
 
     token: str
@@ -64,12 +65,12 @@ def path_of(project: int) -> str:
 
 
 def seed(url: str, scale: float = 1.0) -> Dataset:
-    """Migrates an empty database and fills it; `scale` multiplies the number of projects, and with it all that hangs on them."""
+    """Migrates an empty database and fills it; `scale` multiplies the number of projects and of everything in them."""
     projects = _project_count(scale)
     upgrade(url)
     with tempfile.TemporaryDirectory() as folder:
-        worked = project_history.create_repository(Path(folder) / "worked.git")
-    asyncio.run(_seed(url, projects, worked))
+        history = project_history.create_repository(Path(folder) / "history.git")
+    asyncio.run(_seed(url, projects, history))
     return describe_dataset(scale)
 
 
@@ -93,25 +94,25 @@ def describe_dataset(scale: float = 1.0) -> Dataset:
 
 
 def _project_count(scale: float) -> int:
-    """Of projects."""
+    """The number of projects at a scale."""
     return max(int(PROJECTS * scale), 16)
 
 
-async def _seed(url: str, projects: int, worked: ProjectHistory) -> None:
+async def _seed(url: str, projects: int, history: ProjectHistory) -> None:
     database = Database(url)
     try:
         async with database.engine.execution_options(writing=True).begin() as connection:
-            await insert_rows(connection, _tables(projects, worked))
+            await insert_rows(connection, _tables(projects, history))
         async with database.engine.connect() as connection:
-            # As the database would by itself after a while; without it the first plans are guesses.
-            tidied = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
-            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(tidied))
+            # As autovacuum does regularly: without statistics, the first query plans would be guesses.
+            maintenance = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
+            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(maintenance))
     finally:
         await database.close()
 
 
-def _tables(projects: int, worked: ProjectHistory) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:
-    """Every table with its rows, parents first. Ids are not given: an empty database counts them from 1 in this order."""
+def _tables(projects: int, history: ProjectHistory) -> Iterator[tuple[Any, Iterable[dict[str, Any]]]]:
+    """Every table with its rows, parents first. The rows have no ids: an empty database counts them from 1 in this order."""
     yield tables.User, (_user(number) for number in range(1, USERS + 1))
     yield (
         tables.Token,
@@ -177,7 +178,7 @@ def _tables(projects: int, worked: ProjectHistory) -> Iterator[tuple[Any, Iterab
     yield tables.IssueLabel, _issue_labels(projects)
     yield tables.Counter, ({"project_id": number, "kind": CounterKind.ISSUE, "value": ISSUES} for number in numbers)
     yield tables.Note, _notes(projects)
-    yield from build_rows.tables_with_rows(projects, worked, people_of, start=START, labels_each=LABELS, milestones_each=MILESTONES)
+    yield from build_rows.tables_with_rows(projects, history, people_of, start=START, labels_each=LABELS, milestones_each=MILESTONES)
 
 
 def _timestamps(minutes: int = 0) -> dict[str, datetime]:
@@ -246,8 +247,8 @@ def _project(number: int) -> dict[str, Any]:
 
 def _group_project(number: int) -> dict[str, Any]:
     name = f"tool{number}"
-    place = {"namespace_id": USERS + 1, "creator_id": 2, "visibility_level": int(Visibility.PUBLIC)}
-    return {**_project(number), **place, "name": name, "path": name, "path_key": name}
+    group = {"namespace_id": USERS + 1, "creator_id": 2, "visibility_level": int(Visibility.PUBLIC)}
+    return {**_project(number), **group, "name": name, "path": name, "path_key": name}
 
 
 def _issues(projects: Iterable[int]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A group with three years of builds and merge requests, put into a data set by statements that the database runs by itself.
+"""A group with three years of builds and merge requests, inserted into a data set by SQL statements that generate the rows.
 
 Its first project has a twentieth of the builds and of the merge requests, the other ones have equal shares. Each commit of a project has
 some builds; every job fails and succeeds on some of them.
@@ -27,10 +27,10 @@ VIEWER = 1
 DAYS = 1_096
 START = datetime(2023, 1, 1, tzinfo=UTC)
 COMMITS = 125
-"""In each project."""
+"""Commits of each project."""
 BATCH = 250_000
-LARGEST_SHARE = 20
-"""The first project has one of so many builds."""
+FIRST_PROJECT_INTERVAL = 20
+"""The first project has one build in this number."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ async def _fill(url: str, builds: int, merge_requests: int) -> StatisticsProject
             # On PostgreSQL the triggers that count rows do not fire either.
             await connection.execute(row_counts.repair())
         async with database.engine.connect() as connection:
-            tidied = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
-            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(tidied))
+            maintenance = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
+            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(maintenance))
     finally:
         await database.close()
     return projects
@@ -78,7 +78,7 @@ _INDEXES = {
 
 @asynccontextmanager
 async def _without_indexes(database: Database) -> AsyncIterator[None]:
-    """Within the block builds have no indexes but that of their ids, so that inserting many takes a third of the time."""
+    """Drops the indexes of builds except that of their ids within the block, so that inserting many takes a third of the time."""
     async with _begin(database) as connection:
         indexes = (await connection.exec_driver_sql(_INDEXES[database.dialect])).all()
         for name, _ in indexes:
@@ -138,7 +138,7 @@ async def without_triggers(database: Database) -> AsyncIterator[None]:
 
 
 def _numbers(dialect: str, start: int, end: int) -> str:
-    """SQL of (n, h) for the numbers from `start` to before `end`; `h` is scattered and below 2^32."""
+    """SQL of (n, h) for the numbers from `start` to before `end`; `h` is a hash of n below 2^32."""
     if dialect == "postgresql":
         numbers = f"SELECT n::bigint AS n FROM generate_series({start}, {end - 1}) AS s(n)"
     else:
@@ -147,15 +147,15 @@ def _numbers(dialect: str, start: int, end: int) -> str:
 
 
 def _moment(dialect: str, seconds: str) -> str:
-    """SQL of the moment so many seconds after START."""
+    """SQL of the timestamp that is `seconds`, itself SQL, after START."""
     if dialect == "postgresql":
         return f"(TIMESTAMPTZ '{START.isoformat()}' + ({seconds}) * INTERVAL '1 second')"
     return f"strftime('%Y-%m-%d %H:%M:%S.000000', {int(START.timestamp())} + ({seconds}), 'unixepoch')"
 
 
 def _project_of(projects: StatisticsProjects) -> str:
-    rest = f"{projects.first + 1} + h / {LARGEST_SHARE} % {projects.last - projects.first}"
-    return f"CASE WHEN h % {LARGEST_SHARE} = 0 THEN {projects.first} ELSE {rest} END"
+    rest = f"{projects.first + 1} + h / {FIRST_PROJECT_INTERVAL} % {projects.last - projects.first}"
+    return f"CASE WHEN h % {FIRST_PROJECT_INTERVAL} = 0 THEN {projects.first} ELSE {rest} END"
 
 
 def build_statement(dialect: str, projects: StatisticsProjects, numbers: tuple[int, int], total: int) -> str:

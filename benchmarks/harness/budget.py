@@ -1,46 +1,46 @@
-"""How long rounds are and how many there are, so that a run ends in the minutes it was given."""
+"""The number and the length of rounds, chosen so that a run fits into the given minutes."""
 
 from dataclasses import dataclass
 from math import ceil, inf
 
 ROUND_SECONDS = 0.4
-"""Beside its load: wrk's start, and what the server still works on afterwards."""
+"""Seconds of a round beside its load: wrk's start, and the work that the server still does afterwards."""
 START_SECONDS = 3.0
-"""Of one side on one database, with the question whether it answers as the others do."""
+"""Seconds to start one side on one database, and to compare its answers with those of the others."""
 ROUNDS = (5, 3, 2)
 MIN_ANSWERS_PER_CONNECTION = 3
-"""To each connection, at least, in a round: what is under way at its end is not counted, and would be most of what a slow side did."""
+"""Minimum answers to each connection in a round: requests that run at its end are not counted, and would be most of a slow side's."""
 MAX_STRETCH = 4
-"""The most by which a round is made longer for that."""
+"""Maximum factor by which a round is made longer for that."""
 MIN_ROUND_SECONDS, MAX_ROUND_SECONDS = 2, 8
-"""Seconds of a round: in shorter ones a slow side answers too little to be counted, longer ones make nothing steadier."""
+"""Bounds of the seconds of a round: a slow side answers too few requests in a shorter one, and a longer one is not less noisy."""
 
 
 class TooShortError(Exception):
-    """The message says what the least is."""
+    """The given minutes are too few; the message has the minimum."""
 
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """Of each question to each side: seconds of a round that is not counted, and of how many that are."""
+    """The rounds of each question to each side: seconds of one that is not counted, and number and seconds of those that are."""
 
     warmup_seconds: float
     count: int
     seconds: float
 
     def cost(self) -> float:
-        """Seconds for one question to one side."""
+        """Seconds that one question to one side takes."""
         return self.warmup_seconds + ROUND_SECONDS + self.count * (self.seconds + ROUND_SECONDS)
 
 
 def stretch_round(seconds: float, per_second: float, connections: int) -> float:
-    """The length of a round for a side that is so slow; 0 requests per second: nothing was answered yet."""
+    """The seconds of a round for a side with this speed; 0 requests per second means that nothing was answered yet."""
     needed_seconds = MIN_ANSWERS_PER_CONNECTION * connections / per_second if per_second else inf
     return float(min(max(seconds, ceil(min(needed_seconds, seconds * MAX_STRETCH))), seconds * MAX_STRETCH))
 
 
 def fit_rounds(minutes: float, pairs: int, starts: int) -> RoundPlan:
-    """The most load that so many questions to a side (`pairs`), and starts of a side, leave room for. Raises TooShortError."""
+    """The plan with the most load that fits, for `pairs` of a side and a question and `starts` of servers. Raises TooShortError."""
     each = (minutes * 60 - starts * START_SECONDS) / max(pairs, 1)
     possible = [
         RoundPlan(float(min(seconds, 3)), count, float(seconds))
@@ -50,6 +50,6 @@ def fit_rounds(minutes: float, pairs: int, starts: int) -> RoundPlan:
     fitting = [rounds for rounds in possible if rounds.cost() <= each]
     if not fitting:
         min_minutes = (min(rounds.cost() for rounds in possible) * pairs + starts * START_SECONDS) / 60
-        raise TooShortError(f"so much takes at least {min_minutes:.1f} minutes; ask for fewer --cases, --peers or one --database")
-    # Of equally long ones the one with more rounds: a median of few says little.
+        raise TooShortError(f"this takes at least {min_minutes:.1f} minutes; choose fewer --cases, fewer --peers or one --database")
+    # Of plans with the same load, the one with more rounds: a median of few is not reliable.
     return max(fitting, key=lambda rounds: (rounds.count * rounds.seconds, rounds.count))

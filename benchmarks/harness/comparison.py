@@ -1,4 +1,4 @@
-"""One database, all sides that work on it, and rounds in which they take turns."""
+"""Measures all sides that support a database, in rounds in which the sides alternate."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -25,7 +25,7 @@ OURS = "forgefront"
 
 @dataclass(frozen=True)
 class MeasuredRound:
-    """What load measured, and milliseconds of the database's CPU a request; None where it has no process of its own."""
+    """The result of the load, and milliseconds of the database's CPU per request; None if it has no process of its own."""
 
     load: load.LoadResult
     database_cpu_ms: float | None
@@ -33,7 +33,7 @@ class MeasuredRound:
 
 @dataclass
 class RunningSide:
-    """A side that answers, and what was measured of it so far."""
+    """A running side, and its rounds by question."""
 
     side: BenchmarkSide
     server: MeasuredServer
@@ -43,7 +43,7 @@ class RunningSide:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is run: which sides and questions, how many rounds, and where packages of Node lie."""
+    """A measurement: its sides and questions (`cases`), its rounds, and the folder of Node packages (`cache`)."""
 
     sides: Sequence[BenchmarkSide]
     cases: Sequence[str]
@@ -55,18 +55,18 @@ class Comparison:
         return [side for side in self.sides if database in side.databases]
 
     def pairs(self, database: str) -> int:
-        """Of a side and a question it is asked."""
+        """The number of pairs of a side and a question that it gets."""
         return sum(len(self._cases_of(side)) for side in self.sides_of(database))
 
     def starts(self, database: str) -> int:
-        """Processes of servers, PostgreSQL's not counted."""
+        """The number of server processes that are started, without PostgreSQL's."""
         return sum(1 for side in self.sides_of(database) if side.served_by is None)
 
     def _cases_of(self, side: BenchmarkSide) -> list[str]:
         return [key for key in self.cases if (side.name, key) not in UNSUPPORTED_QUESTIONS]
 
     def run(self, dataset: DatasetCache, database: str, progress: Progress) -> list[dict[str, Any]]:
-        """A row for each side that works on this database."""
+        """A row for each side that supports this database."""
         missing: dict[str, str] = {}
         with ExitStack() as stack:
             url, postgres = stack.enter_context(dataset.open(database))
@@ -99,20 +99,20 @@ class Comparison:
     ) -> None:
         seconds = {}
         for each in competitors:
-            # What it costs to be asked for the first time is not measured.
+            # The first requests, which compile the question, are not measured.
             speed = 0.0
             with suppress(load.NoAnswersError):
                 speed = load.run_load(each.server, each.questions[key].request, self.rounds.warmup_seconds, folder).per_second
             seconds[each.side.name] = stretch_round(self.rounds.seconds, speed, load.CONNECTIONS)
         for number in range(self.rounds.count):
-            # Each goes first in turn, so that what a round leaves behind troubles all.
+            # Each side is first in turn, so that the effects of a round on the next one are shared.
             first = number % len(competitors)
             for each in (*competitors[first:], *competitors[:first]):
                 what = f"{database}, {key}, round {number + 1}: {each.side.title}"
                 try:
                     one = measure_round(each.server, each.questions[key].request, seconds[each.side.name], folder, postgres)
                 except load.NoAnswersError as error:
-                    # The figures of all others are worth having.
+                    # The other sides are still measured.
                     progress.step(what, "NO ANSWER")
                     progress.log(str(error))
                     continue
@@ -129,7 +129,7 @@ def measure_round(
     connections: int = load.CONNECTIONS,
     reads: int | None = None,
 ) -> MeasuredRound:
-    """One round. `reads`: so many of the questions, the first ones, are timed, and the others are not; None: all are."""
+    """Measures one round. If `reads` is given, only the first `reads` requests are timed."""
     began = postgres.cpu_seconds() if postgres is not None else 0.0
     if reads is None:
         found = load.run_load(server, request, seconds, folder, connections)
@@ -145,7 +145,7 @@ def format_figures(one: MeasuredRound) -> str:
 
 
 def check_same_answers(running: Sequence[RunningSide], cases: Sequence[str]) -> None:
-    """Asks every side every question once. Raises UnfairError unless all answer the same content as ours, which stands first."""
+    """Sends every question to every side once. Raises UnfairError unless all contents equal that of Forgefront."""
     for key in cases:
         contents = {}
         for each in running:
@@ -167,7 +167,7 @@ def _row(database: str, side: BenchmarkSide, running: RunningSide | None, missin
 
 
 def summarize_rounds(rounds: Sequence[MeasuredRound]) -> dict[str, Any]:
-    """Medians; `spread` is the distance between the best and the worst round, as a part of the median."""
+    """The medians of rounds; `spread` is the difference between the best and the worst round as a share of the median."""
     speeds = [each.load.per_second for each in rounds]
     database = [each.database_cpu_ms for each in rounds if each.database_cpu_ms is not None]
     return {
@@ -190,7 +190,7 @@ def summarize_rounds(rounds: Sequence[MeasuredRound]) -> dict[str, Any]:
 
 
 def questions_by_side(data: Dataset) -> dict[str, dict[str, Question]]:
-    """What each side is asked, by its name and the question's key."""
+    """The questions that each side gets, by the name of the side and the key of the question."""
     return {
         side.name: {key: question for key, question in side.create_questions(data).items() if (side.name, key) not in UNSUPPORTED_QUESTIONS}
         for side in SIDES

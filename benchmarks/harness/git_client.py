@@ -13,13 +13,13 @@ def environment() -> dict[str, str]:
 
 
 def run_git(folder: Path, *arguments: str, stdin: bytes = b"") -> str:
-    """What git prints. Raises RuntimeError with its message."""
+    """Runs git, and returns its output. Raises RuntimeError with its message."""
     done = subprocess.run(["git", *arguments], cwd=folder, env=environment(), input=stdin, capture_output=True, check=False)
     return _read_output(arguments, done.returncode, done.stdout, done.stderr)
 
 
 async def run_git_async(folder: Path, *arguments: str) -> str:
-    """The same, beside other work of this process."""
+    """As `run_git`, without blocking the event loop."""
     process = await asyncio.create_subprocess_exec(
         "git", *arguments, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""The service in this process, asked without a network."""
+"""The service in this process, called without a network."""
 
 import os
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from forgefront.config import Config
 
 
 def discard_logs() -> None:
-    """For the rest of the process: as in the server, the lines are made and written; nobody reads them."""
+    """Writes the log to the null device for the rest of the process. Lines are rendered as in the server."""
     logs.configure("json", "info", Path(os.devnull).open("w"))  # noqa: SIM115 - the null device, until the process ends
 
 
@@ -27,7 +27,7 @@ async def service(folder: Path, url: str) -> AsyncIterator[App]:
 
 
 async def call(app: Any, request: LoadRequest, number: int) -> int:
-    """Sends one of the questions to an ASGI application; gives the status."""
+    """Sends one of the requests to an ASGI application; returns the status."""
     path, _, query = request.paths[number % len(request.paths)].partition("?")
     headers = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
     body = (request.bodies[number % len(request.bodies)] if request.bodies else request.body or "").encode()

@@ -1,4 +1,4 @@
-"""Load: wrk with one thread, and the requests that it sends in turn."""
+"""Load by wrk with one thread, which sends the given requests in turn."""
 
 import json
 import re
@@ -13,16 +13,16 @@ from benchmarks.harness.servers import MeasuredServer
 
 CONNECTIONS = 32
 MAX_SETTLE_TENTHS = 50
-"""Tenths of a second after a round, at most, in which a server may still work on its last requests."""
+"""Maximum tenths of a second after a round in which a server may still work on its last requests."""
 MISSING_MESSAGE = "NOT RUN: wrk (apt install wrk)"
 
 
 class BadAnswersError(Exception):
-    """Some answers were errors, so what was measured means nothing."""
+    """Some answers were errors, so the measurement is invalid."""
 
 
 class NoAnswersError(BadAnswersError):
-    """Nothing was answered in the time of a round: it is too short for this server, or for a machine with other work."""
+    """Nothing was answered during a round, which is too short for this server or for a loaded machine."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class LoadRequest:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What one round gave: requests per second, how many were begun, and milliseconds: of the server's CPU a request, and of waiting for
-    an answer, the median and the 99th percentile."""
+    """The result of one round: requests per second, CPU milliseconds of the server per request, the number of requests that were begun,
+    and the median and the 99th percentile of the latency in milliseconds."""
 
     per_second: float
     cpu_ms: float
@@ -63,10 +63,10 @@ def is_wrk_installed() -> bool:
 def run_load(
     server: MeasuredServer, requests: LoadRequest | Sequence[LoadRequest], seconds: float, folder: Path, connections: int = CONNECTIONS
 ) -> LoadResult:
-    """Of several questions one request each is sent in turn. Raises BadAnswersError."""
+    """Runs wrk; requests of several questions are sent in turn. Raises BadAnswersError."""
     all_requests = [requests] if isinstance(requests, LoadRequest) else requests
-    what = " + ".join(f"{ask.method} {ask.paths[0]}" for ask in all_requests)
-    script = folder / "ask.lua"
+    what = " + ".join(f"{request.method} {request.paths[0]}" for request in all_requests)
+    script = folder / "requests.lua"
     script.write_text(_render_lua(all_requests))
     before = server.cpu_seconds()
     command = ["wrk", "--threads", "1", "--connections", str(connections), "--duration", f"{seconds:.0f}s", "--timeout", "10s", "--latency"]
@@ -80,16 +80,16 @@ def run_load(
     counted = re.search(r"(\d+) requests in", done.stdout)
     speed = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
     if counted is not None and int(counted[1]) == 0:
-        raise NoAnswersError(f"{server.name}, {what}: none was answered in {seconds:g} s; take more `--seconds`")
+        raise NoAnswersError(f"{server.name}, {what}: none was answered in {seconds:g} s; use more `--seconds`")
     if counted is None or speed is None:
-        raise BadAnswersError(f"{server.name}, {what}: wrk said {done.stdout!r}")
-    # At the end each connection waited for one answer more, which the server worked on too.
+        raise BadAnswersError(f"{server.name}, {what}: wrk printed {done.stdout!r}")
+    # At the end, each connection waits for one more answer, which the server also works on.
     began = int(counted[1]) + connections
     return LoadResult(float(speed[1]), used * 1000 / began, began, _parse_latency(done.stdout, 50), _parse_latency(done.stdout, 99))
 
 
 def wait_until_idle(server: MeasuredServer) -> float:
-    """The server's CPU seconds, once it has done what nobody waits for any more."""
+    """Waits until the server has finished its background work; returns its CPU seconds."""
     used = server.cpu_seconds()
     for _ in range(MAX_SETTLE_TENTHS):
         time.sleep(0.1)
@@ -100,48 +100,55 @@ def wait_until_idle(server: MeasuredServer) -> float:
 
 
 def _parse_latency(output: str, percent: int) -> float:
-    """Milliseconds, from a line as `     50%   12.34ms`."""
+    """The milliseconds of a line such as `     50%   12.34ms`."""
     found = re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s|m)\s*$", output, re.MULTILINE)
     if found is None:
-        raise BadAnswersError(f"wrk said {output!r}")
+        raise BadAnswersError(f"wrk printed {output!r}")
     return float(found[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}[found[2]]
 
 
 def paths_and_bodies(request: LoadRequest) -> list[tuple[str, str | None]]:
-    """Of each of the requests that are sent in turn."""
+    """The path and the body of each of the requests that are sent in turn."""
     return [(request.paths[0], body) for body in request.bodies] or [(path, request.body) for path in request.paths]
 
 
-def interleave(requests_of_sides: Sequence[LoadRequest]) -> list[tuple[LoadRequest, str, str | None]]:
-    """Each question with path and body of one of its requests, in turn, until every request of every question has come."""
-    requests = [paths_and_bodies(ask) for ask in requests_of_sides]
-    rounds = max(map(len, requests))
-    return [(ask, *own[number % len(own)]) for number in range(rounds) for ask, own in zip(requests_of_sides, requests, strict=True)]
+def interleave(questions: Sequence[LoadRequest]) -> list[tuple[LoadRequest, str, str | None]]:
+    """Each question with the path and body of one of its requests, in turn, until every request of every question has occurred."""
+    paths = [paths_and_bodies(question) for question in questions]
+    rounds = max(map(len, paths))
+    return [(question, *own[number % len(own)]) for number in range(rounds) for question, own in zip(questions, paths, strict=True)]
 
 
-def _render_lua(asks: Sequence[LoadRequest]) -> str:
-    # The strings of JSON without escapes outside ASCII are strings of Lua.
-    def word(text: str | None) -> str:
+def _render_lua(questions: Sequence[LoadRequest]) -> str:
+    """The script of wrk."""
+
+    # A JSON string is a Lua string unless it has characters outside ASCII, which JSON escapes.
+    def quote(text: str | None) -> str:
         return "nil" if text is None else json.dumps(text)
 
-    headers = {id(ask): number for number, ask in enumerate(asks, 1)}
-    kinds = ",\n".join("{" + ", ".join(f"[{word(name)}] = {word(value)}" for name, value in ask.headers.items()) + "}" for ask in asks)
-    listed = ",\n".join(f"{{{word(ask.method)}, {word(path)}, {headers[id(ask)]}, {word(body)}}}" for ask, path, body in interleave(asks))
+    numbers = {id(question): number for number, question in enumerate(questions, 1)}
+    headers = ",\n".join(
+        "{" + ", ".join(f"[{quote(name)}] = {quote(value)}" for name, value in question.headers.items()) + "}" for question in questions
+    )
+    requests = ",\n".join(
+        f"{{{quote(question.method)}, {quote(path)}, {numbers[id(question)]}, {quote(body)}}}"
+        for question, path, body in interleave(questions)
+    )
     return f"""
 local headers = {{
-{kinds}
+{headers}
 }}
 local requests = {{
-{listed}
+{requests}
 }}
-local made = {{}}
-local place = 0
--- Made once each, so that wrk spends its time on sending.
+local formatted = {{}}
+local position = 0
+-- Formatted once each, so that wrk spends its time on sending.
 init = function()
-  for number, each in ipairs(requests) do made[number] = wrk.format(each[1], each[2], headers[each[3]], each[4]) end
+  for number, each in ipairs(requests) do formatted[number] = wrk.format(each[1], each[2], headers[each[3]], each[4]) end
 end
 request = function()
-  place = place % #made + 1
-  return made[place]
+  position = position % #formatted + 1
+  return formatted[position]
 end
 """

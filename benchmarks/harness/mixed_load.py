@@ -85,8 +85,8 @@ def run_mixed_load(server: MeasuredServer, requests: Sequence[LoadRequest], read
     if run.bad_answer is not None:
         raise BadAnswersError(f"{server.name}: {run.bad_answer!r}")
     if not run.read_seconds:
-        raise NoAnswersError(f"{server.name}: no read was answered in {seconds:g} s; take more `--seconds`")
-    # At the end each connection waited for one answer more, which the server worked on too.
+        raise NoAnswersError(f"{server.name}: no read was answered in {seconds:g} s; use more `--seconds`")
+    # At the end, each connection waits for one more answer, which the server also works on.
     began = run.answered + connections
     return LoadResult(run.answered / seconds, used * 1000 / began, began, **summarize(run.read_seconds))
 

@@ -1,4 +1,4 @@
-"""What the measuring commands share: their options, how far they are, what is said of the machine, and where results go."""
+"""What the commands share: options, progress, the description of the machine, and writing of results."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
 
 
 class Progress:
-    """Lines on standard error: what is measured now, what it gave, and how long the rest will take."""
+    """Reports progress on standard error: what was measured, its figures, and the estimated time of the rest."""
 
     def __init__(self) -> None:
         self._step_started_at = time.monotonic()
@@ -31,11 +31,11 @@ class Progress:
         print(text, file=sys.stderr, flush=True)
 
     def expect(self, rounds: int) -> None:
-        """So many more; or fewer, where what was expected is not run."""
+        """Adds to the number of expected rounds; a negative number subtracts rounds that will not run."""
         self._total += rounds
 
     def reset_clock(self) -> None:
-        """What was done since the last round, as starting servers, does not come again with each round."""
+        """Excludes the work since the last round, such as starting servers, from the estimate."""
         self._step_started_at = time.monotonic()
 
     def step(self, what: str, figures: str) -> None:
@@ -47,16 +47,21 @@ class Progress:
 
 
 def parser_of(command: str, description: str, epilog: str = "", *, keeps_data: bool = True) -> argparse.ArgumentParser:
-    """With the options that all commands have. `keeps_data`: the data set can be used again after the command."""
+    """A parser with the options that all commands have; with `--data` if the data set can be used again after the command."""
     parser = argparse.ArgumentParser(prog=f"scripts/bench {command}", description=description, epilog=epilog)
     if keeps_data:
-        parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data set there, and use it again when it fits")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure of every round there")
+        parser.add_argument(
+            "--data",
+            type=Path,
+            metavar="DIR",
+            help="keep the data set in this folder, and use the one of an earlier run if it is up to date",
+        )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
     parser.add_argument(
         "--save",
         type=Path,
         metavar="DIR",
-        help=f"write {command}.json and {command}.md there; `--save benchmarks/results` renews what the repository shows",
+        help=f"write {command}.json and {command}.md into this folder; benchmarks/results has those of the repository",
     )
     return parser
 
@@ -79,7 +84,7 @@ def measure_databases(
     render: Callable[[dict[str, Any]], str],
     **run: Any,
 ) -> None:
-    """Measures on each database of the options, each with a data set of its own, and writes the results, `run` among them.
+    """Measures on each database of the options, each with a new data set, and writes the results, to which `run` is added.
 
     `measure` is called with the data set, the database, whether servers have a core of their own, and the progress; it returns rows.
     """
@@ -105,7 +110,7 @@ def require_wrk() -> None:
 
 
 def reserve_core() -> bool:
-    """Keeps this process, wrk and PostgreSQL off the core of the servers; gives whether there is one for them."""
+    """Keeps this process, wrk and PostgreSQL off the core of the servers; returns whether the servers can have one."""
     pinned = servers.can_pin()
     if pinned:
         servers.leave_server_core()
@@ -122,7 +127,7 @@ def machine(pinned: bool, load_before: float) -> dict[str, Any]:
 
 
 def describe_machine(found: dict[str, Any]) -> str:
-    """A sentence on the machine."""
+    """A sentence about the machine."""
     machine = found["machine"]
     loads = machine["load_average"]
     own = "" if machine["pinned"] else " The servers had no core of their own, so the noise is larger."
@@ -130,14 +135,14 @@ def describe_machine(found: dict[str, Any]) -> str:
 
 
 def write_results(command: str, found: dict[str, Any], text: str, options: argparse.Namespace, svg: str | None = None) -> None:
-    """Prints the text, and writes what the options ask for."""
+    """Prints the text, and writes the files that the options name."""
     print(text)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
     if options.save:
         options.save.mkdir(parents=True, exist_ok=True)
         (options.save / f"{command}.json").write_text(json.dumps(found, indent=2) + "\n")
-        (options.save / f"{command}.md").write_text(f"What `scripts/bench {command}` found when it was last kept.\n\n{text}\n")
+        (options.save / f"{command}.md").write_text(f"The last saved result of `scripts/bench {command}`.\n\n{text}\n")
         if svg is not None:
             (options.save / f"{command}.svg").write_text(svg)
 

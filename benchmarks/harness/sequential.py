@@ -1,4 +1,4 @@
-"""One request after the other over one connection: how long a client waits for each, and what the server's process uses for it."""
+"""One request after the other over one connection: the latency for the client, and the CPU time of the server."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from benchmarks.harness.servers import MeasuredServer
 
 @dataclass(frozen=True)
 class SequentialLatency:
-    """Milliseconds: of one client, the median; of the server's CPU, the mean, since the system counts it in steps of 10."""
+    """Milliseconds per request: the median for the client, and the mean of the server's CPU, which the system counts in steps of 10."""
 
     ms: float
     cpu_ms: float
@@ -25,14 +25,14 @@ class SequentialLatency:
 
 @dataclass(frozen=True)
 class SequentialRun:
-    """What several requests took: seconds for each, and seconds of the server's CPU for all."""
+    """The seconds of each of several requests, and the CPU seconds of the server for all."""
 
     seconds: tuple[float, ...]
     cpu_seconds: float
 
 
 def run_sequentially(server: MeasuredServer, request: LoadRequest, times: int, check: Callable[[Any], object]) -> SequentialRun:
-    """Asks so often; `check` is shown each answer, and raises for a wrong one. Raises BadAnswersError for another status."""
+    """Sends `times` requests; `check` gets each answer, and raises for a wrong one. Raises BadAnswersError for another status."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     seconds, choices = [], paths_and_bodies(request)
     before = server.cpu_seconds()

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SERVER_CORE, OTHER_CORE = 0, 1
 EXTERNAL_URL = "http://forge.example"
-"""In the links of the service's answers."""
+"""Base of the links in the answers of the service."""
 READINESS = "/-/readiness"
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -24,15 +24,12 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ServerStartError(Exception):
-    """The message has the end of the server's log."""
+    """A server did not become ready; the message has the end of its log."""
 
 
 @dataclass(frozen=True)
 class MeasuredServer:
-    """A server that answers. `cpu_seconds` is what its process used since it began, in user and kernel mode.
-
-    `includes_children`: it has processes below it that answer too, whose time and memory count.
-    """
+    """A running server. With `includes_children`, its CPU time and memory include those of its child processes."""
 
     name: str
     port: int
@@ -40,7 +37,7 @@ class MeasuredServer:
     includes_children: bool = False
 
     def cpu_seconds(self, *, children: bool = False) -> float:
-        """`children`: with all processes that it started and that have ended."""
+        """CPU seconds since its start, in user and kernel mode; with `children`, also those of its child processes that have ended."""
         if self.includes_children:
             return tree_cpu_seconds(self.pid)
         # After the name in brackets, which may hold blanks; utime, stime, cutime and cstime are the 14th to 17th fields of proc(5).
@@ -48,7 +45,7 @@ class MeasuredServer:
         return sum(map(int, fields[11 : 15 if children else 13])) / TICKS
 
     def memory_mib(self) -> float:
-        """What it has in memory now, of its own and shared (VmRSS of proc(5)). What processes share counts for each of them."""
+        """Resident memory (VmRSS of proc(5)). Memory that processes share counts for each of them."""
         return sum(map(_memory_mib, [self.pid, *_descendants(self.pid)] if self.includes_children else [self.pid]))
 
 
@@ -63,23 +60,23 @@ def _descendants(pid: int) -> list[int]:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """What a process and all below it used since they began; those that ended count with who waited for them."""
+    """CPU seconds of a process and its descendants since they began; those that have ended are counted by their parent."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:
-        # It ended between two looks.
+        # The process ended while its parent was read.
         return 0.0
     return sum(map(int, fields[11:15])) / TICKS + sum(tree_cpu_seconds(int(child)) for child in children)
 
 
 def can_pin() -> bool:
-    """Whether servers can have a core of their own: there are two, and the command `taskset`."""
+    """Whether servers can have a core of their own: there are two cores, and the command `taskset`."""
     return shutil.which("taskset") is not None and {SERVER_CORE, OTHER_CORE} <= os.sched_getaffinity(0)
 
 
 def leave_server_core() -> None:
-    """Moves this process, and all that it starts from now on (wrk, PostgreSQL), to the other core."""
+    """Moves this process, and all processes that it starts from now on (wrk, PostgreSQL), to the other core."""
     os.sched_setaffinity(0, {OTHER_CORE})
 
 
@@ -93,9 +90,9 @@ def run_service(
     settings: Mapping[str, str] | None = None,
     ready: str = READINESS,
 ) -> Iterator[MeasuredServer]:
-    """The complete service: authentication, policy, access log and metrics are on. `workers` are its processes.
+    """Runs the complete service, with authentication, permissions, access log and metrics, in `workers` processes.
 
-    `settings` are further variables of its environment; it is yielded when the path `ready` answers 200.
+    `settings` are further variables of its environment; the server is yielded when the path `ready` answers 200. Raises ServerStartError.
     """
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
     environment = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
@@ -107,7 +104,7 @@ def run_service(
 
 @contextmanager
 def run_http_backend(root: Path, *, pinned: bool) -> Iterator[MeasuredServer]:
-    """Plain git over HTTP, for the bare repositories in `root`."""
+    """Runs plain git over HTTP for the bare repositories in `root`."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.peers.git_http_backend", str(root), str(port)]
     with run_server("http-backend", command, {}, port, "/repository.git/HEAD", root / "peer.log", pinned=pinned) as server:
@@ -118,11 +115,11 @@ def run_http_backend(root: Path, *, pinned: bool) -> Iterator[MeasuredServer]:
 def run_server(
     name: str, command: list[str], extra_environment: Mapping[str, str], port: int, ready: str, log: Path, *, pinned: bool
 ) -> Iterator[MeasuredServer]:
-    """A server that `command` starts, once it answers `ready`, until the end of the block. Raises ServerStartError."""
+    """Starts a server by a command, yields it when it answers the path `ready`, and stops it. Raises ServerStartError."""
     pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if pinned else []
-    # Nothing of the caller's configuration, so that two runs are alike.
+    # Without the caller's configuration, so that runs can be compared.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FORGEFRONT_")}
-    # The code beside the benchmark, wherever the environment's own is.
+    # The code of this checkout, even if another one is installed.
     environment["PYTHONPATH"] = str(ROOT)
     with (
         log.open("wb") as log_file,
@@ -132,10 +129,10 @@ def run_server(
     ):
         try:
             _wait_until_ready(process, f"http://127.0.0.1:{port}{ready}", log)
-            # taskset replaces itself, so the number is the server's.
+            # taskset replaces itself, so the process id is the server's.
             yield MeasuredServer(name, port, process.pid)
         finally:
-            # Not the signal of a keyboard, which a shell has what it starts in the background ignore.
+            # Not SIGINT, which processes ignore that a shell starts in the background.
             process.terminate()
             try:
                 process.wait(STOP_SECONDS)
@@ -150,13 +147,13 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path)
             with urllib.request.urlopen(address, timeout=1):
                 return
         except urllib.error.HTTPError as error:
-            # It has nothing there, or not for everybody; but it answers.
+            # The path does not exist or needs a credential, but the server answers.
             if error.code < 500:
                 return
-            is_over = False
+            has_exited = False
         except OSError:
-            is_over = process.poll() is not None
-        if is_over or time.monotonic() > until:
+            has_exited = process.poll() is not None
+        if has_exited or time.monotonic() > until:
             raise ServerStartError(log.read_text(errors="replace")[-2000:])
         time.sleep(0.02)
 

@@ -10,8 +10,7 @@ from benchmarks.dataset.seed import Dataset
 from benchmarks.harness import servers
 from benchmarks.harness.runs import BOTH
 from benchmarks.harness.servers import MeasuredServer
-from benchmarks.peers import node_packages
-from benchmarks.peers.engine import DATABASE_URL_VARIABLE
+from benchmarks.peers import DATABASE_URL_VARIABLE, node_packages
 from benchmarks.suites import questions
 from benchmarks.suites.questions import Question
 from storage.database.engine import driver_url
@@ -19,7 +18,7 @@ from storage.database.engine import driver_url
 
 @dataclass(frozen=True)
 class SideEnvironment:
-    """Where a side runs: the folder of the data set, its database, and the folder of packages of Node."""
+    """Where a side runs: the data folder, the URL of the database, and the folders of logs and of Node packages (`cache`)."""
 
     folder: Path
     url: str
@@ -30,7 +29,7 @@ class SideEnvironment:
 
 @dataclass(frozen=True)
 class BenchmarkSide:
-    """`checks_caller`: whether it looks up the caller and what he may see, as the service does. `start` raises PeerUnavailableError.
+    """`checks_caller`: whether it looks up the caller and checks permissions, as the service does. `start` raises PeerUnavailableError.
 
     `served_by` names an earlier side whose process answers this one's questions too, so that it has no process of its own.
     """
@@ -82,12 +81,12 @@ SIDES = (
     BenchmarkSide("fastapi", "FastAPI + SQLModel", BOTH, True, questions.route_questions, _start_python_peer),
     BenchmarkSide("strawberry", "strawberry + DataLoaders", BOTH, True, questions.graphql_questions, _start_python_peer),
 )
-"""In the order of the table."""
+"""The sides in the order of the table."""
 UNSUPPORTED_QUESTIONS = {
     ("v3", "join"),
     ("mercurius", "note"),
     ("postgraphile", "note"),
     *((side, "projects") for side in ("floor", "mercurius", "postgraphile", "strawberry")),
 }
-"""Questions that a side is not asked: v3 has no such call, the peers on Node were written without mutations, and the list of projects is
-compared with FastAPI alone."""
+"""Pairs of a side and a question that it does not get: v3 has no call for the join, the peers on Node have no mutations, and the list of
+projects is compared with FastAPI only."""

@@ -1,4 +1,4 @@
-"""What the two peers on SQLAlchemy share: an engine as their manuals make one."""
+"""The engine of the two peers on SQLAlchemy, as its manual creates one."""
 
 import os
 from typing import Any
@@ -6,12 +6,11 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-DATABASE_URL_VARIABLE = "PEER_DATABASE_URL"
-"""Names the database, with the driver in the URL."""
+from benchmarks.peers import DATABASE_URL_VARIABLE
 
 
 def create_engine(database_url: str | None) -> AsyncEngine:
-    """Without a URL, the one of PEER_DATABASE_URL. As many connections as the service has."""
+    """An engine with as many connections as the service has; without a URL, for that of PEER_DATABASE_URL."""
     engine = create_async_engine(database_url or os.environ[DATABASE_URL_VARIABLE], pool_size=10, max_overflow=10)
     if engine.dialect.name == "sqlite":
 

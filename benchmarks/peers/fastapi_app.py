@@ -239,16 +239,16 @@ async def get_issue(project: ProjectDep, issue_id: int, session: SessionDep) -> 
 
 @router.get("/projects/{project_id}/merge_requests", response_model=list[MergeRequestOut])
 async def list_merge_requests(project: ProjectDep, session: SessionDep) -> Any:
-    """Three statements beside the authors': the merge requests, their commits, and five builds of each."""
+    """Reads the merge requests, their commits, and five builds of each commit by three statements; the authors by another one."""
     newest = select(MergeRequest).where(MergeRequest.project_id == project.id)
     ordered = newest.order_by(col(MergeRequest.created_at).desc(), col(MergeRequest.id).desc()).limit(20)
     found = (await session.exec(ordered.options(selectinload(MergeRequest.author)))).all()  # type: ignore[arg-type]
     heads = [row.head_oid for row in found if row.head_oid is not None]
     commits = (await session.exec(select(Commit).where(Commit.project_id == project.id, col(Commit.oid).in_(heads)))).all()
-    rank = func.row_number().over(partition_by=col(Build.sha), order_by=col(Build.id).desc()).label("place")
+    rank = func.row_number().over(partition_by=col(Build.sha), order_by=col(Build.id).desc()).label("rank")
     of_heads = select(Build.id, rank).where(Build.project_id == project.id, col(Build.sha).in_(heads), col(Build.current_id).is_(None))
     first = of_heads.subquery()
-    builds = await session.exec(select(Build).join(first, first.c.id == Build.id).where(first.c.place <= 5).order_by(col(Build.id).desc()))
+    builds = await session.exec(select(Build).join(first, first.c.id == Build.id).where(first.c.rank <= 5).order_by(col(Build.id).desc()))
     by_sha: dict[str, list[BuildOut]] = {}
     for build in builds.all():
         by_sha.setdefault(build.sha, []).append(BuildOut.model_validate(build))

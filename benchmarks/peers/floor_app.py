@@ -1,6 +1,6 @@
-"""The floor: what the questions cost with handwritten SQL, rows and orjson on Starlette, and nothing else.
+"""The floor: the questions answered by handwritten SQL, rows and orjson on Starlette, and nothing else.
 
-No caller is looked up and no right is checked, so no service can be as fast; it shows what there is to win. Run it with
+No caller is looked up and no permission is checked, so its cost is a lower bound for any service. Run it with
 `uvicorn --factory benchmarks.peers.floor_app:create_app`; PEER_DATABASE_URL names the database, without a driver in it.
 """
 
@@ -17,14 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from benchmarks.peers import floor_postgresql, floor_sqlite
+from benchmarks.peers import DATABASE_URL_VARIABLE, floor_postgresql, floor_sqlite
 from benchmarks.peers.floor_merge import Merge, create_merge_commit, move_branch
-
-DATABASE_URL_VARIABLE = "PEER_DATABASE_URL"
 
 
 class FloorDatabase(Protocol):
-    """What is asked of a database: rows as tuples, in the order of the columns that the answers below take apart."""
+    """The statements of a database; rows are tuples whose columns have the order that the handlers below expect."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -36,7 +34,7 @@ class FloorDatabase(Protocol):
         """The newest twenty with author and newest commit, and five builds by commit."""
 
     async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, datetime | str, tuple[Any, ...]] | None:
-        """The new note's id and instant, and its author."""
+        """The new note's id and timestamp, and its author."""
 
     async def create(self, project: int, author: int, title: str, description: str | None) -> tuple[Any, tuple[Any, ...]]:
         """The new issue's id, iid and timestamp, and its author."""

@@ -1,4 +1,4 @@
-"""The floor's merge of two branches: what one writes by hand with pygit2, without conflicts, rights, or syncing to the disk."""
+"""The floor's merge of two branches by pygit2, without conflicts, permissions, or syncing to the disk."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def _open(project: int) -> pygit2.Repository:
 
 
 def create_merge_commit(project: int, source_branch: str, target_branch: str, source: str, target: str) -> Merge:
-    """Writes the commit, which no ref reaches yet."""
+    """Writes the merge commit, which no ref reaches yet."""
     repository = _open(project)
     base = repository.merge_base(source, target)
     assert base is not None
@@ -48,5 +48,5 @@ def create_merge_commit(project: int, source_branch: str, target_branch: str, so
 
 
 def move_branch(project: int, merge: Merge) -> None:
-    """Moves the ref of the repository, after the rows."""
+    """Moves the ref of the repository, after the rows were written."""
     _open(project).references.create(f"refs/heads/{merge.target_branch}", merge.new, force=True)

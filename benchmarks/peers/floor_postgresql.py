@@ -13,7 +13,7 @@ SELECT i.id, i.iid, i.title, i.description, i.state, i.created_at, i.updated_at,
        a.id, a.username, a.name, a.state, s.id, s.username, s.name, s.state
   FROM issues i JOIN users a ON a.id = i.author_id LEFT JOIN users s ON s.id = i.assignee_id LEFT JOIN milestones m ON m.id = i.milestone_id
 """
-# The limit is spelled out: a bound one has the server plan at every call.
+# The limit is a literal: with a parameter, the server would plan the statement at every call.
 ISSUES = f"{ISSUE} WHERE i.project_id = $1 ORDER BY i.created_at DESC, i.id DESC LIMIT 20"
 ONE = f"{ISSUE} WHERE i.project_id = $1 AND i.id = $2"
 LABELS = """

@@ -25,7 +25,7 @@ SELECT r.id, r.iid, r.title, r.state, r.source_branch, r.target_branch, r.create
   FROM merge_requests r JOIN users a ON a.id = r.author_id LEFT JOIN commits c ON c.project_id = r.project_id AND c.oid = r.head_oid
  WHERE r.project_id = ? ORDER BY r.created_at DESC, r.id DESC LIMIT 20
 """
-# A statement a commit: in the same process that costs less than one statement that sorts them apart.
+# One statement for each commit, which costs less in the same process than one statement that ranks the builds of all.
 BUILDS = """
 SELECT b.sha, b.id, b.name, b.stage, b.status, b.started_at, b.finished_at FROM builds b
  WHERE b.project_id = ? AND b.sha = ? AND b.current_id IS NULL ORDER BY b.id DESC LIMIT 5
@@ -203,5 +203,5 @@ class Sqlite:
 
 
 def _now() -> str:
-    """As the service's rows have it."""
+    """The current time in the format of the service's rows."""
     return datetime.now(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")

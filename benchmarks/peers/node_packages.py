@@ -31,7 +31,7 @@ def versions(name: str) -> dict[str, str]:
 
 
 def folder_of(name: str, cache: Path) -> Path:
-    """Where the packages of a peer lie, in these versions."""
+    """The folder of a peer's packages in the pinned versions."""
     key = hashlib.sha256(json.dumps(versions(name), sort_keys=True).encode()).hexdigest()[:12]
     return cache / f"{name}-{key}"
 
@@ -41,11 +41,11 @@ def is_installed(name: str, cache: Path) -> bool:
 
 
 def create_command(name: str, cache: Path, log: Callable[[str], None]) -> list[str]:
-    """What starts the peer, whose packages are installed if they are not there. Raises PeerUnavailableError."""
+    """The command that starts the peer, whose packages are installed if they are missing. Raises PeerUnavailableError."""
     folder = folder_of(name, cache)
     if not is_installed(name, cache):
         _install(name, folder, log)
-    # A module finds its packages from where it lies.
+    # Node resolves packages from the folder of the module.
     program = shutil.copy(PEERS / name / "server.mjs", folder / "server.mjs")
     return [str(folder / "node_modules" / "node" / "bin" / "node"), str(program)]
 

@@ -1,4 +1,4 @@
-"""The peer of reads of a repository: pygit2 and orjson on Starlette, without a caller, rights, a database or bounds.
+"""The peer of reads of a repository: pygit2 and orjson on Starlette, without a caller, permissions, a database or limits.
 
 Run it with `uvicorn --factory benchmarks.peers.pygit2_app:create_app`; PEER_REPOSITORY names the bare repository.
 """

@@ -1,4 +1,4 @@
-"""The service's tables in SQLModel, for the peers on FastAPI and on strawberry, and what both look up: the caller and the project."""
+"""The service's tables in SQLModel for the peers on FastAPI and on strawberry, and their look-ups of the caller and the project."""
 
 import hashlib
 from datetime import UTC, date, datetime

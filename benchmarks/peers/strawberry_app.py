@@ -1,6 +1,7 @@
-"""strawberry on SQLModel with DataLoaders, as their manuals say: the types of the schema, and resolvers that ask loaders of the request.
+"""strawberry on SQLModel with DataLoaders, as their manuals say: the types of the schema, and resolvers that use the request's loaders.
 
-It looks the caller up by the digest of the token, and shows a private project to its people alone. Parsed and validated texts are kept.
+It looks up the caller by the digest of the token, and shows a private project to its members only. Parsed and validated documents are
+cached.
 Run it with `uvicorn --factory benchmarks.peers.strawberry_app:create_app`.
 """
 
@@ -34,7 +35,7 @@ Sessions = async_sessionmaker[AsyncSession]
 
 
 class Context(dict[str, Any]):
-    """What a request's resolvers share."""
+    """The state that the resolvers of a request share."""
 
     user: sqlmodel_tables.User
     sessions: Sessions
@@ -248,7 +249,7 @@ async def _issue(context: Context, project: sqlmodel_tables.Project, issue_id: i
 
 
 async def _project(context: Context, path: str) -> sqlmodel_tables.Project | None:
-    """By its id; None where the caller may not see it."""
+    """The project whose id is the path; None if the caller may not see it."""
     async with context.sessions() as session:
         return await sqlmodel_tables.find_project(session, int(path), context.user)
 
@@ -289,7 +290,7 @@ class Mutation:
 
 
 class PeerGraphQL(GraphQL[Context, None]):
-    """Each request has its caller and its loaders."""
+    """The GraphQL endpoint, which gives each request its caller and its loaders."""
 
     sessions: Sessions
 

@@ -1,4 +1,4 @@
-"""The DataLoaders of strawberry's peer: each asks once for all keys of a level, in a session of its own."""
+"""The DataLoaders of the peer on strawberry: each reads all keys of a level by one statement, in a session of its own."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from benchmarks.peers.sqlmodel_tables import Build, Commit, IssueLabel, Label, M
 
 
 def _in_projects(project_column: Any, column: Any, keys: Iterable[tuple[int, str]]) -> ColumnElement[bool]:
-    """Rows of any of these (project, value) pairs. Pairs themselves in a list would keep SQLite from using the index."""
+    """The condition for rows of any of these (project, value) pairs. SQLite would not use the index for a list of pairs."""
     by_project: dict[int, list[str]] = {}
     for project, value in keys:
         by_project.setdefault(project, []).append(value)
@@ -20,7 +20,7 @@ def _in_projects(project_column: Any, column: Any, keys: Iterable[tuple[int, str
 
 
 class Loaders:
-    """Those of one request."""
+    """The DataLoaders of one request."""
 
     def __init__(self, sessions: Callable[[], AsyncSession]) -> None:
         self._sessions = sessions
@@ -58,10 +58,10 @@ class Loaders:
     async def _builds(self, keys: list[tuple[int, str, int]]) -> list[list[Build]]:
         """The newest `first` by (project, commit, first); all keys of a level have the same `first`."""
         commits = [(project, sha) for project, sha, _ in keys]
-        rank = func.row_number().over(partition_by=[Build.project_id, Build.sha], order_by=col(Build.id).desc()).label("place")
+        rank = func.row_number().over(partition_by=[Build.project_id, Build.sha], order_by=col(Build.id).desc()).label("rank")
         of_commits = select(Build.id, rank).where(_in_projects(Build.project_id, Build.sha, commits), col(Build.current_id).is_(None))
-        places = of_commits.subquery()
-        statement = select(Build).join(places, places.c.id == Build.id).where(places.c.place <= max(first for *_, first in keys))
+        ranked = of_commits.subquery()
+        statement = select(Build).join(ranked, ranked.c.id == Build.id).where(ranked.c.rank <= max(first for *_, first in keys))
         found: dict[tuple[int, str], list[Build]] = {}
         for row in await self._all(statement.order_by(col(Build.id).desc())):
             found.setdefault((row.project_id, row.sha), []).append(row)

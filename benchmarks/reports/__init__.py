@@ -1,1 +1,1 @@
-"""reports."""
+"""The report and the chart of `scripts/bench table`."""

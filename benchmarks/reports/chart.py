@@ -1,6 +1,6 @@
-"""The chart of a run, drawn as SVG by hand: a panel for each question, a row for each side, a column of bars for each database.
+"""The chart of a run in SVG: a panel for each question, a row for each side, a column of bars for each database.
 
-Colours follow the reader's light or dark scheme, and it brings its own ground, so that it is readable on any page.
+Colours follow the reader's light or dark scheme. It has its own background, so that it is readable on any page.
 """
 
 from html import escape
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def render_svg(found: dict[str, Any]) -> str:
-    """Of what `--json` writes: requests per second as bars, CPU a request beside them."""
+    """The chart of what `--json` writes: requests per second as bars, with the CPU time per request beside them."""
     results: list[Row] = [row for row in found["results"] if "cases" in row]
     databases = [name for name in NAMES if any(row["database"] == name for row in results)]
     width = LEFT + COLUMN * len(databases) + MARGIN
@@ -38,8 +38,8 @@ def render_svg(found: dict[str, Any]) -> str:
     run = found["run"]
     rounds = f"medians of {run['rounds']} rounds of {run['seconds']:g} s, {run['connections']} connections, scale {run['scale']:g}"
     notes = (
-        f"Bars are requests per second of one server process; beside them milliseconds of its CPU a request; {rounds}.",
-        "* looks up no caller and checks no right.",
+        f"Bars are requests per second of one server process; beside them milliseconds of its CPU per request; {rounds}.",
+        "* looks up no caller and checks no permission.",
     )
     for number, note in enumerate(notes):
         parts.append(f'<text x="{MARGIN}" y="{y + 14 + 16 * number}" class="note">{escape(note)}</text>')
@@ -52,7 +52,7 @@ def render_svg(found: dict[str, Any]) -> str:
 
 
 def _render_panel(parts: list[str], y: int, key: str, title: str, rows: list[Row], databases: list[str]) -> int:
-    """Adds the panel that begins at `y`; gives where the next one does. All its bars have one measure."""
+    """Adds the panel that begins at `y`; returns where the next one begins. All bars of a panel have the same scale."""
     maximum = max(row["cases"][key]["per_second"] for row in rows)
     parts.append(f'<text x="{MARGIN}" y="{y + 20}" class="title">{escape(title)}</text>')
     for number, name in enumerate(databases):

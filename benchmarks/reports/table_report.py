@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     results: list[Row] = found["results"]
     cases = [key for key in TITLES if any(key in row.get("cases", {}) for row in results)]
     run = found["run"]
@@ -52,7 +52,7 @@ def _render_summary(results: Sequence[Row], cases: Sequence[str]) -> str:
 
 
 def _render_goals(results: list[Row]) -> str:
-    """A line for each question through each door on each database; in brackets what is to be reached."""
+    """A line for each question through each API on each database, with the bounds in brackets."""
     columns = {goal.key: goal.title for goal in goals.GOALS} | {"p99": "99 % / median"}
     found: dict[tuple[str, str, str], dict[str, goals.GoalResult]] = {}
     for each in goals.evaluate_goals(results):
@@ -93,7 +93,7 @@ def _render_case(results: Sequence[Row], key: str) -> str:
 
 
 def _render_ratios(results: Sequence[Row], cases: Sequence[str]) -> str:
-    """How `POST /graphql` stands to each peer: above 1 it is the better one."""
+    """The requests per second of `POST /graphql` as multiples of each peer's, and its CPU time as shares of theirs."""
     ours = {row["database"]: row for row in results if row["side"] == "forgefront" and "cases" in row}
     lines = [["POST /graphql against: times the req/s, part of the CPU", *(TITLES[key] for key in cases)]]
     for row in results:

@@ -1,1 +1,1 @@
-"""suites."""
+"""The commands of `scripts/bench`, a module for each, and the questions that they ask."""

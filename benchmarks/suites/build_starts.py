@@ -1,8 +1,8 @@
 """From the push of a CI file by the git program to the start of its build at a waiting runner, and builds claimed per second.
 
 The time counts from two moments: from the start of `git push`, and from `created_at` of the build, which the transaction that moves the ref
-sets shortly before its commit. Pushes of the same commits to `git http-backend` with a trivial hook alternate with them: they tell a loaded
-machine from a slow service. The pending builds have tags that no runner has, so that a claim must not look at them.
+sets shortly before its commit. Pushes of the same commits to `git http-backend` with a trivial hook alternate with them: they distinguish a
+loaded machine from a slow service. The pending builds have tags that no runner has, so that a claim must skip them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from storage.tables import Build
 WAITING_RUNNERS = 8
 WARMUP_PUSHES = 3
 START_SECONDS = 30.0
-"""After a push, for its build to start."""
+"""Time limit from a push to the start of its build."""
 BRANCH = "refs/heads/measured"
 CI_FILE = "# {}\nunit:\n  tags: [docker]\n  script: [make]\n"
 
@@ -49,7 +49,7 @@ class UnmatchedBuilds(PendingBuilds):
 
 @dataclass(frozen=True)
 class StartTime:
-    """Seconds from the push of one build to its start; `push` is what the whole command took, `peer` the same at the peer."""
+    """Seconds from the push of one build to its start; `push` is the time of the whole command, `peer` that of the push to the peer."""
 
     from_push: float
     from_commit: float
@@ -152,13 +152,13 @@ class WaitingRunners:
 
 
 def measure_starts(server: MeasuredServer, folder: Path, url: str, data: Dataset, pushes: int, pending: int) -> dict[str, Any]:
-    """Without and with pending builds; the repository of the client is in `folder`."""
+    """The figures without pending builds (`none`) and with them (`many`); the repository of the client is made in `folder`."""
     queues = UnmatchedBuilds(url, data.pending_projects[:PROJECTS])
     found = {}
     with open_client(folder, server, data) as client:
         for name, count in (("none", 0), ("many", pending)):
             queues.set_pending(count)
-            # They did not come through the service, which may use its last result for so long.
+            # The service caches for this time that no build is pending, and learns of no rows that others write.
             time.sleep(CACHE_SECONDS + 0.2)
             found[name] = asyncio.run(_measure(server, client, url, pushes))
     return {**found, "ratio": round(found["many"]["from_commit"]["p50_ms"] / found["none"]["from_commit"]["p50_ms"], 2)}
@@ -196,7 +196,7 @@ async def _read_created(url: str, build_ids: Sequence[int]) -> dict[int, datetim
 
 
 async def _measure_claims(client: PushingClient, waiting: WaitingRunners, builds: int) -> float:
-    """Builds per second that all runners claim and report, of so many that one push makes."""
+    """Builds per second that all runners together claim and report; one push makes `builds` of them."""
     jobs = "".join(f"unit {number}:\n  tags: [docker]\n  script: [make]\n" for number in range(builds))
     client.commit(f"# {time.time_ns()}\n{jobs}")
     await client.push()

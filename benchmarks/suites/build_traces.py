@@ -1,6 +1,6 @@
-"""A large trace that a runner sends while many readers follow it, the showing of it, and the delay of live tails.
+"""Measures a large trace that a runner sends while many readers follow it, reads of it afterwards, and the delay of live tails.
 
-One process has the runner and all readers, so that a reader is never much behind the others; it shares the cores with the service.
+The runner and all readers are in one process, so that no reader falls far behind the others. It shares the cores with the service.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from forgefront.runner.trace_buffer import MAX_CHARACTERS_PER_CALL
 
 READERS = 50
 TAIL_SECONDS = 0.1
-"""Between two lines of a tail."""
+"""Seconds between two lines of a tail."""
 SHOWN_LINES = 1000
 TIMEOUT_SECONDS = 600.0
 SAMPLE_SECONDS = 0.05
@@ -39,7 +39,7 @@ _END = re.compile(rb'"endBytes":"?(\d+)')
 
 
 class MemorySampler:
-    """The largest resident memory of a server, in MiB, while the block runs."""
+    """A context manager that samples the resident memory of a server in a thread; `peak` is the maximum in MiB."""
 
     def __init__(self, server: MeasuredServer) -> None:
         self._server = server
@@ -95,7 +95,7 @@ class TraceReader:
             self._read_piece(event)
 
     def _read_piece(self, event: bytes) -> None:
-        """For subclasses."""
+        """Called with each event that has output; subclasses read it."""
 
 
 class VerifyingReader(TraceReader):
@@ -129,7 +129,7 @@ def _piece_of(event: bytes) -> dict[str, str]:
 
 
 def measure_traces(server: MeasuredServer, url: str, data: Dataset, megabytes: int, tails: int) -> dict[str, Any]:
-    """A trace of at most so many MB, less where the service stores less, and a tail of so many lines."""
+    """Measures a tail of `tails` lines, and a trace of `megabytes` MB, or of the maximum size that the service stores if that is less."""
     project = data.history_projects[0]
     PendingBuilds(url, (project,)).set_pending(4)
     return asyncio.run(_measure(server, data.token, path_of(project), megabytes * 10**6, tails))

@@ -12,13 +12,13 @@ from benchmarks.suites.build_starts import WAITING_RUNNERS, measure_starts
 from benchmarks.suites.build_traces import READERS, SHOWN_LINES, measure_traces
 
 MAX_P99_MS = 300
-"""From the commit of the push to the start of the build."""
+"""Maximum 99th percentile from the commit of the push to the start of the build."""
 MAX_RATIO = 1.5
-"""Of the median with many pending builds and without any; few pushes make the 99th percentile."""
+"""Maximum median with many pending builds, as a multiple of that without. Too few pushes are measured for the 99th percentile."""
 MAX_TAIL_MS = 200
-"""99th percentile from sending a line until each reader has it."""
+"""Maximum 99th percentile from sending a line until each reader has it."""
 MAX_GROWTH_MIB = 128
-"""Of the resident memory of the service while a trace is streamed to its readers and shown, however long it is."""
+"""Maximum growth of the resident memory of the service while a trace of any size is streamed to its readers and shown."""
 PARTS = ("starts", "traces")
 
 
@@ -61,13 +61,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         " readers, and the delay of live tails.",
         keeps_data=False,
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), help="what (default: all)")
-    parser.add_argument("--pushes", type=int, default=200, help="of one measurement (default: 200)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), help="parts to measure (default: all)")
+    parser.add_argument("--pushes", type=int, default=200, help="pushes of one measurement (default: 200)")
     parser.add_argument("--pending", type=int, default=100_000, help="number of pending builds (default: 100000)")
-    parser.add_argument("--workers", type=int, default=2, help="several server processes on PostgreSQL (default: 2)")
-    parser.add_argument("--scale", type=float, default=0.02, help="of the data set (default: 0.02)")
-    parser.add_argument("--megabytes", type=int, default=64, help="of the large trace (default: 64)")
+    parser.add_argument("--workers", type=int, default=2, help="server processes on PostgreSQL, measured after one process (default: 2)")
+    parser.add_argument("--scale", type=float, default=0.02, help="scale of the data set (default: 0.02)")
+    parser.add_argument("--megabytes", type=int, default=64, help="size of the large trace in MB (default: 64)")
     parser.add_argument("--tails", type=int, default=200, help="lines of the tail (default: 200)")
     quick = "20 pushes, 1000 pending builds, a trace of 2 MB and a tail of 20 lines, to show that everything runs"
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -101,7 +101,7 @@ def name_of(row: dict[str, Any]) -> str:
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     run = found["run"]
     parts = [
         render([row for row in found["results"] if key in row], run)

@@ -1,4 +1,4 @@
-"""`scripts/bench runners`: what claiming a build costs with few and with many pending ones, and what waiting runners cost.
+"""`scripts/bench runners`: the cost of claiming a build with few and with many pending ones, and of runners that wait.
 
 Half of the pending builds, the oldest ones, have tags that no runner has.
 """
@@ -34,19 +34,19 @@ from storage.tables import CheckStatus, RunWhen
 
 FEW_PENDING = 100
 CLAIMS = 20
-"""Of one round; those who may be claimed are some more, of each runner."""
+"""Claims of one round. Each runner may claim a few builds more than that."""
 PROJECTS = 12
-"""In which builds wait. The runner that is not shared serves half of them."""
+"""Projects with pending builds. The runner that is not shared serves half of them."""
 ACCEPTED_TAGS: tuple[list[str], ...] = ([], ["docker"], TAGS)
 UNMATCHED_TAGS: tuple[list[str], ...] = (["windows"], ["gpu", "linux"], ["docker", "macos"])
 PROJECT_RUNNER = RUNNERS + 1
-"""The runner that is not shared."""
+"""Id of the runner that is not shared."""
 POLL_SECONDS = 20.0
 WARMUP_SECONDS = 3.0
-"""Before that: what the first call of each runner costs comes once, and is not what waiting costs."""
-GOAL_CORES = 0.1
-GOAL_RATIO = 1.3
-"""Noise: claiming is to cost the same."""
+"""Seconds before the measurement, which excludes the first call of each runner: it costs more than waiting."""
+MAX_CORES = 0.1
+MAX_RATIO = 1.3
+"""Maximum time of a claim with many pending builds, as a multiple of that with few. The excess over 1 is noise."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -69,15 +69,15 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "Measures the service while runners wait for a build and there is none, and the time to claim one of few and one of many builds.",
         keeps_data=False,
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--rounds", type=int, default=5, help=f"of {CLAIMS} claims each (default: 5)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--rounds", type=int, default=5, help=f"rounds of {CLAIMS} claims each (default: 5)")
     parser.add_argument("--pending", type=int, default=100_000, help="number of pending builds (default: 100000)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set (default: 0.1)")
     return parser.parse_args(arguments)
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     run = found["run"]
     claims = [["claim, ms (CPU ms)", f"{FEW_PENDING} pending", f"{run['pending']:,} pending", "times", "goal"]]
     polls = [["waiting", "cores", "goal"]]
@@ -109,7 +109,7 @@ class PendingBuilds:
             await database.close()
 
     def create_project_runner(self) -> None:
-        """Makes the runner that is not shared."""
+        """Inserts the runner that is not shared."""
         row = {
             "description": "Own",
             "token_digest": digest_token(runner_token(PROJECT_RUNNER)),
@@ -127,7 +127,7 @@ class PendingBuilds:
         )
 
     def set_pending(self, count: int) -> None:
-        """Has so many builds wait, and no others."""
+        """Replaces the pending builds by `count` new ones."""
         asyncio.run(self._set_pending(count))
 
     async def _set_pending(self, count: int) -> None:
@@ -166,7 +166,7 @@ class PendingBuilds:
             }
 
     def release_claimed(self) -> None:
-        """Has those that were claimed wait again."""
+        """Makes claimed builds pending again."""
         build = tables.Build
         waits = {"status": CheckStatus.PENDING, "runner_id": None, "token_digest": None, "lease_until": None, "started_at": None}
         claimed = col(build.queue).is_not(None) & (col(build.status) == CheckStatus.RUNNING)
@@ -178,22 +178,22 @@ def measure_claims(ours: MeasuredServer, data: Dataset, url: str, rounds: int, m
     queues = PendingBuilds(url, data.pending_projects[:PROJECTS])
     queues.create_project_runner()
     runners = {"shared runner": _claim_request(runner_token(1)), "runner of six projects": _claim_request(runner_token(PROJECT_RUNNER))}
-    walks: dict[tuple[str, int], list[SequentialRun]] = {}
+    measured: dict[tuple[str, int], list[SequentialRun]] = {}
     for count in (FEW_PENDING, many):
         queues.set_pending(count)
-        # They did not come through the service, which may believe its last look for so long.
+        # The service caches for this time that no build is pending, and learns of no rows that others write.
         time.sleep(CACHE_SECONDS + 0.2)
         for number in range(-1, rounds):
             for name, request in runners.items():
-                walked = run_sequentially(ours, request, CLAIMS, _check_claimed)
+                run = run_sequentially(ours, request, CLAIMS, _check_claimed)
                 if number >= 0:  # the one before is for warming up
-                    walks.setdefault((name, count), []).append(walked)
+                    measured.setdefault((name, count), []).append(run)
                 queues.release_claimed()
     rows = []
     for name in runners:
-        found = {key: summarize_runs(walks[name, count]).row() for key, count in (("many", many), ("few", FEW_PENDING))}
+        found = {key: summarize_runs(measured[name, count]).row() for key, count in (("many", many), ("few", FEW_PENDING))}
         times = {f"times_{part.removesuffix('_ms')}": round(found["many"][part] / found["few"][part], 2) for part in ("ms", "cpu_ms")}
-        rows.append({"case": name, **found, **times, "goal": GOAL_RATIO})
+        rows.append({"case": name, **found, **times, "goal": MAX_RATIO})
     return rows
 
 
@@ -209,14 +209,14 @@ def _check_claimed(answer: Any) -> None:
 
 
 def measure_polling(ours: MeasuredServer, seconds: float = POLL_SECONDS) -> dict[str, Any]:
-    """What the service uses while all runners ask for builds, as `forgefront runner` does, and there are none."""
+    """A row of the CPU time of the service while all runners request builds, as `forgefront runner` does, and there are none."""
     used = asyncio.run(_measure_polling(ours, seconds))
     return {
         "case": f"{RUNNERS} runners wait for a build",
         "seconds": seconds,
         "cpu_seconds": round(used, 2),
         "cores": round(used / seconds, 4),
-        "goal": GOAL_CORES,
+        "goal": MAX_CORES,
     }
 
 
@@ -238,7 +238,7 @@ async def _measure_polling(ours: MeasuredServer, seconds: float) -> float:
         return ours.cpu_seconds() - before
 
     try:
-        # All answers are waited for: a question that nobody hears the answer of would take one of the builds to come.
+        # Waits for all answers: a request whose client has disconnected could still claim one of the next builds.
         watching = asyncio.create_task(watch())
         await asyncio.gather(watching, *map(poll, services))
         return watching.result()

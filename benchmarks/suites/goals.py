@@ -1,4 +1,4 @@
-"""What the table is to show: Forgefront against the floor and its peers on the same database, and how steady it is."""
+"""The goals of the table: ratios of Forgefront to the floor and its peers on the same database, steadiness, and memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,14 +7,17 @@ from typing import Any
 OURS = ("forgefront", "v3")
 """The two rows of the service: `POST /graphql` and REST v3."""
 MAX_P99_TO_MEDIAN = 3.0
-"""The 99th percentile of waiting, as a multiple of the median."""
+"""Maximum 99th percentile of the latency, as a multiple of the median."""
 MAX_MEMORY_MIB = 220
-"""Resident after the load."""
+"""Maximum resident memory after the load."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Of one question: a ratio to a side. `figure` is what it compares; the ratio is to be at most, or at least, so much."""
+    """A ratio of Forgefront's `figure` to that of the side `against`, with its bound for each question.
+
+    The bound is a maximum or a minimum (`is_maximum`).
+    """
 
     key: str
     title: str
@@ -23,10 +26,10 @@ class Goal:
     is_maximum: bool
     by_case: dict[str, float]
     by_case_on_sqlite: dict[str, float] | None = None
-    """Where they are others there."""
+    """The bounds on SQLite, where they are others."""
 
     def wanted(self, database: str, case: str) -> float | None:
-        """The ratio to reach; None where the question has none."""
+        """The bound for a question; None if it has none."""
         return (self.by_case_on_sqlite if database == "sqlite" and self.by_case_on_sqlite else self.by_case).get(case)
 
 
@@ -42,7 +45,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class GoalResult:
-    """One goal of one question through one door on one database. `found` is rounded to two digits, and so judged."""
+    """One goal of one question through one API on one database. `found` is rounded to two digits before it is compared."""
 
     database: str
     side: str
@@ -57,12 +60,12 @@ class GoalResult:
         return self.found <= self.wanted if self.at_most else self.found >= self.wanted
 
     def row(self) -> Row:
-        """As it stands in the JSON."""
+        """The row in the JSON of the results."""
         return {**vars(self), "met": self.is_met}
 
 
 def evaluate_goals(results: list[Row]) -> Iterator[GoalResult]:
-    """Of the rows of a run; what was not measured is not judged."""
+    """The goals for the rows of a run, without those for which a figure was not measured."""
     ran = {(row["database"], row["side"]): row for row in results if "cases" in row}
     for (database, side), row in ran.items():
         if side not in OURS:
@@ -78,7 +81,7 @@ def evaluate_goals(results: list[Row]) -> Iterator[GoalResult]:
 
 
 def evaluate_memory(results: list[Row]) -> Iterator[GoalResult]:
-    """What the service has in memory after all questions, in MiB."""
+    """The goal for the resident memory after all questions, in MiB."""
     for row in results:
         if row["side"] == "forgefront" and "cases" in row:
             yield GoalResult(row["database"], row["side"], "", "memory", row["memory_mib"], MAX_MEMORY_MIB, True)

@@ -17,7 +17,7 @@ from benchmarks.suites import goals
 from benchmarks.suites.questions import TITLES
 
 MAX_RATIO_GROWTH = 1.3
-"""Equal but for the noise: how many times worse a ratio may be on the larger one."""
+"""Maximum factor by which a ratio may be worse on the larger data set. The excess over 1 is noise."""
 PEERS = ("floor", "fastapi")
 Row = dict[str, Any]
 
@@ -35,14 +35,14 @@ def main(arguments: Sequence[str]) -> None:
         rounds = budget.fit_rounds(options.minutes, pairs, sum(probe.starts(name) for name in options.database) * 2)
     except budget.TooShortError as error:
         sys.exit(f"--minutes {options.minutes:g}: {error}")
-    race = Comparison(sides, list(TITLES), rounds, options.cache, pinned)
+    compared = Comparison(sides, list(TITLES), rounds, options.cache, pinned)
     progress.expect(pairs * rounds.count)
     results: dict[str, list[Row]] = {}
     with runs.folder_of(options.data) as folder:
         for scale in options.scales:
             progress.log(f"scale {scale:g}")
             dataset = DatasetCache(folder, scale, progress.log)
-            results[f"{scale:g}"] = [row for name in options.database for row in race.run(dataset, name, progress)]
+            results[f"{scale:g}"] = [row for name in options.database for row in compared.run(dataset, name, progress)]
     found = {
         "machine": runs.machine(pinned, before),
         "run": {"scales": options.scales, "rounds": rounds.count, "seconds": rounds.seconds, "connections": load.CONNECTIONS},
@@ -59,10 +59,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "Making the data set of scale 10 takes ten times as long as that of scale 1, and some 15 GB for each database.",
     )
     parser.add_argument("--scales", nargs=2, type=float, default=[0.1, 1.0], metavar=("SMALL", "LARGE"), help="default: 0.1 1")
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
     others = [side.name for side in SIDES if side.name not in goals.OURS]
-    parser.add_argument("--peers", nargs="+", choices=others, default=list(PEERS), help=f"which (default: {' '.join(PEERS)})")
-    parser.add_argument("--minutes", type=float, default=10.0, help="making the data sets not counted (default: 10)")
+    parser.add_argument("--peers", nargs="+", choices=others, default=list(PEERS), help=f"peers to measure (default: {' '.join(PEERS)})")
+    parser.add_argument("--minutes", type=float, default=10.0, help="time for the rounds, without making the data sets (default: 10)")
     parser.add_argument(
         "--cache", type=Path, default=node_packages.default_cache(), metavar="DIR", help="where the packages of the peers on Node are"
     )
@@ -70,7 +70,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def compare_scales(small: list[Row], large: list[Row]) -> list[Row]:
-    """Each ratio of the table's goals on both; `worse` is how many times worse it is on the larger one."""
+    """Each ratio of the table's goals on both data sets; `worse` is the factor by which it is worse on the larger one."""
     before = {(each.database, each.side, each.case, each.goal): each for each in goals.evaluate_goals(small)}
     rows = []
     for each in goals.evaluate_goals(large):
@@ -86,15 +86,15 @@ def compare_scales(small: list[Row], large: list[Row]) -> list[Row]:
 
 
 def render_report(found: Row) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     titles = {goal.key: goal.title for goal in goals.GOALS}
     run = found["run"]
     small, large = (f"scale {scale:g}" for scale in run["scales"])
-    lines = [["ratio", small, large, "times worse", "kept"]]
+    lines = [["ratio", small, large, "times worse", "goal met"]]
     for row in found["compared"]:
         api = "POST /graphql" if row["side"] == "forgefront" else "REST v3"
         name = f"{titles[row['goal']]}: {TITLES[row['case']]}; {api}, {NAMES[row['database']]}"
         lines.append([name, f"{row['small']:.2f}", f"{row['large']:.2f}", f"{row['worse']:.2f}", "yes" if row["met"] else "no"])
     rounds = f"medians of {run['rounds']} rounds of {run['seconds']:g} s, {run['connections']} connections"
-    verdict = f"Kept: at most {MAX_RATIO_GROWTH:g} times worse, which is noise, or within the goal of the table all the same"
-    return f"{runs.render_table(lines)}\n\n{verdict}; {rounds}; {runs.describe_machine(found)}"
+    goal = f"The goal: at most {MAX_RATIO_GROWTH:g} times worse, which is noise, or still within the goal of the table"
+    return f"{runs.render_table(lines)}\n\n{goal}; {rounds}; {runs.describe_machine(found)}"

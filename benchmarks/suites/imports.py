@@ -1,4 +1,4 @@
-"""`scripts/bench import`: an instance that is imported through REST v3, and imported again after one thing in a hundred has changed."""
+"""`scripts/bench import`: an import of an instance through REST v3, and a second one after one issue in a hundred has changed."""
 
 import argparse
 import json
@@ -19,9 +19,9 @@ from benchmarks.harness.servers import MeasuredServer
 from tests.support.database.databases import temporary_server
 
 ISSUES, BUILDS, COMMITS, MERGE_REQUESTS = 100, 250, 30, 5
-"""In each of the 200 projects of scale 1, which has 20,000 issues, 60,000 notes and 50,000 builds."""
-CHANGED = 100
-"""One in so many changes before the second run."""
+"""Numbers of rows in each project; scale 1 has 200 projects, and so 20,000 issues, 60,000 notes and 50,000 builds."""
+CHANGE_INTERVAL = 100
+"""One issue in this number changes before the second run."""
 MAX_SECONDS = 900.0
 MAX_MIB = 300.0
 MAX_RATIO = 0.1
@@ -44,12 +44,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = runs.parser_of(
         "import",
         "Imports an instance on SQLite with kept ids, twice: at scale 1 it has 200 projects, 20,000 issues, 60,000 notes and 50,000 builds."
-        " Before the second run, one issue and one build in a hundred change.",
+        " Before the second run, one issue in a hundred changes and gets a note.",
         keeps_data=False,
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="into which (default: both)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
-    parser.add_argument("--parallel", type=int, default=8, help="requests at once (default: 8)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to import into (default: both)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set (default: 0.1)")
+    parser.add_argument("--parallel", type=int, default=8, help="concurrent requests (default: 8)")
     return parser.parse_args(arguments)
 
 
@@ -60,7 +60,7 @@ def _measure(folder: Path, database: str, options: argparse.Namespace, progress:
         data = seed.seed(f"sqlite:///{source}/forgefront.db", options.scale)
         project_history.copy_to_projects(range(1, max(data.projects + data.pending_projects) + 1), source / "repositories")
     _execute(source, "DELETE FROM artifacts", "UPDATE users SET admin = 1 WHERE id = 1")
-    progress.log(f"  {database}: the source is made")
+    progress.log(f"  {database}: made the source")
     with ExitStack() as stack:
         url = f"sqlite+aiosqlite:///{folder}/target.db" if database == "sqlite" else stack.enter_context(temporary_server())
         server = stack.enter_context(servers.run_service(source, f"sqlite+aiosqlite:///{source}/forgefront.db", pinned=False))
@@ -72,7 +72,7 @@ def _measure(folder: Path, database: str, options: argparse.Namespace, progress:
 
 @contextmanager
 def small_projects() -> Iterator[None]:
-    """The numbers of things in each project of the data set, while it is made."""
+    """Replaces the numbers of rows in each project of the data set within the block."""
     stored = seed.ISSUES, build_rows.BUILDS, project_history.COMMITS, build_rows.MERGE_REQUESTS
     seed.ISSUES, build_rows.BUILDS, project_history.COMMITS, build_rows.MERGE_REQUESTS = ISSUES, BUILDS, COMMITS, MERGE_REQUESTS
     try:
@@ -90,7 +90,7 @@ def _execute(source: Path, *statements: str) -> int:
 
 
 def _change(source: Path) -> int:
-    """Changes one issue in a hundred, and adds a note to it and a build; their number."""
+    """Changes one issue in CHANGE_INTERVAL, and adds a note to it; returns the number of changed and inserted rows."""
     moment = "strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'"
     connection = sqlite3.connect(source / "forgefront.db", timeout=60)
     stored = connection.execute("SELECT updated_at FROM issues LIMIT 1").fetchone()[0]
@@ -100,9 +100,9 @@ def _change(source: Path) -> int:
     names = "project_id, author_id, issue_id, body, attachment, system, upvote, downvote"
     return _execute(
         source,
-        f"UPDATE issues SET title = title || '!', updated_at = {moment} WHERE id % {CHANGED} = 0",
+        f"UPDATE issues SET title = title || '!', updated_at = {moment} WHERE id % {CHANGE_INTERVAL} = 0",
         f"INSERT INTO notes ({names}, created_at, updated_at) SELECT project_id, author_id, id, 'New', NULL, 0, 0, 0, {moment}, {moment}"
-        f" FROM issues WHERE id % {CHANGED} = 0",
+        f" FROM issues WHERE id % {CHANGE_INTERVAL} = 0",
     )
 
 
@@ -145,7 +145,7 @@ def _import(server: MeasuredServer, folder: Path, url: str, options: argparse.Na
 
 
 def _peak_mib(pid: int) -> float:
-    """The most that the process had in memory (VmHWM of proc(5)); 0 when it has ended."""
+    """The maximum resident memory of the process so far (VmHWM of proc(5)); 0 when it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

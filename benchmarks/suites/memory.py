@@ -1,4 +1,4 @@
-"""`scripts/bench memory`: what the service has in memory at rest, under a mixed load, and after many queries that never come again."""
+"""`scripts/bench memory`: resident memory of the service when idle, under a mixed load, and after many queries that are not repeated."""
 
 import argparse
 import http.client
@@ -19,16 +19,16 @@ from benchmarks.harness.servers import MeasuredServer
 from benchmarks.suites import goals, questions, random_queries
 
 IDLE_SECONDS = 5.0
-"""After the start, before what is in memory counts as idle."""
+"""Seconds after the start until the memory is measured as idle."""
 LOAD_SLICE_SECONDS = 15.0
-"""Of load, between two looks at the memory."""
+"""Seconds of load between two samples of the memory."""
 AD_HOC_QUERIES = 10_000
 REPEATS_PER_QUERY = 2
-"""That each of them is sent in a row: what is asked again may be compiled."""
+"""Number of times that each query is sent in a row: the second time, the service may compile it."""
 CLIENTS = 8
 MAX_IDLE_MIB = 160
 MAX_GROWTH_MIB = 10
-"""What the second ten thousand may add, when the caches are full: the ragged edges of the heap."""
+"""Maximum growth during the second ten thousand queries, when the caches are full: fragmentation of the heap."""
 SETTLE_SECONDS = 2.0
 
 
@@ -55,16 +55,22 @@ def main(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = runs.parser_of(
         "memory",
-        "Looks at the resident memory of one server process: at rest, after minutes of a mixed load (list, one, join and note through"
+        "Samples the resident memory of one server process: when idle, after minutes of a mixed load (list, one, join and note through"
         " POST /graphql, list, one and note through v3), after ten thousand distinct queries, and after as many again.",
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--minutes", type=float, default=3.0, help="of mixed load on each database; the goal says 60 (default: 3)")
-    parser.add_argument("--queries", type=int, default=AD_HOC_QUERIES, help=f"distinct ones, twice (default: {AD_HOC_QUERIES})")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
     parser.add_argument(
-        "--random", type=int, default=0, metavar="NUMBER", help="only so many distinct random queries of some 40 fields, on a fresh server"
+        "--minutes", type=float, default=3.0, help="minutes of mixed load on each database; the goal is for 60 (default: 3)"
     )
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    parser.add_argument("--queries", type=int, default=AD_HOC_QUERIES, help=f"distinct queries of each half (default: {AD_HOC_QUERIES})")
+    parser.add_argument(
+        "--random",
+        type=int,
+        default=0,
+        metavar="NUMBER",
+        help="only this number of distinct random queries of some 40 fields, on a fresh server",
+    )
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set (default: 0.1)")
     return parser.parse_args(arguments)
 
 
@@ -75,49 +81,49 @@ def _measure(dataset: DatasetCache, database: str, options: argparse.Namespace, 
         samples: list[dict[str, Any]] = []
         began = time.monotonic()
 
-        def look(what: str) -> float:
+        def sample(what: str) -> float:
             mib = round(server.memory_mib(), 1)
             samples.append({"second": round(time.monotonic() - began), "what": what, "mib": mib})
             progress.log(f"  {database}, second {samples[-1]['second']:5}: {what:28} {mib:7.1f} MiB")
             return mib
 
         if options.random:
-            return {"database": database, **random_queries.measure(server, dataset.data, options.random, look), "looks": samples}
+            return {"database": database, **random_queries.measure(server, dataset.data, options.random, sample), "samples": samples}
         time.sleep(IDLE_SECONDS)
-        idle = look("idle")
+        idle = sample("idle")
         mix = mixed_requests(dataset.data)
         requests = 0
         until = time.monotonic() + options.minutes * 60
         while (left := until - time.monotonic()) > 0:
             # wrk takes whole seconds.
             requests += load.run_load(server, mix, min(LOAD_SLICE_SECONDS, max(round(left), 1)), dataset.folder).requests
-            look("mixed load")
+            sample("mixed load")
         time.sleep(SETTLE_SECONDS)
-        after_load = look("after the load")
+        after_load = sample("after the load")
         after_ad_hoc = []
         for batch in range(2):
-            asked = time.monotonic()
+            sending_began = time.monotonic()
             send_ad_hoc_queries(server, dataset.data, range(batch * options.queries, (batch + 1) * options.queries))
             time.sleep(SETTLE_SECONDS)
-            after_ad_hoc.append(look(f"{(batch + 1) * options.queries:,} distinct queries"))
-            progress.log(f"  {options.queries / (time.monotonic() - asked):.0f} of them a second")
+            after_ad_hoc.append(sample(f"{(batch + 1) * options.queries:,} distinct queries"))
+            progress.log(f"  {options.queries / (time.monotonic() - sending_began):.0f} of them a second")
         return {
             "database": database,
             "idle_mib": idle,
             "after_load_mib": after_load,
             "load_requests": requests,
             "after_ad_hoc_mib": after_ad_hoc,
-            "looks": samples,
+            "samples": samples,
         }
 
 
 def mixed_requests(data: Dataset) -> list[LoadRequest]:
-    """All that the table asks of the service, through both doors."""
-    return [question.request for asked in (questions.graphql_questions(data), questions.v3_questions(data)) for question in asked.values()]
+    """The requests of the table to the service, through both APIs."""
+    return [question.request for api in (questions.graphql_questions(data), questions.v3_questions(data)) for question in api.values()]
 
 
 def ad_hoc_body(data: Dataset, number: int) -> bytes:
-    """A body whose text is that of no other number: other aliases, page sizes and selections."""
+    """A body with a distinct query for each number: aliases, page sizes and selections differ."""
     fields = [name for index, name in enumerate(("iid", "title", "state", "description", "createdAt", "labels")) if number >> index & 1]
     author = "author { username name }" if number % 3 else "assignee { username }"
     text = (
@@ -128,7 +134,7 @@ def ad_hoc_body(data: Dataset, number: int) -> bytes:
 
 
 def send_ad_hoc_queries(server: MeasuredServer, data: Dataset, numbers: range) -> None:
-    """Sends each of these queries TIMES in a row. Raises BadAnswersError."""
+    """Sends each of these queries REPEATS_PER_QUERY times in a row. Raises BadAnswersError."""
     headers = {"PRIVATE-TOKEN": data.token, "Content-Type": "application/json"}
 
     def client(mine: Iterator[int]) -> None:
@@ -148,7 +154,7 @@ def send_ad_hoc_queries(server: MeasuredServer, data: Dataset, numbers: range) -
 
 
 def evaluate_memory(row: dict[str, Any]) -> dict[str, bool]:
-    """Whether idle, loaded and grown memory are what they are to be."""
+    """Whether the memory when idle, after the load, and its growth are within their goals."""
     first, second = row["after_ad_hoc_mib"]
     return {
         "idle": row["idle_mib"] <= MAX_IDLE_MIB,
@@ -158,10 +164,10 @@ def evaluate_memory(row: dict[str, Any]) -> dict[str, bool]:
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     run = found["run"]
     minutes, queries = f"{run['minutes']:g} minutes", f"{run['ad_hoc']:,}"
-    lines = [["resident MiB", "idle", f"after {minutes} of load", f"after {queries} queries", "and as many again", "grown", "goal met"]]
+    lines = [["resident MiB", "idle", f"after {minutes} of load", f"after {queries} queries", "and as many again", "growth", "goal met"]]
     for row in found["results"]:
         first, second = row["after_ad_hoc_mib"]
         lacking = [name for name, met in evaluate_memory(row).items() if not met]

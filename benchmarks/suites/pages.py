@@ -25,7 +25,7 @@ PAGE_ROWS, FAR_PAGE = 20, 500
 """Rows of a page, and the number of the far one."""
 WARMUP_SECONDS = 2.0
 MAX_CPU_RATIO = 1.3
-"""Equal but for the noise: what the far page by keyset may cost as a multiple of the first one, PostgreSQL's CPU included."""
+"""Maximum CPU time of the far page by keyset, as a multiple of the first one, PostgreSQL's included. The excess over 1 is noise."""
 TITLES = {
     "keyset": "by keyset (`after`)",
     "offset": "by `offset`",
@@ -39,7 +39,7 @@ OFFSET = f"query Page($path: String!, $offset: Int!) {{ project(path: $path) {{ 
 
 @dataclass(frozen=True)
 class PageRequests:
-    """The questions for the first page and for the far one, by each way of paging."""
+    """The requests for the first page and for the far one, by way of paging (the keys of `TITLES`)."""
 
     first: dict[str, LoadRequest]
     far: dict[str, LoadRequest]
@@ -78,10 +78,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         f"Asks for page {FAR_PAGE} of a project with {long_project.ISSUES:,} issues, {PAGE_ROWS} a page, and for page 1, in turn.",
         "The project is put into the data set the first time.",
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of one round (default: 3)")
-    parser.add_argument("--rounds", type=int, default=3, help="medians are taken of so many (default: 3)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set around it (default: 0.1)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of one round (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds, whose medians are reported (default: 3)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set around it (default: 0.1)")
     return parser.parse_args(arguments)
 
 
@@ -121,7 +121,7 @@ def _measure_paging(
 
 
 def create_row(database: str, paging: str, pages: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """`times_cpu`: how many times the CPU of the first page, the server's and PostgreSQL's together, the far one takes."""
+    """A row of the results; `times_cpu` is the CPU time of the far page, with PostgreSQL's, as a multiple of that of the first page."""
     first, far = (pages[name]["cpu_ms"] + (pages[name]["database_cpu_ms"] or 0.0) for name in ("first", "far"))
     times = round(far / first, 2)
     row = {"database": database, "way": paging, **pages, "times_cpu": times}
@@ -129,21 +129,21 @@ def create_row(database: str, paging: str, pages: dict[str, dict[str, Any]]) -> 
 
 
 def _questions(server: MeasuredServer, data: Dataset) -> PageRequests:
-    """Raises UnfairError unless all ways lead to the same rows of the far page."""
+    """The requests for both pages. Raises UnfairError unless all ways of paging lead to the same rows."""
     skipped = (FAR_PAGE - 1) * PAGE_ROWS
 
     def graph(text: str, **variables: Any) -> LoadRequest:
         body = {"query": " ".join(f"{text} {questions.ISSUE}".split()), "variables": {"path": long_project.FULL_PATH, **variables}}
         return LoadRequest("POST", ("/graphql",), data.token, json.dumps(body))
 
-    def found(ask: LoadRequest) -> Any:
-        answer = fetch(server, ask)
+    def fetch_issues(request: LoadRequest) -> Any:
+        answer = fetch(server, request)
         if answer.get("errors"):
             raise UnfairError(f"errors: {json.dumps(answer['errors'])[:1000]}")
         return answer["data"]["project"]["issues"]
 
-    before = found(graph(OFFSET, offset=skipped - PAGE_ROWS))["pageInfo"]["endCursor"]
-    # v3 takes a path as an id with its slash folded.
+    before = fetch_issues(graph(OFFSET, offset=skipped - PAGE_ROWS))["pageInfo"]["endCursor"]
+    # v3 takes a path as an id if its slash is escaped.
     v3 = f"{V3}/projects/{long_project.FULL_PATH.replace('/', '%2F')}/issues?per_page={PAGE_ROWS}&page="
     pages = PageRequests(
         {"keyset": graph(KEYSET, after=None), "offset": graph(OFFSET, offset=0), "v3": LoadRequest("GET", (f"{v3}1",), data.token)},
@@ -153,15 +153,18 @@ def _questions(server: MeasuredServer, data: Dataset) -> PageRequests:
             "v3": LoadRequest("GET", (f"{v3}{FAR_PAGE}",), data.token),
         },
     )
-    for asks in (pages.first, pages.far):
-        rows = [[row["iid"] for row in (fetch(server, ask) if way == "v3" else found(ask)["nodes"])] for way, ask in asks.items()]
+    for requests in (pages.first, pages.far):
+        rows = [
+            [row["iid"] for row in (fetch(server, request) if paging == "v3" else fetch_issues(request)["nodes"])]
+            for paging, request in requests.items()
+        ]
         if rows[0] != rows[1] or rows[0] != rows[2] or len(rows[0]) != PAGE_ROWS:
             raise UnfairError(f"the ways of paging lead to different rows: {rows}")
     return pages
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     lines = [["req/s, CPU ms (of PostgreSQL)", "page 1", f"page {FAR_PAGE}", "times the CPU", "goal met"]]
     for row in found["results"]:
         cells = []

@@ -1,4 +1,4 @@
-"""`scripts/bench processes`: what several server processes on PostgreSQL answer more than one."""
+"""`scripts/bench processes`: the requests per second of several server processes on PostgreSQL, against those of one."""
 
 import argparse
 import os
@@ -40,15 +40,17 @@ def main(arguments: Sequence[str]) -> None:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = runs.parser_of(
         "processes",
-        "Asks the service on PostgreSQL the questions of the table with one server process and with several."
+        "Sends the questions of the table to the service on PostgreSQL, with one server process and with several."
         " No process has a core of its own: they share the cores with PostgreSQL and wrk.",
     )
     cores = os.cpu_count() or 1
-    parser.add_argument("--counts", nargs="+", type=int, default=[1, 2, cores], help="of server processes (default: 1, 2 and a core each)")
-    parser.add_argument("--cases", nargs="+", choices=TITLES, default=list(TITLES), help="which questions (default: all)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of one round (default: 5)")
-    parser.add_argument("--rounds", type=int, default=3, help="medians are taken of so many (default: 3)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    parser.add_argument(
+        "--counts", nargs="+", type=int, default=[1, 2, cores], help="numbers of server processes (default: 1, 2 and one for each core)"
+    )
+    parser.add_argument("--cases", nargs="+", choices=TITLES, default=list(TITLES), help="questions to send (default: all)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of one round (default: 5)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds, whose medians are reported (default: 3)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set (default: 0.1)")
     return parser.parse_args(arguments)
 
 
@@ -71,13 +73,13 @@ def _measure(
 
 
 def compute_gain(results: Sequence[dict[str, Any]], case: str) -> list[float]:
-    """How many times the requests per second of the first row each row answers."""
+    """The requests per second of each row, as a multiple of those of the first row."""
     first = results[0]["cases"][case]["per_second"]
     return [round(row["cases"][case]["per_second"] / first, 2) for row in results]
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     results, run = found["results"], found["run"]
     cases = list(results[0]["cases"])
     gains = {key: compute_gain(results, key) for key in cases}

@@ -1,7 +1,7 @@
-"""The questions of the table, in the words of each side, and what their answers have in common.
+"""The questions of the table: the requests for each side, and how answers of different sides are compared.
 
-GraphQL sides are asked the same text; sides with routes answer the same content by path. `content` brings every answer into one form:
-lists as lists, words of enumerations in lower case, instants as seconds since 1970.
+The GraphQL sides receive the same document; sides with routes answer the same content by path. `Question.content` normalizes every answer:
+connections become lists, enum values are in lower case, timestamps are seconds since 1970.
 """
 
 import json
@@ -65,7 +65,7 @@ query Projects {{
 {_USER}
 """
 
-# The words that PostGraphile makes of the tables, under the names of the others.
+# The names that PostGraphile generates from the tables, with aliases that give the names of the other sides.
 _GENERATED_USER = "fragment user on User { databaseId: rowId username name state }"
 _GENERATED_ISSUE = f"""
 fragment issue on Issue {{
@@ -113,7 +113,7 @@ query Join($id: Int!) {{
 
 @dataclass(frozen=True)
 class Question:
-    """One to one side: what is sent, and how the content is read out of the JSON that comes."""
+    """One question to one side: the requests, and the function that takes the content from the JSON of an answer."""
 
     request: LoadRequest
     read: Callable[[Any], Any]
@@ -137,7 +137,7 @@ TITLES = {
 
 
 def graphql_questions(data: Dataset) -> dict[str, Question]:
-    """To a side whose schema has the names of Forgefront's."""
+    """The questions to a side whose schema has the names of Forgefront's."""
     inputs = [{"projectPath": str(project), "issueDatabaseId": issue, "body": BODY} for project, issue in data.issues]
     return {
         "list": _graph(data, LIST, ({"path": str(project)} for project in data.projects), lambda data: data["project"]["issues"]),
@@ -153,7 +153,7 @@ def graphql_questions(data: Dataset) -> dict[str, Question]:
 
 
 def generated_graphql_questions(data: Dataset) -> dict[str, Question]:
-    """To PostGraphile, which was asked for no writing."""
+    """The questions to PostGraphile, which has no mutations here."""
     ones = ({"project": project, "id": issue} for project, issue in data.issues)
     return {
         "list": _graph(data, GENERATED_LIST, ({"id": project} for project in data.projects), _generated_issues),
@@ -167,7 +167,7 @@ def generated_graphql_questions(data: Dataset) -> dict[str, Question]:
 
 
 def route_questions(data: Dataset) -> dict[str, Question]:
-    """To a side that has routes."""
+    """The questions to a side that has routes."""
 
     def get(paths: Iterable[str]) -> Question:
         return Question(LoadRequest("GET", tuple(paths), data.token), lambda answer: answer)
@@ -183,7 +183,7 @@ def route_questions(data: Dataset) -> dict[str, Question]:
 
 
 def v3_questions(data: Dataset) -> dict[str, Question]:
-    """To the service's REST v3, which answers more of each row, and how many there are; the join is no call of it."""
+    """The questions to the service's REST v3, whose answers also have other fields and the total. It has no call for the join."""
 
     def get(paths: Iterable[str], read: Callable[[Any], Any]) -> Question:
         return Question(LoadRequest("GET", tuple(f"{V3}{path}" for path in paths), data.token), read)
@@ -200,24 +200,24 @@ def v3_questions(data: Dataset) -> dict[str, Question]:
 _V3_NAMES = {"databaseId": "id", "createdAt": "created_at", "updatedAt": "updated_at", "dueDate": "due_date"}
 
 
-def _v3(row: Any, *names: str) -> Any:
-    """What v3 tells of a row, under the names of the graph."""
+def _rename_v3(row: Any, *names: str) -> Any:
+    """Fields of a row of v3 under the names of the graph."""
     return None if row is None else {name: row[_V3_NAMES.get(name, name)] for name in names}
 
 
 def v3_user(row: Any) -> Any:
     """A user of v3 under the names of the graph."""
-    return _v3(row, "databaseId", "username", "name", "state")
+    return _rename_v3(row, "databaseId", "username", "name", "state")
 
 
 def _v3_issue(row: Any) -> Any:
-    own = _v3(row, "databaseId", "iid", "title", "description", "state", "createdAt", "updatedAt", "labels")
-    milestone = _v3(row["milestone"], "databaseId", "iid", "title", "state", "dueDate")
+    own = _rename_v3(row, "databaseId", "iid", "title", "description", "state", "createdAt", "updatedAt", "labels")
+    milestone = _rename_v3(row["milestone"], "databaseId", "iid", "title", "state", "dueDate")
     return {**own, "milestone": milestone, "author": v3_user(row["author"]), "assignee": v3_user(row["assignee"])}
 
 
 def _v3_note(row: Any) -> Any:
-    return {**_v3(row, "databaseId", "body", "createdAt"), "author": v3_user(row["author"])}
+    return {**_rename_v3(row, "databaseId", "body", "createdAt"), "author": v3_user(row["author"])}
 
 
 _V3_PROJECT_NAMES = {
@@ -235,10 +235,10 @@ def _v3_project(row: Any) -> Any:
         return None if row["permissions"][key] is None else row["permissions"][key]["access_level"]
 
     return {
-        **_v3(row, "databaseId", "name", "path", "description", "archived", "createdAt"),
+        **_rename_v3(row, "databaseId", "name", "path", "description", "archived", "createdAt"),
         **{name: row[key] for name, key in _V3_PROJECT_NAMES.items()},
         "owner": v3_user(row["owner"]),
-        "namespace": _v3(row["namespace"], "databaseId", "name", "path"),
+        "namespace": _rename_v3(row["namespace"], "databaseId", "name", "path"),
         "viewerMembership": {"projectLevelValue": level("project_access"), "groupLevelValue": level("group_access")},
     }
 
@@ -260,7 +260,7 @@ def _issues_by_project(data: Any) -> Any:
 
 
 def _generated_issues(data: Any) -> Any:
-    """Labels as titles, sorted: its lists have no order by what stands in another table."""
+    """The issues with labels as sorted titles: PostGraphile cannot sort a list by a column of another table."""
     issues = data["project"]["issues"]
     for issue in issues["nodes"]:
         issue["labels"] = sorted(each["label"]["title"] for each in issue["labels"]["nodes"])
@@ -268,7 +268,7 @@ def _generated_issues(data: Any) -> Any:
 
 
 def normalize(value: Any, key: str = "") -> Any:
-    """The form that all answers are compared in."""
+    """The value in the form in which answers are compared: see the docstring of the module."""
     if isinstance(value, dict):
         return normalize(value["nodes"]) if value.keys() == {"nodes"} else {name: normalize(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -282,7 +282,7 @@ def normalize(value: Any, key: str = "") -> Any:
 
 
 def compare_contents(key: str, name: str, ours: Any, theirs: Any) -> None:
-    """Two contents. Raises UnfairError when they differ, and when our own is not what the case is about."""
+    """Compares the answers of Forgefront and another side. Raises UnfairError if they differ, or if ours has too few rows for the case."""
     if key == "join" and [len(row["headCommit"]["builds"]) for row in ours] != [5] * 20:
         raise UnfairError("join: not twenty merge requests with five builds each")
     if key == "list" and len(ours) != 20:
@@ -290,7 +290,7 @@ def compare_contents(key: str, name: str, ours: Any, theirs: Any) -> None:
     if key == "projects" and not any(row["openIssuesCount"] for row in ours):
         raise UnfairError("projects: none with open issues")
     if key == "note":
-        # Of rows that were just written, the id and the time differ.
+        # Each side wrote a row of its own.
         ours, theirs = ({**content, "databaseId": None, "createdAt": None} for content in (ours, theirs))
     if ours != theirs:
-        raise UnfairError(f"{key}: {name} answers otherwise\nours: {json.dumps(ours)[:1500]}\n{name}: {json.dumps(theirs)[:1500]}")
+        raise UnfairError(f"{key}: {name} has another answer\nours: {json.dumps(ours)[:1500]}\n{name}: {json.dumps(theirs)[:1500]}")

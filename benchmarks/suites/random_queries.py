@@ -1,4 +1,4 @@
-"""`scripts/bench memory --random 5000`: what a fresh server has in memory after distinct random queries of some 40 fields."""
+"""`scripts/bench memory --random 5000`: resident memory of a fresh server after distinct random queries of some 40 fields."""
 
 import http.client
 import json
@@ -16,17 +16,17 @@ from tests.support.queries.arguments import ArgumentPool, ProjectArguments
 from tests.support.queries.query_generator import QueryGenerator
 
 MEMORY_SAMPLES = 10
-"""How often the memory is looked at."""
+"""Number of slices of the queries, after each of which the memory is sampled."""
 REPEATS_PER_QUERY = 2
 CLIENTS = 4
 MAX_MIB = 220
 MAX_GROWTH_MIB = 12
-"""Over the last three slices, when all caches are full."""
+"""Maximum growth over the last three slices, when all caches are full."""
 SETTLE_SECONDS = 5.0
 
 
 def measure(server: MeasuredServer, data: Dataset, number: int, sample: Callable[[str], float]) -> dict[str, Any]:
-    """The resident memory at rest and after each slice of the queries. Raises BadAnswersError for a fault of the service."""
+    """The resident memory when idle and after each slice of `number` queries. Raises BadAnswersError for an error of the service."""
     time.sleep(SETTLE_SECONDS)
     idle = sample("idle")
     after = []
@@ -38,16 +38,19 @@ def measure(server: MeasuredServer, data: Dataset, number: int, sample: Callable
 
 
 def create_bodies(data: Dataset, numbers: range) -> Iterator[bytes]:
-    """Requests whose queries differ from each other, made up of the schema; many ask for what is not there."""
-    places = [ProjectArguments(path_of(project), {}) for project in data.projects[:20]]
-    generator = QueryGenerator(graphql_schema, ArgumentPool(places, {"paths": [place.path for place in places]}, {}))
+    """Bodies of requests with distinct queries that are generated from the schema; many of them name rows that do not exist."""
+    projects = [ProjectArguments(path_of(project), {}) for project in data.projects[:20]]
+    generator = QueryGenerator(graphql_schema, ArgumentPool(projects, {"paths": [project.path for project in projects]}, {}))
     for number in numbers:
         text, variables = generator.query(number)
         yield json.dumps({"query": f"{text} # {number}", "variables": variables}).encode()
 
 
 def send_queries(server: MeasuredServer, data: Dataset, numbers: range) -> None:
-    """Most projects of the data set have no repository, so that 503 is an answer too."""
+    """Sends each query REPEATS_PER_QUERY times. Raises BadAnswersError for the status 500.
+
+    Other statuses are valid: most projects of the data set have no repository, for which the answer is 503.
+    """
     headers = {"PRIVATE-TOKEN": data.token, "Content-Type": "application/json"}
 
     def client(mine: list[bytes]) -> None:
@@ -76,7 +79,7 @@ def unmet_goals(row: dict[str, Any]) -> list[str]:
 
 def render_report(found: dict[str, Any]) -> str:
     number = found["run"]["random"]
-    lines = [["resident MiB", "idle", f"while {number:,} random queries come", "goal met"]]
+    lines = [["resident MiB", "idle", f"during {number:,} random queries", "goal met"]]
     for row in found["results"]:
         after = " ".join(f"{mib:.0f}" for mib in row["after_random_mib"])
         lines.append(

@@ -1,11 +1,11 @@
-"""`scripts/bench repository`: reads of a large repository by REST v3, beside pygit2 alone.
+"""`scripts/bench repository`: reads of a large repository by REST v3, against pygit2 alone.
 
 Both sides answer the same question from the same repository, over HTTP, as JSON: before a case is measured, its content is compared, down
-to the bytes of each patch, the ids and the base64. The peer does less: it has no caller, no rights, no database, no limits of size or time,
-and computes the diff in its own process, where the service starts workers that it can kill. Its answers have the fields of v3 except those
-that v3 adds for callers of version 4.
+to the bytes of each patch, the ids and the base64. The peer does less: it has no caller, no permissions, no database, no limits of size or
+time, and computes the diff in its own process, where the service starts workers that it can kill. Its answers have the fields of v3 except
+those that v3 adds for clients of version 4.
 
-The service does not warm up meanwhile, since the round before the measured ones does that.
+The warm-up of the service is off, since an unmeasured round comes first.
 """
 
 import argparse
@@ -34,17 +34,17 @@ from storage.git.repositories import Repositories
 from tests.support.git.git_history import commit_to_branch, git, make_history
 
 MAX_TIME_RATIO = 1.3
-"""How many times as long as with pygit2 alone a client may wait."""
+"""Maximum time for the client, as a multiple of that with pygit2 alone."""
 PAGE_ROWS, FAR_PAGE = 20, 500
 CHANGED_FILES = 1000
-"""Files of the commit whose diff is asked for."""
+"""Files of the commit whose diff is requested."""
 COMPARED_COMMITS = 50
 DEEP_FOLDER = "deep/a/b/c/d/e/f"
 
 
 @dataclass(frozen=True)
 class ReadCase:
-    """The same read of both sides. `content` takes from an answer what both must have."""
+    """One read: the path at each side, and `content`, which takes from an answer what must be equal."""
 
     name: str
     ours: str
@@ -64,11 +64,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "Reads commits, folders, files, diffs and comparisons of one repository by REST v3, in turn with pygit2 alone.",
         "With --data the repository is made once.",
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each read (default: 5)")
-    parser.add_argument("--repeats", type=int, default=20, help="of each read in a round (default: 20)")
-    parser.add_argument("--commits", type=int, default=100_000, help="of the repository (default: 100000)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set around it (default: 0.1)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each read (default: 5)")
+    parser.add_argument("--repeats", type=int, default=20, help="requests of each read in a round (default: 20)")
+    parser.add_argument("--commits", type=int, default=100_000, help="commits of the repository (default: 100000)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set around it (default: 0.1)")
     return parser.parse_args(arguments)
 
 
@@ -99,7 +99,7 @@ def _measure(
 
 @contextmanager
 def import_history(folder: Path, project: int, create_source: Callable[[Path], None]) -> Iterator[Path]:
-    """Gives the repository of the project in the data folder, filled with the history that `create_source` makes at a path."""
+    """Imports the history that `create_source` makes at a path into the project's repository in the data folder, and yields that."""
     source = folder / "source.git"
     create_source(source)
     store = Repositories(folder / "repositories")
@@ -120,7 +120,7 @@ def create_history(path: Path, *, commits: int) -> None:
     git(path, "branch", "compared", "master")
     for number in range(COMPARED_COMMITS):
         commit_to_branch(path, "compared", {f"{DEEP_FOLDER}/file{number % 40}.txt": f"line of {number}\n".encode() * 200})
-    # A child that is left of the branch's side: both sides have to find the merge base.
+    # Another commit on master, so that its head is not the merge base, which both sides have to find.
     commit_to_branch(path, "master", {"later.txt": b"later\n"})
 
 
@@ -137,7 +137,7 @@ def _cached_history(data: Path, commits: int, path: Path) -> None:
 
 @contextmanager
 def run_pygit2(repository: Path, folder: Path, *, pinned: bool) -> Iterator[MeasuredServer]:
-    """The peer, for one repository."""
+    """Runs the peer for one repository."""
     port = servers.free_port()
     command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peers.pygit2_app:create_app", "--no-access-log"]
     environment = {REPOSITORY_VARIABLE: os.fspath(repository)}
@@ -202,7 +202,7 @@ def compare_reads(
     progress: runs.Progress,
     database: str,
 ) -> dict[str, Any]:
-    """A row: both sides, and how many times as long as the peer ours takes. Raises UnfairError if their content differs."""
+    """A row: the figures of both sides, and the ratio of our time to the peer's. Raises UnfairError if their content differs."""
     requests = {"ours": (ours, LoadRequest("GET", (case.ours,), token)), "peer": (peer, LoadRequest("GET", (case.peer,), token))}
     contents = {name: case.content(fetch(server, request)) for name, (server, request) in requests.items()}
     if contents["ours"] != contents["peer"]:
@@ -228,7 +228,7 @@ def compare_reads(
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     lines = [["client ms (CPU ms of the server)", "Forgefront, REST v3", "pygit2 alone", "times", "goal met"]]
     for row in found["results"]:
         cells = [f"{row[name]['ms']:.2f} ({row[name]['cpu_ms']:.2f})" for name in ("ours", "peer")]

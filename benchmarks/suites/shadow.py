@@ -1,4 +1,4 @@
-"""`scripts/bench shadow`: what the shadow proxy adds to a request, against the same request without it."""
+"""`scripts/bench shadow`: the time that the shadow proxy adds to a request, against the same request without it."""
 
 import argparse
 import http.client
@@ -69,12 +69,12 @@ def run_shadow(old: MeasuredServer, new: MeasuredServer, status_port: int, folde
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = runs.parser_of(
         "shadow",
-        "Asks v3 the same with and without the shadow proxy in front of it, in turn, one request after the other. A second service gets"
-        " the copies, and shares the cores with the rest.",
+        "Sends the same requests to v3 with and without the shadow proxy in front of it, in turn, one after the other. A second service"
+        " receives the copies, and shares the cores with the rest.",
     )
-    parser.add_argument("--requests", type=int, default=300, help="of one round (default: 300)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each side (default: 5)")
-    parser.add_argument("--scale", type=float, default=0.05, help="of the data set (default: 0.05)")
+    parser.add_argument("--requests", type=int, default=300, help="requests of one round (default: 300)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each side (default: 5)")
+    parser.add_argument("--scale", type=float, default=0.05, help="scale of the data set (default: 0.05)")
     return parser.parse_args(arguments)
 
 
@@ -109,7 +109,7 @@ def _measure(
 def send_requests(
     server: MeasuredServer, request: LoadRequest, times: int, reconnects: bool, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
-    """The seconds of each request, of connecting too if it `reconnects`. Raises BadAnswersError."""
+    """The seconds of each request, including the connection if it `reconnects` for each. Raises BadAnswersError."""
     seconds = []
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     for number in range(times):
@@ -127,7 +127,7 @@ def send_requests(
 
 
 def wait_compared(status_port: int) -> None:
-    """Waits until no copy is left, which would slow down what is measured next. Raises BadAnswersError if answers differ."""
+    """Waits until all copies are compared, since that would slow the next requests. Raises BadAnswersError if answers differ."""
     while True:
         total = httpx.get(f"http://127.0.0.1:{status_port}/report.json", timeout=60).json()["total"]
         if total["seen"] == total["equal"] + total["different"] + sum(total["not_compared"].values()):
@@ -138,7 +138,7 @@ def wait_compared(status_port: int) -> None:
 
 
 def added_ms(seconds: dict[str, list[float]]) -> float:
-    """The difference of the medians."""
+    """The difference of the medians in milliseconds."""
     return (median(seconds["proxied"]) - median(seconds["direct"])) * 1000
 
 
@@ -154,7 +154,7 @@ def create_row(case: str, reconnects: bool, seconds: dict[str, list[float]], cpu
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     run = found["run"]
     lines = [["median ms of a request", "direct", "through the proxy", "added", f"at most {MAX_ADDED_MS:g} ms", "CPU ms of the proxy"]]
     for row in found["results"]:

@@ -29,11 +29,11 @@ from storage.database.engine import Database
 
 MAX_START_SECONDS, MAX_VERSION_SECONDS = 1.2, 0.2
 MAX_DELAY_MS = 50.0
-"""Of an answer while the service starts and warms up."""
+"""Maximum time of an answer while the service starts and warms up."""
 MAX_FIRST_RATIO = 2.0
-"""How many times as long as a warm request the first one of a dashboard may take."""
+"""Maximum time of the first request of a dashboard, as a multiple of that of a warm one."""
 MAX_PLANNING_MS = 5.0
-"""Of CPU, for 100 fields."""
+"""Maximum CPU time to plan 100 fields."""
 PLANNING_ROUNDS = 5
 MIN_FIRST_MS = 5.0
 """First requests that are faster meet the goal: the difference is noise."""
@@ -44,7 +44,7 @@ HEALTH = "/-/health"
 NUMBERS = ("version", "health", "cpu", "ready", "ready_cpu", "starting_ms", "slowest_ms", "idle_ms")
 _NO_GROUP = "no-group"
 _WITH_COMPILED_MODULES = {"PYTHONDONTWRITEBYTECODE": ""}
-"""As an installed service has them, whatever the caller's environment."""
+"""Environment in which Python writes compiled modules, as an installed service has them."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -56,9 +56,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = runs.parser_of("start", "Starts the service on existing data, and measures until it answers and is warm.", keeps_data=False)
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--rounds", type=int, default=3, help="starts; medians are taken (default: 3)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of starts, whose medians are reported (default: 3)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set (default: 0.1)")
     return parser.parse_args(arguments)
 
 
@@ -78,7 +78,7 @@ def _measure(dataset: DatasetCache, database: str, rounds: int, progress: runs.P
 
 
 def _time_planning(url: str) -> float:
-    """Milliseconds of CPU to plan 100 fields: of all queries of dashboards and pages together, each in its fastest round."""
+    """Milliseconds of CPU to plan 100 fields, computed from the fastest round of each query of the dashboards and the pages."""
     dialect, settings = Database(url).engine.dialect, StaticSettings("http://forge.example", shows_avatars=False, ssh_prefix="git@forge:")
     seconds, fields = 0.0, 0
     for folder in (trusted_documents.DASHBOARDS, NAMED_OPERATIONS_FOLDER, OPERATIONS_FOLDER):
@@ -97,7 +97,7 @@ def _time_planning(url: str) -> float:
 
 
 def _sample_rows(project: int) -> SampleRows:
-    """The data set has no groups."""
+    """Rows for the variables of dashboards. The data set has no group for them."""
     return SampleRows(None, project, str(project), _NO_GROUP, "master", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 
 
@@ -124,7 +124,7 @@ def _time_version() -> float:
 
 
 def _measure_start(folder: Path, url: str, health: LoadRequest, requests: dict[str, LoadRequest]) -> dict[str, Any]:
-    """One start: seconds to the first answers, and of CPU until then; milliseconds of answers."""
+    """The figures of one start: seconds and CPU seconds until the first answers, and milliseconds of answers."""
     began = time.perf_counter()
     with servers.run_service(folder, url, pinned=False, settings=_WITH_COMPILED_MODULES, ready=HEALTH) as server:
         seconds, cpu = time.perf_counter() - began, server.cpu_seconds()
@@ -182,7 +182,7 @@ def summarize_starts(measured: Sequence[dict[str, Any]], planning_ms: float) -> 
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     lines = [["", "measured", "goal", "goal met"]]
     for row in found["results"]:
         ratios = {name: first / row["warm"][name] for name, first in row["first"].items()}

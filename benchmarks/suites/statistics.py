@@ -32,15 +32,15 @@ from benchmarks.harness.steady_load import run_steadily
 from benchmarks.suites.trigger_cost import measure_triggers
 
 MAX_RATIO_BUILDS = 1_000_000
-"""Up to so many builds the goal is a ratio to DuckDB's own time, with more the milliseconds below."""
+"""Number of builds up to which the goal is MAX_DUCKDB_RATIO; with more it is MAX_ALL_MS."""
 MAX_DUCKDB_RATIO = 1.5
 MAX_ALL_MS = 500.0
 MAX_PROJECT_MS = 30.0
 MAX_FLAKY_RATIO = 0.5
-"""What flaky jobs of all time may take beside the row store."""
+"""Maximum time of the flaky jobs of all time, as a share of that of the row store."""
 MAX_REBUILD_SECONDS = 60.0
 MAX_P99_RATIO, P99_NOISE_MS = 1.3, 5.0
-"""What the 99th percentile of other answers may be beside statistics: so many times that without, or so much longer."""
+"""Maximum 99th percentile of other answers beside statistics: a multiple of that without, or that many milliseconds more."""
 REQUESTS_PER_SECOND = 60
 
 _STATS = "buildStats(bucket: DAY, first: 5000) { rows { bucketStart counts { total } duration { count p50 p95 } } }"
@@ -61,7 +61,7 @@ OTHER_QUERIES = {
     "mergeRequestStats by week, redAtMerge": "mergeRequestStats(bucket: WEEK) { bucketStart merged redAtMerge }",
     "leadTime of 100 merge requests": "mergeRequests(first: 100) { nodes { iid leadTime { total } } }",
 }
-"""What else dashboards ask about a project's past."""
+"""Other questions of dashboards about the history of a project."""
 DUCKDB_SQL = (
     "SELECT created // 86400000000, count(*), count(duration), quantile_disc(duration, [0.5, 0.95])"
     " FROM (SELECT created_at AS created, duration FROM base.builds"
@@ -94,12 +94,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "The database makes the data: a minute for 500,000 builds, ten for 5,000,000.",
         keeps_data=False,
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--builds", type=int, default=500_000, metavar="N", help="of all projects (default: 500000)")
-    parser.add_argument("--merge-requests", type=int, default=100_000, metavar="N", help="of all projects (default: 100000)")
-    parser.add_argument("--rounds", type=int, default=7, help="medians are taken of so many (default: 7)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a round of other answers (default: 5)")
-    parser.add_argument("--scale", type=float, default=0.02, help="of the data set around it (default: 0.02)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--builds", type=int, default=500_000, metavar="N", help="builds of all projects (default: 500000)")
+    parser.add_argument("--merge-requests", type=int, default=100_000, metavar="N", help="merge requests of all projects (default: 100000)")
+    parser.add_argument("--rounds", type=int, default=7, help="number of rounds, whose medians are reported (default: 7)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of a round of other answers (default: 5)")
+    parser.add_argument("--scale", type=float, default=0.02, help="scale of the data set around it (default: 0.02)")
     parser.add_argument("--quick", action="store_true", help="20000 builds and one short round, to show that everything runs")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -160,7 +160,7 @@ def _check(answer: Any) -> None:
 
 
 def _median_ms(server: MeasuredServer, request: LoadRequest, times: int) -> float | None:
-    """The median of some answers, without the first two, which compile the query; None if the time is not enough."""
+    """The median of `times` answers after two that compile the query; None if the deadline of the operation is exceeded."""
     try:
         run_sequentially(server, request, 2, _check)
         return round(1000 * median(run_sequentially(server, request, times, _check).seconds), 1)
@@ -256,7 +256,7 @@ async def _measure_meanwhile(server: MeasuredServer, token: str, options: argpar
 
 
 def evaluate_row(row: dict[str, Any], builds: int) -> dict[str, bool]:
-    """Which goals a database meets."""
+    """Whether a database meets each goal."""
     questions, meanwhile = row["questions"], row["meanwhile"]
     everything = questions["all"]
     is_ratio = builds <= MAX_RATIO_BUILDS
@@ -274,7 +274,7 @@ def evaluate_row(row: dict[str, Any], builds: int) -> dict[str, bool]:
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     run = found["run"]
     is_ratio = run["builds"] <= MAX_RATIO_BUILDS
     all_goal = f"at most {MAX_DUCKDB_RATIO:g} times DuckDB" if is_ratio else f"at most {MAX_ALL_MS:g} ms"

@@ -18,7 +18,7 @@ from benchmarks.suites import goals
 from benchmarks.suites.questions import TITLES
 
 WARMUP_SECONDS = 3.0
-"""Before the rounds of a question, for each side."""
+"""Seconds of unmeasured load on each side before the rounds of a question."""
 
 
 def main(command: str, arguments: Sequence[str]) -> None:
@@ -28,21 +28,28 @@ def main(command: str, arguments: Sequence[str]) -> None:
     pinned = runs.reserve_core()
     before = os.getloadavg()[0]
     sides = [side for side in SIDES if not options.peers or side.name in (*goals.OURS, *options.peers)]
-    race = Comparison(sides, options.cases, RoundPlan(WARMUP_SECONDS, options.rounds, options.seconds), options.cache, pinned)
-    pairs = sum(race.pairs(name) for name in options.database)
+    compared = Comparison(sides, options.cases, RoundPlan(WARMUP_SECONDS, options.rounds, options.seconds), options.cache, pinned)
+    pairs = sum(compared.pairs(name) for name in options.database)
     if options.minutes:
         try:
-            rounds = budget.fit_rounds(options.minutes, pairs, sum(race.starts(name) for name in options.database))
+            rounds = budget.fit_rounds(options.minutes, pairs, sum(compared.starts(name) for name in options.database))
         except budget.TooShortError as error:
             sys.exit(f"--minutes {options.minutes:g}: {error}")
-        race = Comparison(sides, options.cases, rounds, options.cache, pinned)
-    progress.expect(pairs * race.rounds.count)
-    progress.log(f"{pairs} pairs of a side and a question, {race.rounds.count} rounds of {race.rounds.seconds:g} s each")
+        compared = Comparison(sides, options.cases, rounds, options.cache, pinned)
+    progress.expect(pairs * compared.rounds.count)
+    progress.log(f"{pairs} pairs of a side and a question, {compared.rounds.count} rounds of {compared.rounds.seconds:g} s each")
     with runs.folder_of(options.data) as folder:
-        results = [row for name in options.database for row in race.run(DatasetCache(folder, options.scale, progress.log), name, progress)]
+        results = [
+            row for name in options.database for row in compared.run(DatasetCache(folder, options.scale, progress.log), name, progress)
+        ]
     found = {
         "machine": {**runs.machine(pinned, before), "node": node_packages.versions("postgraphile")["node"]},
-        "run": {"scale": options.scale, "rounds": race.rounds.count, "seconds": race.rounds.seconds, "connections": load.CONNECTIONS},
+        "run": {
+            "scale": options.scale,
+            "rounds": compared.rounds.count,
+            "seconds": compared.rounds.seconds,
+            "connections": load.CONNECTIONS,
+        },
         "results": results,
         "goals": [each.row() for each in (*goals.evaluate_goals(results), *goals.evaluate_memory(results))],
     }
@@ -62,14 +69,16 @@ def _options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
     )
     chosen = ["join"] if command == "join" else list(TITLES)
     databases = ["postgresql"] if command == "join" else list(BOTH)
-    parser.add_argument("--cases", nargs="+", choices=TITLES, default=chosen, help=f"which questions (default: {' '.join(chosen)})")
+    parser.add_argument("--cases", nargs="+", choices=TITLES, default=chosen, help=f"questions to send (default: {' '.join(chosen)})")
     parser.add_argument(
-        "--peers", nargs="+", choices=[side.name for side in SIDES if side.name not in goals.OURS], help="which (default: all)"
+        "--peers", nargs="+", choices=[side.name for side in SIDES if side.name not in goals.OURS], help="peers to measure (default: all)"
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=databases, help=f"on which (default: {' '.join(databases)})")
-    parser.add_argument("--minutes", type=float, help="take as many and as long rounds as fit, making the data set not counted")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of one round of one question to one side (default: 5)")
-    parser.add_argument("--rounds", type=int, default=5, help="medians are taken of so many (default: 5)")
+    parser.add_argument(
+        "--database", nargs="+", choices=BOTH, default=databases, help=f"databases to measure (default: {' '.join(databases)})"
+    )
+    parser.add_argument("--minutes", type=float, help="run as many and as long rounds as fit into this time, without making the data set")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of one round of one question to one side (default: 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds, whose medians are reported (default: 5)")
     parser.add_argument(
         "--scale",
         type=float,
@@ -77,7 +86,9 @@ def _options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         help="scale of the data set; 1 is 100,000 issues, 300,000 notes, 50,000 merge requests, 200,000 commits and 500,000"
         " builds (default: 1)",
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of the data and two rounds of two seconds, to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the data and two rounds of two seconds, to show that everything runs"
+    )
     parser.add_argument(
         "--cache",
         type=Path,
@@ -85,7 +96,7 @@ def _options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
         default=node_packages.default_cache(),
         help="where the packages of the peers on Node are installed (default: %(default)s)",
     )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw a chart there")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a chart to this file")
     options = parser.parse_args(arguments)
     if options.quick:
         options.scale, options.rounds, options.seconds = 0.1, 2, 2.0

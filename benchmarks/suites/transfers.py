@@ -24,7 +24,7 @@ from tests.support.git.git_history import make_history
 COMMITS_PER_PUSH = 100
 """Commits of one push."""
 MAX_TIME_RATIO = 1.3
-"""How many times the peer's time ours may take."""
+"""Maximum time for the client, as a multiple of the peer's."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -51,15 +51,15 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "Measures clone, fetch and push with the git program: the service and git http-backend alternate on the same repository.",
         keeps_data=False,
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--rounds", type=int, default=5, help="of a clone, four fetches and four pushes (default: 5)")
-    parser.add_argument("--commits", type=int, default=10_000, help="of the repository (default: 10000)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of a clone, four fetches and ten pushes (default: 5)")
+    parser.add_argument("--commits", type=int, default=10_000, help="commits of the repository (default: 10000)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set (default: 0.1)")
     return parser.parse_args(arguments)
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     lines = [["client ms (CPU ms of the server)", "Forgefront", "git http-backend", "times", "goal met"]]
     for row in found["results"]:
         cells = [f"{row[key]['ms']:.0f} ({row[key]['cpu_ms']:.0f})" for key in ("ours", "peer")]
@@ -71,7 +71,7 @@ def render_report(found: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class TransferTime:
-    """One transfer: seconds for whoever waited for it, and milliseconds of CPU of the server with its git processes."""
+    """One transfer: seconds for the client, and milliseconds of CPU of the server with its git processes."""
 
     seconds: float
     cpu_ms: float
@@ -90,7 +90,7 @@ class GitRemote:
         return "-c", f"http.extraHeader=PRIVATE-TOKEN: {self.token}"
 
     def heads(self, folder: Path) -> dict[str, str]:
-        """The branches there, with their commits."""
+        """The commits of the branches by the name of their ref."""
         output = run_git(folder, *self._settings, "ls-remote", "--heads", self.address)
         return {name: oid for oid, name in (line.split("\t") for line in output.splitlines())}
 
@@ -99,14 +99,14 @@ class GitRemote:
         before, began = self.server.cpu_seconds(children=True), time.perf_counter()
         run_git(folder, *self._settings, *arguments)
         seconds = time.perf_counter() - began
-        # A server learns that its process has ended a moment after the client has all that it wanted.
+        # The server reaps its git process a moment after the client has received everything.
         time.sleep(0.05)
         return TransferTime(seconds, (self.server.cpu_seconds(children=True) - before) * 1000)
 
 
 @dataclass(frozen=True)
 class TransferCase:
-    """`run` does it once on all sides that it is given, in their order; `times` as often in each round, since short ones measure ill."""
+    """`run` makes one transfer with each of the given sides, in their order; a round has `repeats` of them, more of short ones."""
 
     name: str
     repeats: int
@@ -117,7 +117,7 @@ class Transfers:
     """The repository on both sides, and clients that are behind it or ahead of it."""
 
     def __init__(self, data: Dataset, folder: Path, commits: int) -> None:
-        """Constructed before the servers start; `folder` is the service's."""
+        """Makes the repositories, which must happen before the servers start; `folder` is the data folder of the service."""
         self._data = data
         self._folder = folder / "transfers"
         self._folder.mkdir()
@@ -133,7 +133,7 @@ class Transfers:
         shutil.copytree(repository, self._folder / "peer" / "repository.git")
         run_git(self._folder / "peer" / "repository.git", "config", "http.receivepack", "true")
         shutil.rmtree(source)
-        # A client that lacks the newest commit of master, and has one branch a push.
+        # A client that lacks the newest commit of master.
         self._behind = self._folder / "behind.git"
         run_git(
             self._folder,
@@ -151,6 +151,7 @@ class Transfers:
         peer = self._folder / "peer" / "repository.git"
         run_git(peer, "fetch", "-q", str(repository), one_more)
         run_git(peer, "update-ref", "refs/heads/master", one_more)
+        # A client that gets a new branch for each push.
         self._ahead = self._folder / "ahead.git"
         shutil.copytree(self._behind, self._ahead)
 
@@ -203,7 +204,7 @@ class Transfers:
 
 
 def compare_transfers(transfers: Transfers, sides: dict[str, GitRemote], rounds: int) -> list[dict[str, Any]]:
-    """A row for each case: both sides, and how many times the peer's ours takes."""
+    """A row for each case: the figures of both sides, and the ratios of ours to the peer's."""
     rows = []
     for case in transfers.cases():
         measured: dict[str, list[TransferTime]] = {key: [] for key in sides}
@@ -228,7 +229,7 @@ def _summarize(measured: dict[str, list[TransferTime]]) -> dict[str, Any]:
 
 
 def _add_commits(repository: Path, ref: str, count: int) -> str:
-    """Adds commits of one changed file each to the branch; gives the id of the last one."""
+    """Adds commits of one changed file each to the branch; returns the id of the last one."""
     parts = []
     for number in range(count):
         text = f"{ref} {number}\n" * 20

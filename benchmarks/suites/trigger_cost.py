@@ -1,4 +1,4 @@
-"""What the triggers that log changes of builds cost a row, measured with and without them in turn."""
+"""The cost per row of the triggers that log changes of builds, measured with and without them in turn."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ ROWS = 10_000
 
 
 def measure_triggers(url: str, projects: StatisticsProjects, rounds: int) -> dict[str, float]:
-    """Microseconds that a row takes longer with the triggers, for each kind of statement. The rows are removed again."""
+    """The microseconds that the triggers add to a row, for each kind of statement. The rows are removed again."""
     return asyncio.run(_measure(url, projects, rounds))
 
 

@@ -22,8 +22,8 @@ TITLES = {
     "projects": "20 projects of the caller",
     "group": "20 projects of a group",
 }
-"""By key, in the order of the table. `accept` is sent to one client, each request once. The mixed load is first, because v3 has fewer
-digits of the timestamps of issues that were just created."""
+"""The titles by key, in the order of the table. `accept` is sent by one client, each request once. The mixed load is first, because v3
+shows fewer digits of the timestamps of issues that were just created."""
 SIDES = {"forgefront": "POST /graphql", "v3": "REST v3", "floor": "floor"}
 READS_PER_WRITE = 9
 TITLE = "An issue that the benchmark created"
@@ -56,14 +56,14 @@ mutation Accept($input: AcceptMergeRequestInput!) {{ acceptMergeRequest(input: $
 """
 _ACCEPTED = ("title", "state", "author")
 _COMPARED = ("title", "description", "state", "author")
-"""Of a written issue; the other fields differ between the sides."""
+"""The compared fields of a written issue; the others differ between the sides."""
 
 
 @dataclass(frozen=True)
 class WriteQuestion:
     """Requests that are sent in turn, and how the content is read from the answer to the first; `connections` send them.
 
-    `reads`: so many of them, the first ones, are timed; None: all are.
+    If `reads` is given, only the first `reads` requests are timed.
     """
 
     requests: tuple[LoadRequest, ...]
@@ -108,7 +108,7 @@ def graph_questions(data: Dataset) -> dict[str, WriteQuestion]:
 
 
 def v3_questions(data: Dataset) -> dict[str, WriteQuestion]:
-    """Without the lists of the caller, of which v3 shows other fields."""
+    """The questions to REST v3, without the lists of the caller, of which v3 shows other fields."""
     return _route_writes(data, V3, 200, lambda issue: _compared({**issue, "author": questions.v3_user(issue["author"])})) | {
         "mixed": _mix(questions.v3_questions(data)["list"], questions.v3_questions(data)["note"]),
         "note": _post(questions.v3_questions(data)["note"]),
@@ -130,7 +130,7 @@ def floor_questions(data: Dataset) -> dict[str, WriteQuestion]:
 
 
 def accept_questions(data: Dataset, project: int, merge_requests: Sequence[int]) -> dict[str, WriteQuestion]:
-    """Accepting these merge requests, by side; each can be accepted once. They are divided among the sides."""
+    """The questions that accept these merge requests, by side. Each can be accepted once, so they are divided among the sides."""
     count = len(SIDES)
     of_graph, of_v3, of_floor = (merge_requests[number::count] for number in range(count))
     inputs = [{"input": {"projectPath": str(project), "databaseId": each}} for each in of_graph]

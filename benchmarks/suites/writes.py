@@ -18,7 +18,7 @@ from benchmarks.harness.load import LoadResult, wait_until_idle
 from benchmarks.harness.runs import BOTH
 from benchmarks.harness.sequential import run_sequentially
 from benchmarks.harness.servers import MeasuredServer
-from benchmarks.peers.engine import DATABASE_URL_VARIABLE
+from benchmarks.peers import DATABASE_URL_VARIABLE
 from benchmarks.peers.floor_merge import REPOSITORIES_VARIABLE
 from benchmarks.suites import write_questions
 from benchmarks.suites.write_questions import SIDES, TITLES, WriteQuestion
@@ -27,17 +27,18 @@ WARMUP_SECONDS = 2.0
 MAX_CPU_RATIO = 2.0
 """The service's CPU for a request, as a multiple of the floor's."""
 MAX_P99_TO_MEDIAN, MIN_SPEED_RATIO = 3.0, 0.9
-"""Of the mixed load: the 99th percentile of waiting for a read, and the requests per second as a multiple of the floor's."""
+"""Goals of the mixed load: the 99th percentile of the latency of a read as a multiple of the median, and the requests per second as a
+multiple of the floor's."""
 MAX_NOTE_CPU_RATIO = 1.8
 MIXED, ACCEPT = "mixed", "accept"
 QUICK_SECONDS, QUICK_ROUNDS = 2.0, 1
 MERGES = 40
-"""In a round: CPU time is counted in units of 10 ms, so that fewer would be too coarse."""
+"""Merges of a round. The system counts CPU time in steps of 10 ms, so fewer would be too coarse."""
 
 
 @dataclass
 class WriteSide:
-    """A side that answers, and what was measured of it so far."""
+    """A running side, and its rounds by question."""
 
     name: str
     server: MeasuredServer
@@ -95,10 +96,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "The data set is created each time, because the command changes it.",
         keeps_data=False,
     )
-    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="on which (default: both)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of one round (default: 3)")
-    parser.add_argument("--rounds", type=int, default=3, help="medians are taken of so many (default: 3)")
-    parser.add_argument("--scale", type=float, default=0.1, help="of the data set (default: 0.1)")
+    parser.add_argument("--database", nargs="+", choices=BOTH, default=list(BOTH), help="databases to measure (default: both)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of one round (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds, whose medians are reported (default: 3)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the data set (default: 0.1)")
     parser.add_argument("--quick", action="store_true", help="one round of two seconds: shows that all runs")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -122,7 +123,7 @@ def measure_accepts(
     progress: runs.Progress,
     database: str,
 ) -> None:
-    """Accepts merge requests by one client, in turn with the other sides. Raises UnfairError if a side answers otherwise."""
+    """Accepts merge requests by one client, in turn with the other sides. Raises UnfairError if two answers differ."""
     expected = None
     for number in range(-1, rounds):
         for side in sides:
@@ -134,7 +135,7 @@ def measure_accepts(
             before, database_before = server.cpu_seconds(), postgres.cpu_seconds() if postgres is not None else None
             part = replace(request, paths=request.paths[requests] or request.paths, bodies=request.bodies[requests])
             found = run_sequentially(server, part, MERGES, answers.append)
-            # What a merge causes and nobody waits for counts too.
+            # Includes the work that a merge causes after its answer.
             cpu = (wait_until_idle(server) - before) * 1000 / MERGES
             for answer in answers:
                 content = questions[side.name].content(answer)
@@ -163,7 +164,7 @@ def check_same_answers(sides: Sequence[WriteSide]) -> None:
             if key in side.questions
         }
         if any(content != contents["floor"] for content in contents.values()):
-            raise UnfairError(f"{key}: the sides answer otherwise: {contents}"[:3000])
+            raise UnfairError(f"{key}: the sides have different answers: {contents}"[:3000])
 
 
 def evaluate_case(key: str, ours: dict[str, Any], floor: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def evaluate_case(key: str, ours: dict[str, Any], floor: dict[str, Any]) -> dict
 
 
 def render_report(found: dict[str, Any]) -> str:
-    """Of what `--json` writes."""
+    """The report in Markdown; `found` is what `--json` writes."""
     lines = [["req/s, CPU ms (of PostgreSQL)", "Forgefront", "floor", "CPU / floor's", "99 % / median", "req/s / floor's", "goal met"]]
     rows = {(row["database"], row["side"]): row["cases"] for row in found["results"]}
     for (database, side), cases in rows.items():
