@@ -6,10 +6,10 @@ import * as session from "./session.js";
 
 const FIRST_WAIT = 500;
 const MAX_WAIT = 30_000;
+/** Milliseconds after which a hidden tab closes its stream: a browser has six connections to a service, for all of its tabs. */
 const HIDDEN = 5_000;
-/** Milliseconds: a browser has six connections for one service, over all of its tabs. */
-const MAX_OPENING = 1_500;
 /** Milliseconds for which a page waits for a stream before it reads without it. */
+const MAX_OPENING = 1_500;
 
 /**
  * Calls `handlers.event(data)` for each event, `handlers.gap()` when events may have been missed, so that everything must be read

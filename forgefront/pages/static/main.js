@@ -109,8 +109,8 @@ let navigation = new AbortController();
 let viewer = null;
 /** The address of the page that is shown, without its fragment. */
 let addressShown = null;
-let why = null;
 /** The reason for signing in again, shown once. */
+let why = null;
 
 function found(path) {
   for (const [pattern, view] of VIEWS) {

@@ -33,7 +33,7 @@ export function begin(newToken, { stay, minutes, fromProvider = false }) {
   try {
     (stay ? localStorage : sessionStorage).setItem(KEY, JSON.stringify(current));
   } catch {
-    // Storage is unavailable: the choice lasts as long as the page.
+    // Storage is unavailable: the session is lost with the page.
   }
 }
 

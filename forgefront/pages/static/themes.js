@@ -24,7 +24,7 @@ export function button(element) {
     try {
       localStorage.setItem("forgefront.theme", chosen);
     } catch {
-      // Storage is unavailable: the choice lasts as long as the page.
+      // Storage is unavailable: the choice is lost with the page.
     }
     show();
   });

@@ -137,10 +137,10 @@ function timeline(page, { path }) {
   };
 }
 
-/** Who broke the branch and who mended it: each failing time, and the passing one that ended it. */
+/** The periods in which the branch failed: who broke it, and who repaired it, if it passes again. */
 function changes(path, segments, when) {
-  const settled = segments.filter(({ state }) => state === "FAILED" || state === "SUCCESS");
-  const broken = settled.map((segment, at) => [segment, settled.slice(at + 1).find(({ state }) => state === "SUCCESS")]).filter(([{ state }, ], at) => state === "FAILED" && settled[at - 1]?.state !== "FAILED");
+  const finished = segments.filter(({ state }) => state === "FAILED" || state === "SUCCESS");
+  const broken = finished.map((segment, at) => [segment, finished.slice(at + 1).find(({ state }) => state === "SUCCESS")]).filter(([{ state }, ], at) => state === "FAILED" && finished[at - 1]?.state !== "FAILED");
   if (!broken.length) return null;
   const by = (word, segment) => h("span.person", null, word, segment.commit ? [avatar(segment.commit.author, segment.commit.authorName), h("a", { href: address(path, "commit", segment.commit.shortOid) }, segment.commit.title)] : " a deleted commit");
   return h("ol.changes", { "aria-label": "Breakages and fixes" }, broken.slice(-LAST_CHANGES).reverse().map(([bad, good]) =>

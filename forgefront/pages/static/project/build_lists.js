@@ -93,5 +93,5 @@ export function chips(page, list, chosen, narrowed, counts = {}) {
     narrowed.map((name) => h("a.removable", { href: to({ [name]: null }), title: "Remove this filter" }, `${name}: ${page.query.get(name)}`, h("span", { "aria-hidden": "true" }, " ×"))));
 }
 
-/** The time so many days ago. */
+/** The timestamp of `days` days ago. */
 const sinceDays = (days) => new Date(Date.now() - (Number.parseInt(days, 10) || 1) * 86_400_000).toISOString();

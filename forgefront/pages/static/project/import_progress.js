@@ -6,8 +6,8 @@ import * as graph from "../graph.js";
 import { ago, badge } from "../parts.js";
 import { watch } from "../renewing.js";
 
+/** Milliseconds between two reads of the state: imports have no events. */
 const POLL = 1500;
-/** Milliseconds; imports have no events. */
 
 /** The element that shows an import until it ends. When it has succeeded, the page is opened again. */
 export async function importProgress(page, path) {

@@ -5,8 +5,8 @@ import { errorIn } from "../graph.js";
 import { more } from "../parts.js";
 import { keepFocus } from "../renewing.js";
 
+/** The connection shown for a field that is null: without a repository there are no branches. */
 const NOTHING = { nodes: [], pageInfo: { hasNextPage: false } };
-/** The connection of a project that has none of it: without a repository there are no branches. */
 
 /**
  * The list of a connection of the project. `operation` takes `path`, `after` and `variables`. Returns the `project`, and what

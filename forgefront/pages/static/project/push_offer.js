@@ -5,8 +5,8 @@ import { h, replace } from "../dom.js";
 import * as graph from "../graph.js";
 import { ago, icon } from "../parts.js";
 
-const RECENT = 2 * 3_600_000;
 /** Milliseconds after a push during which a merge request is offered. */
+const RECENT = 2 * 3_600_000;
 
 /** An element that shows the offer if there is one, when it is known. */
 export function pushOffer(page, path) {

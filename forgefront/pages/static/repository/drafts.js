@@ -7,12 +7,12 @@ const PAUSE = 300;
 
 const prefix = (page) => `${DRAFT_PREFIX}${page.viewer.username} ${location.pathname}${location.search}`;
 
+/** Keys of drafts that are being sent. They stay stored until the service has answered, since a reload of the page would lose them otherwise. */
 const beingSent = new Set();
-/** Keys of drafts that stay stored until the service has answered, because a reload of the page would lose them otherwise. */
 
 /**
  * The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. `name` tells
- * the forms of a page apart. `send(act)` runs what sends it and shows the result: a form that this makes anew does not find it.
+ * the forms of a page apart. `send(act)` runs `act`, which sends the draft and shows the result: `read()` returns null meanwhile.
  */
 export function draft(page, name = "") {
   const key = name ? `${prefix(page)} ${name}` : prefix(page);
@@ -29,7 +29,7 @@ export function draft(page, name = "") {
       try {
         sessionStorage.setItem(key, JSON.stringify(values));
       } catch {
-        // Storage is unavailable or full: the text lasts as long as the page.
+        // Storage is unavailable or full: the draft is lost with the page.
       }
     },
     remove: () => sessionStorage.removeItem(key),
@@ -59,8 +59,8 @@ export const typedValues = (element) =>
   Object.fromEntries([...element.elements].filter((each) => each.name && each.type !== "password").map((each) => [each.name, each.type === "checkbox" ? each.checked : each.value]));
 
 /**
- * Stores what is typed into a form in `stored`, a draft: `{values, base}`, with the values by name and `base`, what they are based on. Returns a function that forgets it,
- * for when it was sent. Passwords are not stored.
+ * Stores what is typed into a form in `stored`, a draft, as `{values, base}`: the values by name, and what they are based on. Returns a
+ * function that removes the draft, to call when it was sent. Passwords are not stored.
  */
 export function keepTyped(page, element, stored, base = null) {
   let waiting = null;

@@ -130,7 +130,7 @@ export function changedFile(entry, { read, threads = null }) {
 
   // Colours
 
-  /** With the whole file at hand, its side has the colours of the whole file. */
+  /** Colours the lines after the change as parts of the whole file, once it has been read. */
   function colourAll() {
     colours(name, text.join("\n")).then((found) => {
       if (!found) return;
@@ -143,7 +143,7 @@ export function changedFile(entry, { read, threads = null }) {
   return { element, draw, hunks };
 }
 
-/** Colours each side of each hunk by itself; returns whether there are colours. */
+/** Colours each side of each hunk separately; returns whether there are colours. */
 async function coloured(name, hunks) {
   let any = false;
   for (const { lines } of hunks) {

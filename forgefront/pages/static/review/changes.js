@@ -135,7 +135,7 @@ function layoutChoice(page, draw) {
     try {
       localStorage.setItem(LAYOUT, name);
     } catch {
-      // Storage is unavailable: the choice lasts as long as the page.
+      // Storage is unavailable: the choice is lost with the page.
     }
     memory = name;
     show();

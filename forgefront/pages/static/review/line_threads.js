@@ -10,9 +10,8 @@ const keyOfThread = ({ oldLine, newLine }) => (newLine === null ? `-${oldLine}` 
 
 /**
  * The threads of all files. `start(entry, line, body)` starts one; it is null for those who may not comment, and called for added lines
- * alone if `addedOnly`. `of(entry)` are the threads
- * of a file: `begin()` before its lines are drawn, `after(row, line)` returns what is below a line, and `rest()` what is below the file;
- * `count` shows how many are not resolved.
+ * only if `addedOnly`. `of(entry)` are the threads of a file: `begin()` is called before its lines are drawn, `after(row, line)` returns what
+ * is below a line, and `rest()` what is below the file; `count` shows how many are not resolved.
  */
 export function lineThreads(page, { start, addedOnly = false }) {
   const files = new Map();

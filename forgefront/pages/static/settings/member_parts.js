@@ -9,8 +9,8 @@ import { entry } from "../project/lists.js";
 
 export const LEVELS = [["GUEST", "Guest"], ["REPORTER", "Reporter"], ["DEVELOPER", "Developer"], ["MASTER", "Master"]];
 export const GROUP_LEVELS = [...LEVELS, ["OWNER", "Owner"]];
-const PAUSE = 200;
 /** Milliseconds without a key before user names are looked up. */
+const PAUSE = 200;
 
 export const wordOf = (level) => GROUP_LEVELS.find(([each]) => each === level)[1];
 

@@ -4,8 +4,8 @@ import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 
-const ONLINE = 5 * 60_000;
 /** Milliseconds after its last call during which a runner counts as online, as for the graph. */
+const ONLINE = 5 * 60_000;
 
 /** A symbol and a word. */
 export function stateOf({ active, contactedAt }) {

@@ -1,5 +1,5 @@
-// The output of a build with what one does with it: search, follow, fold, download. It is read from its beginning as a subscription,
-// which goes on while the build runs.
+// The output of a build with its controls: search, follow, fold, download. It is read from its beginning by a subscription, which
+// continues while the build runs.
 
 import { base } from "../address.js";
 import { doing } from "../discussion.js";
@@ -11,8 +11,9 @@ import { patternOf, search, wordOf } from "./search.js";
 import { TraceText } from "./text.js";
 import { foldButtons, TraceViewer } from "./viewer.js";
 
+/** The part of a longer trace that is shown. */
 const MAX_BYTES = 256 * 1024 * 1024;
-/** A longer trace is shown up to here. */
+/** Milliseconds without typing before a search starts. */
 const TYPING = 200;
 
 export const styles = () => sheet("trace");

@@ -5,7 +5,7 @@ import { unmarked } from "./sections.js";
 
 const MAX_MATCHES = 10_000;
 
-/** What finds a text literally, without regard to case; null for no text. */
+/** The expression that finds a text literally, without regard to case; null for an empty text. */
 export const patternOf = (text) => (text ? new RegExp(text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&"), "gi") : null);
 
 /** The numbers of the lines of `text` (a TraceText) that match, from 0, at most MAX_MATCHES; `progress(found)` is called as they are found. */

@@ -3,20 +3,23 @@
 
 // eslint-disable-next-line no-control-regex
 const MARKER = /section_(start|end):(\d{1,12}):([\w.:-]{1,200}?)(?:\[([^\]\r]{0,500})\])?(?:\r(?:\x1b\[0?K)?|\x1b\[0?K)/g;
+/** Maximum number of sections; further ones are shown as lines. */
 const MAX_SECTIONS = 5000;
-/** A trace with more of them is shown without the rest. */
 
 /** A line without its markers. */
 export const unmarked = (line) => (line.includes("section_") ? line.replace(MARKER, "") : line);
 
-/** The sections of a trace. A section is `{name, line, to, seconds, folded}`: its heading is on `line`, its last line is `to`, Infinity while it is open. Lines are counted from 0. */
+/**
+ * The sections of a trace. A section is `{name, line, to, since, seconds, folded}`: its heading is on `line`, its last line is `to`, which is
+ * Infinity while it is open, and it began at the timestamp `since`. Lines are counted from 0.
+ */
 export class Sections {
   #open = [];
   #folded = [];
   all = [];
   byLine = new Map();
 
-  /** Reads the markers of a line. `isEmpty`: whether the line has nothing else. Returns whether there are markers. */
+  /** Reads the markers of a line. Returns whether a section has begun or ended. */
   read(line, number) {
     if (!line.includes("section_")) return false;
     const before = this.all.length;
@@ -65,7 +68,7 @@ export class Sections {
     return count - hidden;
   }
 
-  /** The line that is shown at a place. */
+  /** The line that is shown at a place, the number of shown lines before it. */
   lineAt(place) {
     for (const { from, to } of this.#folded) {
       if (place < from) break;

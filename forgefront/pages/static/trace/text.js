@@ -1,18 +1,18 @@
-// The text of a trace with memory that does not grow with it: complete blocks of lines are compressed and kept outside of the
-// heap as blobs, and only the blocks that were shown last are kept as text.
+// The text of a trace in bounded memory of the heap: complete blocks of lines are compressed and stored as blobs, and only the most
+// recently shown blocks are stored as text too.
 
 import { styleAfter } from "./ansi.js";
 import { Sections } from "./sections.js";
 
 const BLOCK_CHARACTERS = 128 * 1024;
 const MAX_DECODED = 12;
+/** Maximum characters of a line; the rest of a longer one is not shown. */
 const MAX_LINE = 10_000;
-/** Characters; the rest of a longer line is not shown. */
 const FORMAT = "deflate-raw";
 
 export class TraceText {
   #blocks = [];
-  /** Those with text, the last used one at the end. */
+  /** The blocks with decoded text, the most recently used one at the end. */
   #decoded = new Set();
   #open = newBlock(0, undefined);
   /** The last line, which has no end yet. */
@@ -37,7 +37,7 @@ export class TraceText {
     this.#extend(text.slice(from));
   }
 
-  /** The whole of a line may be longer than memory; what a carriage return overwrites is of no use. */
+  /** Adds to the last line, of which MAX_LINE characters are stored. Text that a carriage return overwrites is dropped first. */
   #extend(text) {
     if (!text) return;
     this.#rest += text;
@@ -69,7 +69,7 @@ export class TraceText {
     });
   }
 
-  /** Marks a block as used, and lets the text of those go that were not used for longest. */
+  /** Marks a block as used, and drops the text of the least recently used ones above MAX_DECODED. */
   #use(block) {
     this.#decoded.delete(block);
     this.#decoded.add(block);
@@ -91,7 +91,7 @@ export class TraceText {
     return this.#blocks[low];
   }
 
-  /** `{text, style}` of a line, or a promise that is fulfilled when it can be had. */
+  /** `{text, style}` of a line, or a promise that is fulfilled when its block has been decoded. */
   line(number) {
     const block = this.#blockOf(number);
     if (!block.lines) return this.#load(block);

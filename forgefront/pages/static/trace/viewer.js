@@ -6,11 +6,11 @@ import { inked, piecesOf } from "./ansi.js";
 import { unmarked } from "./sections.js";
 
 const OVERSCAN = 12;
+/** Maximum height of the canvas in pixels, since browsers limit it; a longer trace scrolls by more than a line for each line height. */
 const MAX_HEIGHT = 6_000_000;
-/** Pixels. Browsers limit the height of an element; a longer trace scrolls by more than a line for each pixel. */
 const RANGE = /^#?L?(\d{1,9})(?:-L?(\d{1,9}))?$/;
 
-/** `over()` is called after the reader moved or chose lines. */
+/** Shows `text`, a TraceText, in `box`. `onMove()` is called after each drawing, when `atEnd` may have changed. */
 export class TraceViewer {
   #text;
   #rows = new Map();

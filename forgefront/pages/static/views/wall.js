@@ -9,8 +9,8 @@ import { rotate, screenSeconds } from "../dashboards/screen.js";
 
 const ORDER = ["FAILED", "RUNNING", "PENDING", "CANCELED", "SUCCESS", "NONE"];
 const MAX_FOLLOWED = 50;
+/** Milliseconds for which changes of builds are collected before their projects are reloaded. */
 const PAUSE = 300;
-/** Milliseconds: changes of builds are collected for this time before their projects are reloaded. */
 
 export async function open(page) {
   const group = page.where.name;
@@ -50,7 +50,7 @@ export async function open(page) {
     group ? groupTabs(first) : null,
     list, nothing, footer);
   const seconds = screenSeconds(page);
-  // Tiles are sorted anew at each step, since nobody clicks them there.
+  // Tiles are sorted again at each step, since nobody clicks them on a screen.
   if (seconds) rotate(page, seconds, list, () => (add([]), [...list.children]));
 
   // Nothing waits for this stream: it starts at the position of the other, which was before the projects were read.

@@ -17,8 +17,8 @@ const FEATURES = [
   ["sharedRunnersEnabled", "Shared runners run its builds"],
 ];
 
+/** Maximum number of groups that are suggested; others can be typed. */
 const MAX_GROUPS = 500;
-/** Groups that are suggested; others can be typed. */
 
 export async function open(page) {
   const { path } = page.where;
