@@ -8,8 +8,6 @@ from forgefront.importing.source_client import SourceClient
 from forgefront.importing.source_errors import SourceError, SourceMissing, SourceSkipped, SourceUnauthorized
 from forgefront.importing.source_routes import ApiVersion, route_path
 
-MIN_MASTER_LEVEL = 40
-
 ADMIN_GAPS = (
     "users who are not members of the imported projects",
     "e-mail addresses, SSH keys, directory identities and private tokens of other users",

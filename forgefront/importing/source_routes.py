@@ -37,7 +37,6 @@ ROUTES: dict[str, str | tuple[str, str]] = {
     "issues": f"{_PROJECT}/issues",
     "issue_notes": f"{_PROJECT}/issues/{{issue}}/notes",
     "merge_requests": f"{_PROJECT}/merge_requests",
-    "merge_request": f"{_PROJECT}/merge_requests/{{merge_request}}",
     "merge_request_changes": f"{_PROJECT}/merge_requests/{{merge_request}}/changes",
     "merge_request_commits": f"{_PROJECT}/merge_requests/{{merge_request}}/commits",
     "merge_request_notes": f"{_PROJECT}/merge_requests/{{merge_request}}/notes",

@@ -44,10 +44,6 @@ class RequestHead:
             return b""
         return next(values_of(self.headers, b"upgrade"), b"").lower()
 
-    @property
-    def expects_continue(self) -> bool:
-        return any(value.lower() == b"100-continue" for value in values_of(self.headers, b"expect"))
-
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
@@ -94,7 +90,7 @@ def parse_request_head(raw: bytes) -> RequestHead:
 
 
 def parse_response_head(raw: bytes) -> ResponseHead:
-    """Parses a head without its last empty line; lines that are no headers are left out. Raises MalformedHeadError."""
+    """Parses a head without its last empty line. Raises MalformedHeadError."""
     first, *lines = raw.split(b"\r\n")
     line = _STATUS_LINE.fullmatch(first)
     if line is None:

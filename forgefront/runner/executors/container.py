@@ -32,7 +32,6 @@ from forgefront.runner.executors.processes import run_process
 from forgefront.runner.trace_buffer import TraceBuffer
 
 PROGRAMS = ("podman", "docker")
-PULL_POLICIES = ("missing", "always", "never")
 CALL_SECONDS = 60.0
 """Time limit of a call of the container engine that runs no script."""
 STOP_SECONDS = 10

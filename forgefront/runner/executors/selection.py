@@ -12,14 +12,12 @@ from forgefront.runner.executors.executor import UNLIMITED, Executor, ExecutorUn
 from forgefront.runner.executors.resource_limits import ControlGroups, find_control_groups
 from forgefront.runner.executors.shell import ShellExecutor
 
-EXECUTORS = ("auto", "bubblewrap", "container", "shell")
-
 log = structlog.get_logger("runner")
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """`name` is one of EXECUTORS; `has_network` and `read_only` are for bubblewrap."""
+    """`name` is "auto", "bubblewrap", "container" or "shell"; `has_network` and `read_only` are for bubblewrap."""
 
     name: str = "auto"
     limits: Limits = UNLIMITED

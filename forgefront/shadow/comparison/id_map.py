@@ -10,7 +10,6 @@ from forgefront.shadow.comparison.comparison_rules import ComparisonRules
 
 MAX_IDS = 2_000_000
 
-
 PROJECT, SSH_KEY, DEPLOY_KEY = "project", "ssh_key", "deploy_key"
 """Kinds with rules of their own: /projects/3/keys/8 is a deploy key, and its kind is "deploy_key/3"."""
 
@@ -111,7 +110,7 @@ class IdMap:
             return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type_name).strip("_") or None
         return self._rules.id_fields.get(name)
 
-    def kind_below(self, name: str, kind: str | None) -> str | None:
+    def kind_below(self, name: str) -> str | None:
         """The kind of the object in a field of an object."""
         return self._rules.id_segments.get(name)
 

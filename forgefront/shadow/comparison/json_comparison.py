@@ -71,7 +71,7 @@ class JsonComparison:
                 if not self._is_same_id(id_kind, value, new[name]):
                     yield AnswerDifference("value", below, value, new[name])
             else:
-                below_kind = self._ids.kind_below(name, kind) if self._ids is not None else None
+                below_kind = self._ids.kind_below(name) if self._ids is not None else None
                 yield from self._walk(value, new[name], below, below_kind)
         for name, value in new.items():
             if name not in old:
