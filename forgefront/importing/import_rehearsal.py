@@ -149,11 +149,7 @@ class ImportRehearsal(CollectionReader):
             self.report.count("projects").read += 1
             await read_one(SourceEntity(await self.source.client.get_object(self.source.path("project", project=self.options.project))))
             return projects, groups
-        route = "group_projects" if self.options.group is not None else "projects" if self.source.is_admin else "own_projects"
-        params = {"include_subgroups": "true"} if self.options.group is not None else {}
-        async for project in self.read(
-            "projects", self.source.path(route, group=self.options.group), params=params, state=CollectionState()
-        ):
+        async for project in self.read_projects(self.options):
             await read_one(project)
         return projects, groups
 

@@ -136,6 +136,12 @@ class CollectionReader:
         # Something was deleted while the pages were read, so that another entry moved to a page that was read before.
         state.is_short = state.total is not None and distinct < state.total
 
+    def read_projects(self, options: ImportOptions) -> AsyncIterator[SourceEntity]:
+        """The list of projects in the order of their ids: those of the group, or all that the token's user may import."""
+        route = "group_projects" if options.group is not None else "projects" if self.source.is_admin else "own_projects"
+        params = {"order_by": "id", "sort": "asc", **({"include_subgroups": "true"} if options.group is not None else {})}
+        return self.read("projects", self.source.path(route, group=options.group), params=params, state=CollectionState())
+
 
 @dataclass
 class ImportRun(CollectionReader):

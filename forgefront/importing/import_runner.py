@@ -7,7 +7,7 @@ from forgefront.importing import entity_mapping
 from forgefront.importing.account_import import AccountImporter
 from forgefront.importing.build_import import BuildImporter
 from forgefront.importing.entity_fields import InvalidEntity, Item, SourceEntity
-from forgefront.importing.import_run import CollectionState, ImportRun, for_each
+from forgefront.importing.import_run import ImportRun, for_each
 from forgefront.importing.import_target import BatchWriter
 from forgefront.importing.note_import import NoteImporter
 from forgefront.importing.omissions import OmissionFinder
@@ -84,10 +84,7 @@ class ImportRunner:
         if options.project is not None:
             await self._add_project(SourceEntity(await source.client.get_object(source.path("project", project=options.project))))
             return
-        route = "group_projects" if options.group is not None else "projects" if source.is_admin else "own_projects"
-        path = source.path(route, group=options.group)
-        params = {"order_by": "id", "sort": "asc", **({"include_subgroups": "true"} if options.group is not None else {})}
-        async for project in self.run.read("projects", path, params=params, state=CollectionState()):
+        async for project in self.run.read_projects(options):
             await self._add_project(project)
 
     async def _add_project(self, listed: SourceEntity) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterable
@@ -113,16 +112,20 @@ class RepositoryMirrors:
             return False
         return True
 
-    def remove(self, project_id: int) -> None:
-        shutil.rmtree(self.path_of(project_id), ignore_errors=True)
-
     def list_commits(self, project_id: int, limit: int) -> list[MirrorCommit]:
-        """The newest commits of all refs, newest first. Raises CloneFailed."""
+        """The newest commits of all refs, newest first; none without a mirror. Raises CloneFailed."""
+        return self._list_commits(project_id, "--all", f"--max-count={limit}")
+
+    def list_heads(self, project_id: int) -> list[MirrorCommit]:
+        """The commits that branches and tags name; none without a mirror. Raises CloneFailed."""
+        return self._list_commits(project_id, "--branches", "--tags", "--no-walk")
+
+    def _list_commits(self, project_id: int, *options: str) -> list[MirrorCommit]:
         path = self.path_of(project_id)
         if not (path / "HEAD").is_file():
             return []
-        listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", "--all", f"--max-count={limit}", "--format=%H %ct")
-        return [MirrorCommit(line.split()[0], int(line.split()[1])) for line in listed.splitlines()]
+        listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", *options, "--format=%H %ct")
+        return [MirrorCommit(oid, int(time)) for oid, time in (line.split() for line in listed.splitlines())]
 
     def load_read_commits(self, project_id: int, digest: str) -> frozenset[str]:
         """The commits that `store_read_commits` has stored and returned this digest for; none if the mirror has others, or is new."""
@@ -137,14 +140,6 @@ class RepositoryMirrors:
         content = "".join(f"{oid}\n" for oid in oids).encode()
         (self.path_of(project_id) / READ_COMMITS_FILE).write_bytes(content)
         return hashlib.sha256(content).hexdigest()
-
-    def list_heads(self, project_id: int) -> list[MirrorCommit]:
-        """The commits that branches and tags name. Raises CloneFailed."""
-        path = self.path_of(project_id)
-        if not (path / "HEAD").is_file():
-            return []
-        listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", "--branches", "--tags", "--no-walk", "--format=%H %ct")
-        return [MirrorCommit(line.split()[0], int(line.split()[1])) for line in listed.splitlines()]
 
     def _update(self, path: Path, source: MirrorSource, listed: str | None) -> str:
         protocols = _protocols_of(source.url)
