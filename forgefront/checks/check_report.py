@@ -1,5 +1,6 @@
 """What `forgefront check` found."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,6 +18,9 @@ class CheckFinding:
     subject: str
     problem: str
     remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.area}: {self.subject}: {self.problem}"
 
 
 @dataclass
@@ -36,6 +40,19 @@ class CheckReport:
     def is_repairable(self) -> bool:
         """Whether `--repair` can repair some of the problems."""
         return bool(self.unindexed_projects) or any(finding.subject == COUNTERS for finding in self.problems)
+
+    def describe_problems(self) -> Iterator[str]:
+        """Each problem with its remedy, as two lines for people."""
+        for finding in self.problems:
+            yield f"WRONG  {finding}\n       → {finding.remedy}"
+
+    def count_problems(self) -> str:
+        """
+        >>> CheckReport().count_problems()
+        'no problems'
+        """
+        count = len(self.problems)
+        return f"{count} problem{'s' if count > 1 else ''}" if count else "no problems"
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -28,18 +28,17 @@ def check(
     config = load_config(data)
     report = asyncio.run(check_data_folder(config, full=full))
     if repair and report.is_repairable:
-        run_with_backend(config, lambda engine: repair_findings(engine, report))
+        run_with_backend(config, lambda backend: repair_findings(backend, report))
     if as_json:
         print_result(report.as_json(), True)
     else:
-        for finding in report.problems:
-            typer.echo(f"WRONG  {finding.area}: {finding.subject}: {finding.problem}\n       → {finding.remedy}")
+        for problem in report.describe_problems():
+            typer.echo(problem)
         for finding in report.repaired:
-            typer.echo(f"fixed  {finding.area}: {finding.subject}: {finding.problem}")
+            typer.echo(f"fixed  {finding}")
         for note in report.notes:
             typer.echo(f"note   {note}")
         typer.echo(f"checked: {'; '.join(report.checked)}")
-        count = len(report.problems)
-        typer.echo(f"{count} problem{'s' if count > 1 else ''}" if count else "no problems")
+        typer.echo(report.count_problems())
     if report.problems:
         raise typer.Exit(EXIT_FAILED)

@@ -41,8 +41,8 @@ def check(
     if as_json:
         print_result(report.as_json(), True)
     else:
-        for finding in report.problems:
-            typer.echo(f"WRONG  {finding.area}: {finding.subject}: {finding.problem}\n       → {finding.remedy}")
+        for problem in report.describe_problems():
+            typer.echo(problem)
         for block in report.blocks[:MAX_LISTED]:
             typer.echo(f"block  {block.username}: {block.uid}: {block.reason}")
         if len(report.blocks) > MAX_LISTED:
@@ -50,6 +50,6 @@ def check(
         for note in report.notes:
             typer.echo(f"note   {note}")
         typer.echo(f"checked: {'; '.join(report.checked) or 'nothing'}")
-        typer.echo(f"{len(report.problems)} problems" if report.problems else "no problems")
+        typer.echo(report.count_problems())
     if report.problems:
         raise typer.Exit(EXIT_FAILED)

@@ -154,8 +154,8 @@ def _summarize(config: Config, restored: InstanceRestore, report: CheckReport, s
 def _print(config: Config, result: dict[str, Any], report: CheckReport) -> None:
     for note in result["notes"]:
         typer.echo(f"note   {note}")
-    for finding in report.problems:
-        typer.echo(f"WRONG  {finding.area}: {finding.subject}: {finding.problem}\n       → {finding.remedy}")
+    for problem in report.describe_problems():
+        typer.echo(problem)
     what = f"{result['rows']:,} rows, {result['repositories']:,} repositories and {result['files']:,} files"
     typer.echo(f"Restored {what} into {config.data} and {result['database']} in {result['seconds']:.0f} s.")
-    typer.echo(f"Checked: {len(report.problems)} problems." if report.problems else "Checked: no problems. Start it with: forgefront serve")
+    typer.echo(f"Checked: {report.count_problems()}.{'' if report.problems else ' Start it with: forgefront serve'}")

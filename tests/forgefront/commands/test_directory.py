@@ -77,7 +77,7 @@ class TestDirectory:
         for message, changes in mistakes.items():
             output = check(code=1, **self.settings(ldap, **changes))
             assert message in output and "wrong one" not in output, output
-            assert output.endswith("1 problems\n") and "WRONG  directory: " in output and "       → " in output
+            assert output.endswith("\n1 problem\n") and "WRONG  directory: " in output and "       → " in output
         assert "is not encrypted" in check(**self.settings(ldap))
         assert "nobody can sign in with this login" in check("--login", "*", code=1, **self.settings(ldap))
         # The next server is used while one is down.
