@@ -407,7 +407,7 @@ theme.button(document.getElementById("theme"));
 keyboard.begin(document.getElementById("help"), document.getElementById("keys"), { home: () => go(address("")), up, find, issues: () => go(address("-", "issues")), requests: () => go(address("-", "merge_requests")) });
 document.getElementById("find").addEventListener("click", find);
 
-/** Opens the box that finds things, in the project of the page if it has one. */
+/** Opens the search box, for the project of the page if it has one. */
 function find() {
   if (!viewer) return false;
   import("./find/box.js").then(({ openBox }) => openBox(found(pathOf(location))?.where.path ?? null, go));
