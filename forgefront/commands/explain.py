@@ -10,7 +10,6 @@ import orjson
 import typer
 
 from forgefront.commands.command_context import (
-    EXIT_FAILED,
     EXIT_USAGE,
     DataOption,
     JsonOption,
@@ -20,7 +19,7 @@ from forgefront.commands.command_context import (
     run_with_backend,
 )
 from forgefront.commands.output import print_result
-from forgefront.commands.translate import METHODS, ProfileOption, create_translator
+from forgefront.commands.translate import ProfileOption, create_translator, describe_unknown_call, parse_call
 
 if TYPE_CHECKING:
     from forgefront.backend import Backend
@@ -152,17 +151,15 @@ def _prepare_call(call: str, profile: str) -> tuple["PreparedOperation", dict[st
     from rest_v3.profiles import UnknownProfileError
     from rest_v3.translation import RejectedCallError, UnknownCallError
 
-    method, _, path = call.strip().partition(" ")
-    if method.upper() not in METHODS or not path.strip() or not path.isprintable():
-        fail(f"{call!r} is not a call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
+    method, path = parse_call(call)
     try:
-        translation = asyncio.run(create_translator(profile).translate(method, path.strip()))
+        translation = asyncio.run(create_translator(profile).translate(method, path))
     except UnknownProfileError as error:
         fail(str(error), EXIT_USAGE)
     except UnknownCallError as error:
-        fail("\n".join((f"{error}; the most similar routes are", *(f"  {suggestion}" for suggestion in error.suggestions))))
+        fail(describe_unknown_call(error))
     except RejectedCallError as error:
-        fail(f"v3 answers this with {error}", EXIT_FAILED)
+        fail(f"v3 responds with {error}")
     return translation.prepared, dict(translation.variables)
 
 

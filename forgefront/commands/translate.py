@@ -12,7 +12,7 @@ from forgefront.commands.command_context import EXIT_FAILED, EXIT_USAGE, JsonOpt
 from forgefront.commands.output import print_result
 
 if TYPE_CHECKING:
-    from rest_v3.translation import Translator
+    from rest_v3.translation import Translator, UnknownCallError
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
@@ -60,20 +60,18 @@ def translate(
     from rest_v3.profiles import UnknownProfileError
     from rest_v3.translation import RejectedCallError, UnknownCallError
 
-    method, _, path = call.strip().partition(" ")
-    if method.upper() not in METHODS or not path.strip() or not path.isprintable():
-        fail(f"{call!r} is not a call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
+    method, path = parse_call(call)
     if sent and method.upper() in ("GET", "HEAD"):
         fail(f"{method} sends no body: put the parameters after the path, as in '?scope=failed'", EXIT_USAGE)
     try:
-        translation = asyncio.run(create_translator(profile).translate(method, path.strip(), "&".join(sent or ())))
+        translation = asyncio.run(create_translator(profile).translate(method, path, "&".join(sent or ())))
     except UnknownProfileError as error:
         fail(str(error), EXIT_USAGE)
     except UnknownCallError as error:
         if as_json:
             print_result({"error": str(error), "nearest": list(error.suggestions)}, True)
             raise typer.Exit(EXIT_FAILED) from None
-        fail("\n".join((f"{error}; the most similar routes are", *(f"  {suggestion}" for suggestion in error.suggestions))))
+        fail(describe_unknown_call(error))
     except RejectedCallError as error:
         if as_json:
             print_result({"status": error.status, "body": error.body}, True)
@@ -98,6 +96,18 @@ def translate(
         typer.echo(f"# {translation.call}\n{translation.query}\n\n# Variables\n{variables}")
         for note in translation.notes:
             typer.echo(f"# {note}")
+
+
+def parse_call(call: str) -> tuple[str, str]:
+    """The method and the path; ends the command if `call` is not both."""
+    method, _, path = call.strip().partition(" ")
+    if method.upper() not in METHODS or not path.strip() or not path.isprintable():
+        fail(f"{call!r} is not a call: write the method and the path, as in 'GET /projects/3/builds'", EXIT_USAGE)
+    return method, path.strip()
+
+
+def describe_unknown_call(error: "UnknownCallError") -> str:
+    return "\n".join((f"{error}; the most similar routes are", *(f"  {suggestion}" for suggestion in error.suggestions)))
 
 
 @cache
