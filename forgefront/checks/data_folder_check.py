@@ -83,10 +83,10 @@ async def check_data_folder(config: Config, *, full: bool = False) -> CheckRepor
     return report
 
 
-async def repair(engine: Backend, report: CheckReport) -> None:
+async def repair(backend: Backend, report: CheckReport) -> None:
     """Corrects counters, repairs the indexes that differ, and moves their problems to `repaired`."""
     if wrong_counts := [finding for finding in report.problems if finding.subject == COUNTERS]:
-        database = Database(engine.config.database_url, statement_seconds=None)
+        database = Database(backend.config.database_url, statement_seconds=None)
         try:
             await integrity.correct_counts(database)
         finally:
@@ -96,8 +96,8 @@ async def repair(engine: Backend, report: CheckReport) -> None:
     for project in report.unindexed_projects:
         findings = [finding for finding in report.problems if finding.area == "index" and finding.subject == project.full_path]
         try:
-            await commit_index.rebuild_index(engine.graph.services, project.id)
-            remaining = await index_comparison.compare_index(engine.database, engine.repositories, project.id)
+            await commit_index.rebuild_index(backend.graph.services, project.id)
+            remaining = await index_comparison.compare_index(backend.database, backend.repositories, project.id)
         except (NotARepository, git_command.GitCommandError) as error:
             report.add(
                 "index", project.full_path, f"it cannot be repaired: {_first_line_of(error)}", "check whether the repository is intact"

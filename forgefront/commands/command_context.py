@@ -92,7 +92,7 @@ def run_with_client(
     from forgefront.local_client import LocalClient
 
     config = load_config(data) if may_create else load_existing_config(data)
-    return run_with_backend(config, lambda engine: work(LocalClient(engine.graph, document, username)), progress=progress)
+    return run_with_backend(config, lambda backend: work(LocalClient(backend.graph, document, username)), progress=progress)
 
 
 def run_with_backend(
@@ -110,10 +110,10 @@ def run_with_backend(
 
     async def work_with_backend() -> T:
         async with AsyncExitStack() as stack:
-            engine = Backend(config, progress=progress, clock=clock or now)
-            stack.push_async_callback(engine.stop)
-            await engine.start()
-            return await work(engine)
+            backend = Backend(config, progress=progress, clock=clock or now)
+            stack.push_async_callback(backend.stop)
+            await backend.start()
+            return await work(backend)
 
     return run_work(work_with_backend())
 

@@ -59,8 +59,8 @@ def fill_folder(config: Config, source: Path | None) -> Demo:
         clock = demo_history.create_clock(source)
         with claim_folder(config), show_progress() as report_progress:
 
-            async def work(engine: Backend) -> Demo:
-                return await DemoBuilder(engine, clock, source, name, report_progress).build()
+            async def work(backend: Backend) -> Demo:
+                return await DemoBuilder(backend, clock, source, name, report_progress).build()
 
             demo = command_context.run_with_backend(config, work, progress=report_progress, clock=clock)
             report_progress("running builds", 0, demo_pipeline.BUILD_COUNT)

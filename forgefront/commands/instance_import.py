@@ -191,7 +191,7 @@ async def _import(
 async def run_import(
     backend: Backend, source: SourceInstance, options: ImportOptions, report: ImportReport, progress: ImportProgress, clones: int
 ) -> ImportTarget:
-    """Imports into a started backend; gives the import. Raises SourceError, OperationRejected."""
+    """Imports into a started backend; returns the import. Raises SourceError, OperationRejected."""
     username = await _find_administrator(backend, source)
     client = LocalClient(backend.graph, OPERATIONS_FILE, username)
     target = ImportTarget(client, report)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from storage.git.importing.repository_import import ProgressCallback
 
 PROGRESS_SECONDS = 5.0
-"""Between two lines of progress where there is no terminal."""
+"""Minimum seconds between two lines of progress where there is no terminal."""
 
 
 def print_result(value: Any, as_json: bool, columns: tuple[str, ...] = ()) -> None:

@@ -381,10 +381,10 @@ class ExistingDemo:
     project_id: int
 
 
-async def find_existing_demo(engine: Backend) -> ExistingDemo | None:
+async def find_existing_demo(backend: Backend) -> ExistingDemo | None:
     """The demo in this folder; None if it contains something else."""
     try:
-        group = await LocalClient(engine.graph, OPERATIONS_FILE).run("Kept", by="dev")
+        group = await LocalClient(backend.graph, OPERATIONS_FILE).run("Kept", by="dev")
     except OperationRejected:
         return None
     nodes = group["projects"]["nodes"]

@@ -174,12 +174,12 @@ def import_merge_requests(
 
     with show_progress() as report_progress:
 
-        async def work(engine: Backend) -> Any:
-            forge = LocalClient(engine.graph, OPERATIONS_FILE, username)
+        async def work(backend: Backend) -> Any:
+            forge = LocalClient(backend.graph, OPERATIONS_FILE, username)
             await forge.run("ImportMergeRequests", path=path)
             while True:
                 # The import runs here, unless the service has started it.
-                await merge_request_imports.run_pending(engine.graph.services)
+                await merge_request_imports.run_pending(backend.graph.services)
                 found = (await forge.run("MergeRequestImport", path=path))["mergeRequestImport"]
                 if found is None or found["state"] in ("FINISHED", "FAILED"):
                     return found
@@ -200,9 +200,9 @@ def adopt_refs(path: ProjectArgument, data: DataOption = None, username: Usernam
     They have the effects of a push: commits are listed, builds start, merge requests are updated. `forgefront check` lists them.
     """
 
-    async def work(engine: Backend) -> list[dict[str, str | None]]:
-        project = await LocalClient(engine.graph, OPERATIONS_FILE, username).run("Project", path=path)
-        moved = await ref_adoption.adopt_changes(engine.graph.services, project["id"])
+    async def work(backend: Backend) -> list[dict[str, str | None]]:
+        project = await LocalClient(backend.graph, OPERATIONS_FILE, username).run("Project", path=path)
+        moved = await ref_adoption.adopt_changes(backend.graph.services, project["id"])
         return [{"ref": update.ref, "old": update.old, "new": update.new} for update in moved]
 
     try:
