@@ -27,11 +27,10 @@ from graphql import (
     GraphQLError,
     Node,
     OperationDefinitionNode,
-    specified_rules,
-    validate,
 )
 
 from graph.documents.document_parser import parse_without_tokens
+from graph.documents.document_validator import validate_document
 from graph.documents.documents import (
     NOT_STORABLE_MESSAGE,
     InvalidOperation,
@@ -221,7 +220,7 @@ def parse_document(text: str, source: Path, source_text: str | None = None) -> T
     if len(operations) != 1:
         raise InvalidOperation(f"a document must have exactly one operation, and this one has {len(operations)}")
     made = _make_document(text, document, source, source_text or text)
-    errors = made.operation.measured.errors_without_variables() or validate(SCHEMA, document, specified_rules, hide_suggestions=True)
+    errors = made.operation.measured.errors_without_variables() or validate_document(document)
     if errors:
         raise InvalidOperation("; ".join(map(_describe_error, errors)))
     if not has_storable_literals(document):

@@ -41,7 +41,8 @@ MAX_TOKENS = 2_000
 MAX_FRAGMENTS = 100
 """Maximum of fragment definitions in a document, because validation compares all pairs."""
 MAX_REPEATS = 50
-"""Maximum of occurrences of a response name in one selection set, because validation compares all pairs."""
+"""Maximum of occurrences of a response name in one selection set, because validation compares all pairs. Those below merged fields and in
+other operations of the document are limited while they are compared: `graph/documents/document_validator.py`."""
 MAX_DEPTH = 12
 MAX_ALIASES = 30
 MAX_DIRECTIVES = 20

@@ -17,6 +17,7 @@ from graphql import (
 from graphql.execution.values import coerce_argument
 from graphql.utilities.coerce_input_value import coerce_default_value
 
+from graph.documents.document_validator import COMPARISON_COST_MESSAGE, MAX_COMPARISON_COST, validate_document
 from graph.errors import LimitExceeded
 from graph.operations import limits
 from graph.operations.cost import DEFAULT_PAGE_SIZE, RowCost
@@ -336,6 +337,36 @@ def test_expensive_documents_are_rejected_in_milliseconds(name: str) -> None:
     # A few milliseconds on an idle machine; the rest is room for a busy one.
     assert min(took) < 0.1
     assert bool(found) == (name != "chain")
+
+
+def documents_with_many_comparisons() -> dict[str, str]:
+    merged = ('project(path:"a/b"){' + "owner{name} " * 48 + "} ") * 9
+    return {
+        "below merged fields": "{" + merged + "}",
+        "in another operation": "query A{viewer{id}} query B{" + "viewer{id} " * 450 + "}",
+    }
+
+
+class TestComparisonsOfFields:
+    @pytest.mark.parametrize("name", documents_with_many_comparisons())
+    def test_are_limited(self, name: str) -> None:
+        document = limits.parse(documents_with_many_comparisons()[name])
+        assert limits.measure(document, graphql_schema, "A" if name == "in another operation" else None).errors_without_variables() == []
+        start = time.thread_time()
+        (error,) = validate_document(document)
+        # 0.1 seconds on an idle machine, instead of more than one; the rest is room for a busy one.
+        assert time.thread_time() - start < 0.7
+        assert (error.message, type(error.original_error)) == (COMPARISON_COST_MESSAGE, LimitExceeded)
+
+    def test_of_many_fragments_pass(self) -> None:
+        chain = "".join(f"fragment F{n} on User{{id name username ...F{n + 1}}} " for n in range(95))
+        assert MAX_COMPARISON_COST > 46_000
+        assert validate_document(limits.parse("{viewer{...F0}} " + chain + "fragment F95 on User{id}")) == []
+
+    def test_that_find_conflicts_are_reported_as_before(self) -> None:
+        (error,) = validate_document(limits.parse("{viewer{a:id a:name}}"))
+        assert "Fields 'a' conflict" in error.message
+        assert error.original_error is None
 
 
 def sized_fields() -> list[tuple[str, str, str]]:
