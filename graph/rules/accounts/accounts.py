@@ -240,6 +240,22 @@ async def lock_user(context: Context, user_id: int) -> tables.User:
     return user
 
 
+async def require_remaining_administrator(context: Context, user: tables.User) -> None:
+    """Call it before the viewer takes the administration from a user that `lock_user` returned.
+
+    Raises Forbidden if another administrator has meanwhile taken it from the viewer: two who remove each other would leave none.
+    """
+    if user.admin and user.state is UserState.ACTIVE and user.id != context.viewer.id:
+        await lock_administrators(context)
+        if not await context.exists(users.is_administrator(context.viewer.id)):
+            raise Forbidden
+
+
+async def lock_administrators(context: Context) -> None:
+    """Serialize the transactions that take the administration from a user."""
+    await context.session.execute(users.lock_administrators(context.services.database.dialect))
+
+
 def require_changeable(user: tables.User) -> None:
     """Raises Forbidden for the ghost user, with the subject User, because v3 answers 404 to all failures of a change of a user."""
     if user.username == GHOST_USERNAME:

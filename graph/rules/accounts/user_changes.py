@@ -43,6 +43,8 @@ async def update_user(context: Context, find_id: Callable[[], int], values: Mapp
     user = await accounts.lock_user(context, find_id())
     if columns.get("admin") is False and user.admin and user.id == context.viewer.id:
         raise Invalid("admin", "cannot be revoked from yourself")
+    if columns.get("admin") is False or values.get("blocked_by_directory"):
+        await accounts.require_remaining_administrator(context, user)
     username, name, address = (columns.pop(key, None) for key in ("username", "name", "email"))
     identity = _directory_identity(user, columns)
     await accounts.require_available(context, username=username, address=address, identity=identity, user_id=user.id)

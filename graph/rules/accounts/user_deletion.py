@@ -29,10 +29,11 @@ from storage.tables.accounts import members, users
 async def delete_user(context: Context, user: tables.User) -> None:
     """Delete a user that `accounts.lock_user` returned.
 
-    Raises Conflict naming the groups that only this user owns.
+    Raises Conflict naming the groups that only this user owns, and Forbidden.
     """
     if user.id == context.viewer.id:
         raise Forbidden("You cannot delete yourself")
+    await accounts.require_remaining_administrator(context, user)
     await _require_other_owners(context, user)
     await _publish_deletions(context, user)
     projects = await context.all(users.ids_of_personal_projects(user.id))

@@ -65,6 +65,8 @@ async def refresh_account(context: Context, user: tables.User, person: ExternalP
         accounts.change_directory_block(context, user, not person.is_active)
     is_admin = policy.mapping.is_admin(person.groups)
     if is_admin is not None and is_admin != user.admin:
+        if not is_admin:
+            await accounts.lock_administrators(context)
         if is_admin or await context.exists(users.has_other_administrator(user.id)):
             user.admin = is_admin
         else:

@@ -136,6 +136,7 @@ async def delete_user(info: Info, input: DeleteUserInput) -> tables.User:
 async def block_user(info: Info, input: BlockUserInput) -> tables.User:
     await require(info.context, Action.ADMIN_USERS)
     user = await accounts.lock_user(info.context, user_id_of(input))
+    await accounts.require_remaining_administrator(info.context, user)
     accounts.change_state(info.context, user, UserTransition.BLOCK)
     return user
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, case, delete, exists, func, literal, or_, select, union, update
+from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, delete, exists, func, literal, or_, select, union, update
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
@@ -147,6 +147,25 @@ def administrators() -> Select[User]:
 def has_other_administrator(user_id: int) -> ColumnElement[bool]:
     """The condition that another active user administers the instance."""
     return exists().where(col(User.admin), col(User.state) == UserState.ACTIVE, col(User.id) != user_id)
+
+
+ADMINISTRATORS_LOCK = 7_220_320
+"""Class of the advisory lock of the administrators."""
+
+
+def lock_administrators(dialect: str) -> Select[Any]:
+    """The statement that serializes, until the transaction ends, those that take the administration from a user.
+
+    Run it by the session's `execute`, after the user is locked. On SQLite it only begins the transaction, of which there is one at a time.
+    """
+    if dialect == "sqlite":
+        return select(literal(1))
+    return select(func.pg_advisory_xact_lock(bindparam("class", ADMINISTRATORS_LOCK, Integer), bindparam("key", 0, Integer)))
+
+
+def is_administrator(user_id: int) -> ColumnElement[bool]:
+    """The condition that this user is active and administers the instance."""
+    return exists().where(col(User.admin), col(User.state) == UserState.ACTIVE, col(User.id) == user_id)
 
 
 def taken_paths(paths: list[str]) -> Any:

@@ -24,6 +24,11 @@ UPDATE = """mutation ($input: UpdateUserInput!) { updateUser(input: $input) {
     userErrors { field message code } } }"""
 DELETE = "mutation ($id: Int!) { deleteUser(input: {databaseId: $id}) { user { username } userErrors { message code } } }"
 BLOCK = "mutation ($id: Int!) { blockUser(input: {databaseId: $id}) { user { state } userErrors { code } } }"
+DEMOTE = "mutation ($id: Int!) { updateUser(input: {databaseId: $id, admin: false}) { user { isAdmin } userErrors { code } } }"
+DELETE_USER = "mutation ($id: Int!) { deleteUser(input: {databaseId: $id}) { deletedId userErrors { code } } }"
+BLOCK_FOR_DIRECTORY = (
+    "mutation ($id: Int!) { updateUser(input: {databaseId: $id, blockedByDirectory: true}) { user { state } userErrors { code } } }"
+)
 UNBLOCK = "mutation ($id: Int!) { unblockUser(input: {databaseId: $id}) { user { state } userErrors { code } } }"
 RESET = "mutation ($id: Int) { resetPrivateToken(input: {databaseId: $id}) { user { username privateToken } userErrors { code } } }"
 
@@ -291,6 +296,22 @@ class TestUpdateUser:
         assert await ask.codes(UPDATE, user, input={"databaseId": user.id, "admin": True}) == ["FORBIDDEN"]
         assert await ask.codes(UPDATE, user, input={"databaseId": 4711, "admin": True}) == ["FORBIDDEN"]
         assert await ask.codes(UPDATE, await make.admin(), input={"databaseId": 4711}) == ["NOT_FOUND"]
+
+
+class TestAdministrators:
+    @pytest.mark.parametrize("mutation", [BLOCK, DEMOTE, DELETE_USER, BLOCK_FOR_DIRECTORY], ids=["block", "demote", "delete", "directory"])
+    async def test_who_remove_each_other_leave_one(self, ask: Ask, make: DataFactory, mutation: str) -> None:
+        for _ in range(4):
+            admins = [await make.admin() for _ in range(2)]
+            outcomes = await asyncio.gather(*(ask(mutation, admins[n], id=admins[1 - n].id) for n in range(2)))
+            assert sorted(len(outcome.errors) for outcome in outcomes) == [0, 1]
+            remaining = [await make.fetch(tables.User, admin.id) for admin in admins]
+            assert sum(user is not None and user.admin and user.state is UserState.ACTIVE for user in remaining) == 1
+
+    async def test_who_are_removed_meanwhile_may_not_remove_another(self, ask: Ask, make: DataFactory) -> None:
+        first, second, third = [await make.admin() for _ in range(3)]
+        await ask.data(DEMOTE, first, id=second.id)
+        assert await ask.codes(BLOCK, second, id=third.id) == ["FORBIDDEN"]
 
 
 class TestBlockUser:
