@@ -43,8 +43,9 @@ MAX_COUNT = 2**31 - 1
 """Maximum that `TreeListing.count` returns, the maximum of GraphQL's Int."""
 
 _MAX_PATH_LENGTH = MAX_DEPTH * (MAX_NAME_BYTES + 1)
-_ENTRY = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
+_ENTRY = re.compile(rb"([0-7]{5,12}) ([^\0]+)\0(.{20})", re.DOTALL)
 _DIRECTORY_TYPE = 0o04
+_CANONICAL_MODES = frozenset((b"100644", b"100755", b"40000", b"120000", b"160000"))
 _MAX_TRACKED_TREES = 16
 _BINARY_CHECK_BYTES = 8000
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -101,8 +102,18 @@ class BlobContent:
 _KINDS_BY_TYPE = {_DIRECTORY_TYPE: ObjectKind.TREE, 0o16: ObjectKind.COMMIT}
 
 
+def canonical_mode(mode: bytes) -> bytes:
+    """Returns the mode of a tree's entry as git understands it: old tools wrote `040000` for a directory, and `100664` for a file."""
+    if mode in _CANONICAL_MODES:
+        return mode
+    bits = int(mode, 8)
+    if bits >> 12 == 0o10:
+        return b"100755" if bits & 0o100 else b"100644"
+    return {_DIRECTORY_TYPE: b"40000", 0o12: b"120000"}.get(bits >> 12, b"160000")
+
+
 class TreeRow(NamedTuple):
-    """An entry of a tree object, with its name as git stores it. `key`: see `TreeListingEntry`."""
+    """An entry of a tree object, with its name as git stores it and its mode as git understands it. `key`: see `TreeListingEntry`."""
 
     mode: bytes
     name: bytes
@@ -112,6 +123,7 @@ class TreeRow(NamedTuple):
 
     @classmethod
     def parse(cls, mode: bytes, name: bytes, raw_oid: bytes) -> "TreeRow":
+        mode = canonical_mode(mode)
         kind = _KINDS_BY_TYPE.get(int(mode, 8) >> 12, ObjectKind.BLOB)
         return cls(mode, name, raw_oid.hex(), kind, name + b"/" if kind is ObjectKind.TREE else name)
 

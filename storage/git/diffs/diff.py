@@ -11,6 +11,7 @@ from pygit2.enums import DiffFind, DiffOption, FileMode
 from storage.git.diffs.diff_workers import WORKERS, DiffFailed
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.subprocesses import git_command
+from storage.git.trees import canonical_mode
 
 MAX_DIFF_BYTES = 5_000_000
 """Maximum of bytes of UTF-8 of all entries of one diff, including paths and fields."""
@@ -136,9 +137,9 @@ def is_small(repository: Repository, old: str | None, oid: str) -> bool:
 
 
 def read_tree_entries(raw: bytes) -> Iterator[tuple[bytes, tuple[bytes, str]]]:
-    """Yields (name, (mode, id)) of each entry of a tree object."""
+    """Yields (name, (mode, id)) of each entry of a tree object. The modes are those of `canonical_mode`."""
     for mode, name, oid in _TREE_ENTRY.findall(raw):
-        yield name, (mode, oid.hex())
+        yield name, (canonical_mode(mode), oid.hex())
 
 
 def _diff_in_process(repository: Repository, old: str | None, oid: str) -> list[FileDiff]:
@@ -193,6 +194,10 @@ class _DiffReader:
         count = len(self._diff)
         for index, delta in enumerate(self._diff.deltas):
             entry, old, new = _ChangedSide.pair_of(delta)
+            if old == new:
+                # libgit2 compares the modes as they are written.
+                count -= 1
+                continue
             cost = _ENTRY_BYTES + _utf8_size(entry.old_path) + _utf8_size(entry.new_path)
             if cost > self._output_bytes_left:
                 break
@@ -287,13 +292,17 @@ class _ChangedSide(NamedTuple):
     def pair_of(cls, delta: pygit2.DiffDelta) -> "tuple[FileDiff, _ChangedSide, _ChangedSide]":
         """The entry without its patch, and both sides."""
         before, after, status = delta.old_file, delta.new_file, delta.status_char()
-        old = cls(before.raw_path, before.id, int(before.mode))
-        new = cls(after.raw_path, after.id, int(after.mode))
+        old = cls(before.raw_path, before.id, _canonical_bits(before.mode))
+        new = cls(after.raw_path, after.id, _canonical_bits(after.mode))
         old_path = new_path = old.raw_path.decode("utf-8", "replace")
         if new.raw_path != old.raw_path:
             new_path = new.raw_path.decode("utf-8", "replace")
         modes = f"{old.mode:o}", f"{new.mode:o}"
         return FileDiff("", old_path, new_path, *modes, status == "A", status == "R", status == "D"), old, new
+
+
+def _canonical_bits(mode: int) -> int:
+    return int(canonical_mode(b"%o" % mode), 8) if mode else 0
 
 
 def tree_id(repository: Repository, commit: str) -> str:

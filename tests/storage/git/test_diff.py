@@ -26,7 +26,7 @@ from storage.git.diffs.diff import (
 )
 from storage.git.diffs.diff_workers import DiffWorkers
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
-from tests.support.git.git_history import commit_files, git, make_history, write_commit
+from tests.support.git.git_history import commit_files, commit_rows, git, make_history, tree_row, write_commit
 
 Files = dict[str | bytes, bytes | tuple[int, bytes]]
 
@@ -105,6 +105,14 @@ class TestEntries:
             "gone": "Binary files a/gone and /dev/null differ\n",
             "new": "Binary files /dev/null and b/new differ\n",
         }
+
+    def test_modes_of_old_tools_are_those_of_git(self, repository: Repository):
+        one, two = (git(repository.path, "hash-object", "-w", "--stdin", stdin=content) for content in (b"1\n", b"2\n"))
+        first = commit_rows(repository.path, tree_row("100664", "a", one) + tree_row("100664", "b", one))
+        second = commit_rows(repository.path, tree_row("100644", "a", one) + tree_row("100775", "b", two), first)
+        (entry,) = diff_of_commit(repository, second)
+        assert (entry.new_path, entry.a_mode, entry.b_mode, entry.additions) == ("b", "100644", "100755", 1)
+        assert git(repository.path, "diff-tree", first, second).split()[:2] == [":100644", "100755"]
 
     def test_pure_renames_modes_and_empty_files_have_no_text(self, repository: Repository):
         found = changes(

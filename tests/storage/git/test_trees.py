@@ -7,7 +7,7 @@ import pytest
 from storage.git import trees
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.trees import ListingPage, ListingTimeout, TreeListing, decode_text, find_blob, read_blob
-from tests.support.git.git_history import commit_files, git
+from tests.support.git.git_history import commit_files, commit_rows, git, tree_row, write_tree
 
 ALL = ListingPage(1000)
 OTHERS_COMMIT = "5" * 40
@@ -54,6 +54,20 @@ class TestListing:
         expected = [line for line in output.splitlines() if not at or line.split("\t")[1].startswith(f"{at}/")]
         assert listed == expected
         assert listing.count() == len(expected)
+
+    def test_modes_of_old_tools_are_those_of_git(self, path: Path) -> None:
+        blob = git(path, "hash-object", "-w", "--stdin", stdin=b"1")
+        rows = (("0100644", "a"), ("100664", "b"), ("100775", "c"), ("0120000", "d"))
+        folder = write_tree(path, b"".join(tree_row(mode, name, blob) for mode, name in rows))
+        commit = commit_rows(path, tree_row("040000", "folder", folder))
+        repository = Repository.open(path)
+        listing = TreeListing(repository, commit, recursive=True)
+
+        listed = [f"{entry.mode} {entry.kind} {entry.oid}\t{entry.path}" for entry in listing.page(ALL)]
+
+        assert listed == git(path, "ls-tree", "-r", "-t", commit).splitlines()
+        assert find_blob(repository, commit, "folder/c") == (blob, "100755")
+        assert read_blob(repository, blob, "100644", "folder/a").text == "1"
 
     @pytest.mark.parametrize("recursive", [False, True])
     def test_every_page_joins_on(self, path: Path, commit: str, recursive: bool) -> None:

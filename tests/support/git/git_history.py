@@ -100,6 +100,21 @@ def write_commit(path: Path, raw: bytes) -> str:
     return git(path, "hash-object", "-t", "commit", "-w", "--stdin", "--literally", stdin=raw)
 
 
+def commit_rows(path: Path, rows: bytes, *parents: str) -> str:
+    """Creates a commit whose root tree consists of these bytes, whatever they are; returns its id."""
+    return git(path, "commit-tree", write_tree(path, rows), *(part for parent in parents for part in ("-p", parent)), "-m", "A change")
+
+
+def write_tree(path: Path, rows: bytes) -> str:
+    """Stores `rows` as a tree object, whatever they are; returns its id."""
+    return git(path, "hash-object", "-t", "tree", "-w", "--stdin", "--literally", stdin=rows)
+
+
+def tree_row(mode: str, name: str, oid: str) -> bytes:
+    """An entry of a tree object."""
+    return f"{mode} {name}\0".encode() + bytes.fromhex(oid)
+
+
 def commit_files(path: Path, files: dict[str | bytes, bytes | tuple[int, bytes]], *parents: str) -> str:
     """Creates a commit whose whole tree is `files`: contents, or a mode and contents (for 0o160000, the id of a commit)."""
     rows = []

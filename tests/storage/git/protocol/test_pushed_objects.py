@@ -8,7 +8,7 @@ from storage.git.packing import pushed_objects
 from storage.git.packing.pushed_objects import ChangedPaths, list_changed_paths
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.tag_objects import read_message
-from tests.support.git.git_history import commit_files, git
+from tests.support.git.git_history import commit_files, commit_rows, git, tree_row, write_tree
 
 
 @pytest.fixture
@@ -42,6 +42,24 @@ class TestChangedPaths:
             assert [name.replace("�", "?") for name in paths] == [name.replace("�", "?").replace("\udcff", "?") for name in expected]
         assert list_changed_paths(repository, first, None).added[:3] == ["a/b/c/old", "a/same", "changed"]
         assert list_changed_paths(repository, second, second) == ChangedPaths()
+
+    def test_in_folders_whose_mode_has_a_leading_zero_are_those_of_git(self, path: Path) -> None:
+        one, two = (git(path, "hash-object", "-w", "--stdin", stdin=content) for content in (b"1", b"2"))
+        old, new, renamed = (
+            write_tree(path, tree_row("100644", "a", one) + tree_row(mode, "b", oid))
+            for mode, oid in (("100644", one), ("100644", two), ("100664", two))
+        )
+        first = commit_rows(path, tree_row("040000", "folder", old))
+        second = commit_rows(path, tree_row("040000", "folder", new), first)
+        # Only the modes are written in another way.
+        third = commit_rows(path, tree_row("40000", "folder", renamed), second)
+        repository = Repository.open(path)
+
+        assert git(path, "diff-tree", "-r", "--name-status", first, second) == "M\tfolder/b"
+        assert list_changed_paths(repository, second, first) == ChangedPaths(modified=["folder/b"])
+        assert git(path, "diff-tree", "-r", second, third) == ""
+        assert list_changed_paths(repository, third, second) == ChangedPaths()
+        assert list_changed_paths(repository, first, None) == ChangedPaths(added=["folder/a", "folder/b"])
 
     def test_are_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         commit = commit_files(path, {f"{n}/{n}": b"1" for n in range(10)})
