@@ -220,7 +220,8 @@ def search(
             raise exceptions.LDAPExceptionError(f"the search below {base} is incomplete: {connection.result['description']}")
         if max_entries:
             return entries
-        cookie = connection.result["controls"].get("1.2.840.113556.1.4.319", {}).get("value", {}).get("cookie")
+        # A server that knows no pages returns all entries, or an error, and may return no controls (RFC 2696, section 3).
+        cookie = connection.result.get("controls", {}).get("1.2.840.113556.1.4.319", {}).get("value", {}).get("cookie")
         if not cookie:
             return entries
 

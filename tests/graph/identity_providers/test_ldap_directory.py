@@ -96,6 +96,29 @@ class TestLists:
                 await directory.list_people()
             assert await directory.find("user101") is not None
 
+    async def test_of_a_server_without_pages_have_everybody(self) -> None:
+        success = _element(0x0A, b"\0") + _element(0x04, b"") * 2
+        names = _element(0x30, _element(0x04, b"uid") + _element(0x31, _element(0x04, b"ada")))
+        entry = _element(0x64, _element(0x04, f"uid=ada,{PEOPLE}".encode()) + _element(0x30, names))
+
+        async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # Of a bind and a search; without the list of controls that both may have.
+            for operations in ([_element(0x61, success)], [entry, _element(0x65, success)]):
+                request = await reader.read(4096)
+                number = request[request.index(b"\2\1") :][:3]
+                writer.write(b"".join(_element(0x30, number + operation) for operation in operations))
+            writer.close()
+
+        async with await asyncio.start_server(respond, "127.0.0.1") as other:
+            server = LdapServer(other.sockets[0].getsockname()[1], 0, None)  # type: ignore[arg-type]
+            with server.directory() as directory:
+                assert [person.username for person in await directory.list_people()] == ["ada"]
+
+
+def _element(tag: int, content: bytes) -> bytes:
+    """An element of a message (X.690, BER), of less than 128 bytes."""
+    return bytes((tag, len(content))) + content
+
 
 class TestConnections:
     async def test_check_certificates(self, ldap: LdapServer) -> None:
