@@ -28,7 +28,7 @@ from rest_v3.api_docs.json_schemas import (
 from rest_v3.app import StaticPage
 from rest_v3.endpoints.endpoint import Endpoint
 from rest_v3.errors import STATUS_BY_CODE, standard_message
-from rest_v3.pagination import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from rest_v3.pagination import DEFAULT_PAGE_SIZE, PageRules
 from rest_v3.requests.params import RouteParameter
 from rest_v3.route import InvalidRouteError
 
@@ -210,10 +210,7 @@ def _build_operation(endpoint: Endpoint, components: ComponentRegistry, answer: 
             _build_query_parameter(each, parameter_schema(each, variables.get(each.name)), components) for each in body_parameters
         ]
     if endpoint.is_paginated and not route.is_unpaged:
-        described["parameters"] += [
-            _build_page_parameter("page", "Page number, from 1.", 1, None),
-            _build_page_parameter("per_page", "Entries per page.", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
-        ]
+        described["parameters"] += _build_page_parameters(route.page_rules)
     return described
 
 
@@ -250,11 +247,14 @@ def _build_query_parameter(parameter: RouteParameter, schema: Schema, components
     return described
 
 
-def _build_page_parameter(name: str, description: str, default: int, maximum: int | None) -> Schema:
-    schema: Schema = {"type": "integer", "minimum": 1, "default": default}
-    if maximum is not None:
-        schema["maximum"] = maximum
-    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+def _build_page_parameters(rules: PageRules) -> list[Schema]:
+    first = rules.first_number
+    page = {"type": "integer", "minimum": first, "default": first}
+    per_page = {"type": "integer", "minimum": 1, "default": DEFAULT_PAGE_SIZE, "maximum": rules.max_size}
+    return [
+        {"name": "page", "in": "query", "required": False, "description": f"Page number, from {first}.", "schema": page},
+        {"name": "per_page", "in": "query", "required": False, "description": "Entries per page.", "schema": per_page},
+    ]
 
 
 def _build_body(schema: Schema, parameters: list[RouteParameter], components: ComponentRegistry) -> Schema:
@@ -277,7 +277,7 @@ def _build_responses(endpoint: Endpoint, components: ComponentRegistry, answer: 
     responses[str(route.success_status)] = {"description": "Done." if route.method != "GET" else "Found.", "content": content}
     if route.file_key is not None:
         responses["206"] = {"description": "The requested range.", "content": content}
-    if endpoint.is_paginated and not route.is_unpaged:
+    if endpoint.is_paginated and not route.is_unpaged and route.page_rules.has_headers:
         names = [name for name in HEADERS if route.has_total or "Total" not in name]
         responses[str(route.success_status)]["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     for status in sorted(collect_error_statuses(endpoint)):

@@ -130,6 +130,15 @@ class TestInterface:
             for call in methods.values():
                 assert [each["name"] for each in call["parameters"] if each["in"] == "path"] == re.findall(r"{(\w+)}", path)
 
+    @pytest.mark.parametrize(("profile", "first", "largest", "has_headers"), [("document", 1, 100, True), ("gitlab-8.5", 0, 10_000, False)])
+    def test_pages_are_those_of_the_profile(self, profile: str, first: int, largest: int, has_headers: bool) -> None:
+        served = build_document(app_of_profile(profile).endpoints, "https://forge.example/api/v3")
+        call = served["paths"]["/projects/{id}/repository/commits"]["get"]
+        schemas = {each["name"]: each["schema"] for each in call["parameters"]}
+        assert schemas["page"] == {"type": "integer", "minimum": first, "default": first}
+        assert schemas["per_page"]["maximum"] == largest
+        assert ("headers" in call["responses"]["200"]) is has_headers
+
     def test_operations_are_called_the_same_under_every_profile(self) -> None:
         names = [{row.call: row.operation_id for row in apply_profile(profile, (*ROUTES, *EXTRA_ROUTES))} for profile in PROFILES]
         assert names[0] == names[1]
