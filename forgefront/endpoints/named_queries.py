@@ -24,7 +24,6 @@ Responses have an ETag of their bytes, and `If-None-Match` returns 304 when noth
 import asyncio
 import re
 from collections.abc import Mapping
-from hashlib import sha256
 
 import orjson
 from starlette.responses import Response
@@ -35,6 +34,7 @@ from forgefront.endpoints.named_query_index import PAGE_CSP, describe_query, ren
 from forgefront.endpoints.query_variables import parse_variables
 from forgefront.pages import prefers_html
 from forgefront.server.basic_credentials import read_basic_password
+from forgefront.server.etags import make_etag, matches_etag
 from graph.documents.trusted_documents import TrustedDocument
 from graph.errors import Code
 from graph.http.endpoint import RESPONSE_JSON, make_response
@@ -177,9 +177,9 @@ class NamedQueriesEndpoint:
             body = await asyncio.to_thread(lambda data: table.to_csv(data).encode(), result.data)
         else:
             body = table.to_csv(result.data).encode()
-        tag = f'"{sha256(body).hexdigest()[:32]}"'
-        more = {**RESPONSE_HEADERS, **rate_headers(result.rate_usage), "etag": tag}
-        if _matches_etag(headers.get("if-none-match"), tag):
+        etag = make_etag(body)
+        more = {**RESPONSE_HEADERS, **rate_headers(result.rate_usage), "etag": etag}
+        if matches_etag(headers.get("if-none-match"), etag):
             return Response(None, 304, more)
         return Response(body, 200, {**more, "content-type": CONTENT_TYPES[format_name]})
 
@@ -206,10 +206,3 @@ def _error_response(result: OperationResult, request_id: str, form: str) -> Resp
     if status == 200 and form == "csv":
         status, body = STATUS_BY_CODE[str(result.errors[0].code)], serialize_result(result, request_id)
     return Response(orjson.dumps(body), status, {**RESPONSE_HEADERS, **response.headers, "cache-control": "no-store"}, "application/json")
-
-
-def _matches_etag(header: str | None, etag: str) -> bool:
-    """Whether If-None-Match contains the tag (RFC 9110, section 13.1.2)."""
-    if header is None:
-        return False
-    return header.strip() == "*" or etag in (candidate.strip().removeprefix("W/") for candidate in header.split(","))

@@ -28,6 +28,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from forgefront.server.etags import make_etag, matches_etag
 from graph.http.content_coding import accepts_gzip
 
 CONTENT_TYPES = {
@@ -155,7 +156,7 @@ class StaticFolder:
                 body = self._compressed[name]
                 size, etag, coding = len(body), f'{file.etag[:-1]}-gzip"', {"content-encoding": "gzip"}
         headers = {**self._headers, "cache-control": cache_control, "etag": etag, **({"vary": vary} if vary else {})}
-        if status == 200 and _matches_etag(request_headers.get("if-none-match"), etag):
+        if status == 200 and matches_etag(request_headers.get("if-none-match"), etag):
             await _start_response(send, 304, headers)
             await send({"type": "http.response.body", "body": b""})
             return
@@ -182,7 +183,7 @@ def _fill(path: Path, values: Mapping[str, str]) -> bytes:
 
 def _make_file(path: Path, body: bytes) -> _StaticFile:
     cached = body if len(body) <= MAX_CACHED_BYTES or path.suffix == ".html" else None
-    return _StaticFile(path, cached, len(body), CONTENT_TYPES[path.suffix], _etag_of(body))
+    return _StaticFile(path, cached, len(body), CONTENT_TYPES[path.suffix], make_etag(body))
 
 
 def _compress(file: _StaticFile) -> bytes:
@@ -192,17 +193,6 @@ def _compress(file: _StaticFile) -> bytes:
 def _version_of(files: Mapping[str, _StaticFile]) -> str:
     lines = "".join(f"{name} {file.etag}\n" for name, file in sorted(files.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:VERSION_LENGTH]
-
-
-def _etag_of(body: bytes) -> str:
-    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-
-
-def _matches_etag(header: str | None, etag: str) -> bool:
-    """Whether the client has the file already (If-None-Match, by weak comparison)."""
-    if header is None:
-        return False
-    return header.strip() == "*" or etag in (each.strip().removeprefix("W/") for each in header.split(","))
 
 
 async def _start_response(send: Send, status: int, headers: Mapping[str, str]) -> None:
