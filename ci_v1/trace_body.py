@@ -20,9 +20,9 @@ from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, Malforme
 TRACE_FIELD = "trace"
 MAX_BODY_BYTES = 2**31
 PIECE_BYTES = 2**16
-"""Characters that are parsed before other requests run."""
+"""Bytes that are parsed before other requests run."""
 MAX_MEMORY_BYTES = 2**19
-"""Bytes. A longer trace is written to a file."""
+"""A longer trace is written to a file."""
 REPLACEMENT = "\ufffd"
 """Replaces a byte that is not UTF-8, and NUL, which no database stores."""
 MAX_NAME_BYTES = 100
@@ -98,7 +98,7 @@ class TraceSpool:
 
 
 def _next_character_start(data: bytes, position: int) -> int:
-    """The index at which the first character at or after `start` begins."""
+    """The index at which the first character at or after `position` begins."""
     while position < len(data) and data[position] & 0xC0 == 0x80:
         position += 1
     return min(position, len(data))

@@ -18,7 +18,7 @@ from rest_v3.requests.values import InvalidValueError
 from rest_v3.route import Route
 
 MAX_APPEND_BYTES = 2**19
-"""Bytes."""
+"""About the maximum size of the part of a trace that one operation appends."""
 
 
 class TraceEndpoint(RunnerEndpoint):

@@ -32,7 +32,7 @@ NOSNIFF = (b"x-content-type-options", b"nosniff")
 PATH_CACHE_BOUNDS = CacheBounds("v3 paths", max_entries=2_000, max_bytes=4 * 2**20, per="application")
 """Cached results of routing, by path."""
 MAX_CACHED_PATH_BYTES = 100
-"""Bytes of the cached paths."""
+"""A longer path is matched each time."""
 
 
 class StaticPage:

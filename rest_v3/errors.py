@@ -75,7 +75,7 @@ def error_response(status: int, message: object | None = None, headers: Mapping[
 
 
 def standard_message(status: int) -> str:
-    """The reason phrase of a status, except for the two that GitLab spells differently."""
+    """The reason phrase of a status, except for the two that GitLab writes differently."""
     if status == HTTPStatus.NOT_FOUND:
         return "404 Not found"
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:

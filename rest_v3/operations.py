@@ -1,7 +1,7 @@
 """The operations of rest_v3: read from the files beside the routes and prepared once, with only the fragments they use.
 
-At start, the metadata of each operation is computed: conversions of variables, positions of enums and
-timestamps in the response, the objects that a guard checks. Requests parse and validate nothing.
+At start, the metadata of each operation is computed: conversions of variables, positions of enums and timestamps in the response, the
+objects that a guard checks. Requests parse and validate nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -142,7 +142,7 @@ class RouteOperation:
     prepared: Any
     variables: Mapping[str, RouteOperationVariable]
     root_fields: Mapping[str, SelectedField]
-    """Its root fields."""
+    """The fields of the data, by response key."""
     variables_by_input_field: Mapping[str, str]
     """The variable that fills an input field, by the field's name: {"dueDate": "due_date"}."""
 

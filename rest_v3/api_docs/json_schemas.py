@@ -153,7 +153,7 @@ def response_schema(endpoint: Endpoint) -> Schema:
 
 
 def named_description(selected: SelectedField) -> str:
-    """The JSON schema of a field's type."""
+    """The description of a field's type, of a connection that of its rows' type; its name where it has none."""
     if selected.is_connection and "nodes" in selected.subfields:
         selected = selected.subfields["nodes"]
     return get_named_type(selected.type).description or selected.type_name
@@ -196,10 +196,7 @@ def _field_schema(selected: SelectedField, *, is_nullable: bool | None = None) -
         schema: Schema = {"type": "array", "items": _entry_schema(selected, is_nullable=not is_non_null_type(kind.of_type))}
     else:
         schema = _entry_schema(selected, is_nullable=False)
-    return _make_nullable(schema) if is_nullable else schema
-
-
-_make_nullable = make_nullable
+    return make_nullable(schema) if is_nullable else schema
 
 
 def _entry_schema(selected: SelectedField, *, is_nullable: bool) -> Schema:
@@ -226,7 +223,7 @@ def _entry_schema(selected: SelectedField, *, is_nullable: bool) -> Schema:
         }
     else:
         schema = dict(SCALAR_SCHEMAS.get(named.name, {"type": "string"}))
-    return _make_nullable(schema) if is_nullable else schema
+    return make_nullable(schema) if is_nullable else schema
 
 
 def _add_description(schema: Schema, description: str | None) -> Schema:

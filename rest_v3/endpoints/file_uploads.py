@@ -16,8 +16,6 @@ from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, MalformedRequestError, 
 from rest_v3.results import read_value
 from rest_v3.route import InvalidRouteError, Route
 
-"""The disk is full, the quota is exhausted, or the file exceeds its limit (docs/promises.md R11)."""
-
 
 class ClientDisconnected(Exception):
     """The client disconnected before the whole body was read."""

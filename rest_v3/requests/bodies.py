@@ -217,7 +217,7 @@ class MultipartForm:
         self._disposition = b""
         self._pieces: list[bytes] = []
         self.options: dict[bytes, bytes] = {}
-        """A parameter of the part's headers, such as its `name`."""
+        """The parameters of the part's Content-Disposition, such as its `name`."""
 
     def header_name(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]

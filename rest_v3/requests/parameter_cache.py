@@ -10,7 +10,7 @@ MAX_QUERY_BYTES = 512
 """A longer query string is parsed each time."""
 
 _ENTRY_BYTES, _CHARACTER_BYTES = 800, 6
-"""Of an entry with short strings, and of each character of its query string, which its values repeat."""
+"""The estimated size of an entry with short strings, and of each further character of its key, which its values repeat."""
 
 _Key = tuple[object, tuple[str, ...], bytes]
 """The endpoint, the values in the path, and the query string."""

@@ -69,7 +69,7 @@ class RouteParameter:
     """The whole message for an invalid value, where v3 had its own."""
     allowed_words: tuple[str, ...] = ()
     allowed_numbers: tuple[int, ...] = ()
-    """The only numbers that are accepted; None accepts all."""
+    """The only numbers that are accepted; empty if all are."""
     spans_segments: bool = False
     """Whether a path parameter may hold slashes that are not escaped, as legacy clients send names of branches."""
     description: str = ""

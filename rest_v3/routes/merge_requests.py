@@ -148,4 +148,4 @@ MERGE_REQUESTS = (
 )
 
 CANCEL_BY_POST = replace(CANCEL, call=CANCEL.call.replace("PUT", "POST"), status=201, name="CancelMergeWhenBuildSucceedsByPost")
-"""The error as GitLab spelled it (docs/wire-facts.md 15, row 20)."""
+"""GitLab accepted POST, where its document has PUT (docs/wire-facts.md 15, row 20)."""
