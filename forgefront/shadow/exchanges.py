@@ -39,7 +39,7 @@ class Exchange:
     status: int = 0
     response_headers: list[tuple[str, str]] | None = None
     seconds: float = 0.0
-    """From the first byte of the request to the last of the answer."""
+    """Time from the first byte of the request to the last of the answer."""
     skip_reason: SkipReason | None = None
     request_body: bytes | bytearray = b""
     response_body: bytes | bytearray = b""

@@ -12,7 +12,7 @@ from forgefront.shadow.comparison.json_paths import JsonPath, JsonPathError, Jso
 
 BUILT_IN = Path(__file__).with_name("rules.toml")
 KINDS = ("status", "header", "missing", "added", "type", "value", "format", "order", "body")
-"""Kinds of differences. `missing` and `added` say what the new server lacks and has; `format` is the same moment, written otherwise."""
+"""Kinds of differences. `missing` and `added` say what the new server lacks and has; `format` is the same time in another format."""
 
 _TABLES = {
     "headers": ("compared",),
@@ -138,7 +138,7 @@ class ComparisonRules:
         return next((rule for rule in self.ignored if rule.covers(route, kind, place)), None)
 
     def tolerance(self, route: str, place: JsonPlace) -> float:
-        """By how many seconds two timestamps at this place may differ."""
+        """Maximum difference of two timestamps at this place, in seconds."""
         return max((seconds for rule, seconds in self.tolerances if rule.covers(route, "value", place)), default=0.0)
 
     def find_skipped(self, path: str, body: bytes | bytearray = b"") -> SkipRule | None:

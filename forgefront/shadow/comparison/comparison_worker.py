@@ -188,7 +188,7 @@ class ComparisonWorker:
             if (difference.kind, place) in counted:
                 continue
             counted.add((difference.kind, place))
-            row = self.report.find_difference(route, difference.kind, place, client)
+            row = self.report.count_difference(route, difference.kind, place, client)
             if row.example is None:
                 masker = masker or ExampleMasker(self._rules, exchange, masks_values=self._settings.masks_values)
                 name = (

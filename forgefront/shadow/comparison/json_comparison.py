@@ -10,7 +10,7 @@ from forgefront.shadow.comparison.json_paths import JsonPlace
 from forgefront.shadow.comparison.value_forms import AddressNormalizer, read_timestamp
 
 MAX_DIFFERENCES = 200
-"""Of one exchange; further ones are not looked for."""
+"""Maximum number of differences that are found in one exchange."""
 MAX_DEPTH = 200
 
 
@@ -143,12 +143,12 @@ class JsonComparison:
         if isinstance(old, str):
             if self._addresses.normalize(old) == self._addresses.normalize(new):
                 return
-            moments = read_timestamp(old), read_timestamp(new)
-            if moments[0] is not None and moments[1] is not None:
-                if moments[0] == moments[1]:
+            times = read_timestamp(old), read_timestamp(new)
+            if times[0] is not None and times[1] is not None:
+                if times[0] == times[1]:
                     yield AnswerDifference("format", place, old, new)
                     return
-                if abs((moments[0] - moments[1]).total_seconds()) <= self._rules.tolerance(self._route, place):
+                if abs((times[0] - times[1]).total_seconds()) <= self._rules.tolerance(self._route, place):
                     return
         yield AnswerDifference("value", place, old, new)
 

@@ -74,7 +74,7 @@ class JsonPath:
 
 
 def format_place(place: JsonPlace) -> str:
-    """As a JSONPath, with all elements of a list as one: `$[*].author.name`."""
+    """The place as a JSONPath, with all elements of a list as one: `$[*].author.name`."""
     parts = ["$"]
     for step in place:
         if isinstance(step, int):

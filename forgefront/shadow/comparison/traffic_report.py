@@ -86,7 +86,7 @@ class TrafficReport:
     def count_ignored(self, rule: str, reason: str) -> None:
         self._ignored[rule, reason] += 1
 
-    def find_difference(self, route: str, kind: str, place: str, client: str) -> DifferenceCount:
+    def count_difference(self, route: str, kind: str, place: str, client: str) -> DifferenceCount:
         """Counts a difference, and returns its row, which has no example at first."""
         rows = self._differences.setdefault(_bounded(self._routes, route, MAX_ROUTES), {})
         if (kind, place) not in rows and len(rows) >= MAX_DIFFERENCES_OF_A_ROUTE:
@@ -147,5 +147,5 @@ def _bounded(names: set[str], name: str, limit: int) -> str:
     return name
 
 
-def _format_time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _format_time(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

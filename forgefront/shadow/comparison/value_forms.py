@@ -1,4 +1,4 @@
-"""Two forms of a value that mean the same: addresses of either server, moments in time."""
+"""Two forms of a value that mean the same: addresses of either server, timestamps."""
 
 import re
 from collections.abc import Iterable
@@ -32,7 +32,9 @@ class AddressNormalizer:
         address, mark, query = self.normalize(url).partition("?")
         if not mark:
             return address
-        pairs = [(name, _as_moment(value)) for name, value in parse_qsl(query, keep_blank_values=True) if name not in self._parameters]
+        pairs = [
+            (name, _normalize_timestamp(value)) for name, value in parse_qsl(query, keep_blank_values=True) if name not in self._parameters
+        ]
         return f"{address}?{urlencode(sorted(pairs))}"
 
     def normalize_header(self, name: str, value: str) -> str:
@@ -47,7 +49,7 @@ class AddressNormalizer:
 
 
 def read_timestamp(text: str) -> datetime | None:
-    """The moment that a string names, in UTC; None if it names none."""
+    """The time of a timestamp, in UTC; None if the string is none."""
     if len(text) < 16 or len(text) > 40 or _TIMESTAMP.fullmatch(text) is None:
         return None
     try:
@@ -57,6 +59,6 @@ def read_timestamp(text: str) -> datetime | None:
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _as_moment(value: str) -> str:
+def _normalize_timestamp(value: str) -> str:
     found = read_timestamp(value)
     return value if found is None else found.isoformat()

@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
             self._close()
 
     def end_tunnel_input(self) -> bool:
-        """Called when the server sends nothing more; whether it may still receive."""
+        """Called when the server sends nothing more; returns whether it may still receive."""
         if not self._is_tunnel or self._has_ended:
             return False
         self._has_server_ended = True

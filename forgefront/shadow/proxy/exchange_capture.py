@@ -33,7 +33,7 @@ class ExchangeCapture:
         self._release()
 
     def reserve(self, size: int) -> None:
-        """Called before so many bytes are copied."""
+        """Reserves memory for `size` bytes that are copied next; skips the exchange if there is none left."""
         if self._skip_reason is not None:
             return
         if self._reserved + size > self._max_body:

@@ -61,7 +61,7 @@ async def run_proxy(
 
 
 async def log_unreachable(settings: ShadowSettings) -> None:
-    """Logs which of the two servers cannot be reached, so that a wrong address or certificate is noticed before the first request."""
+    """Logs which of the two servers cannot be reached, so that a wrong address or certificate is reported before the first request."""
     for address in (settings.primary, settings.secondary):
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
