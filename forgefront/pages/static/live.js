@@ -1,19 +1,18 @@
 // Follows a subscription as Server-Sent Events, read with `fetch`, since EventSource cannot send the token. After a disconnect it
-// resumes from the last event id. A hidden tab closes its connection.
+// resumes from the last event id. It is closed while the tab is hidden, and while other windows use the connections of the browser.
 
 import { documentOf, post } from "./graph.js";
 import * as session from "./session.js";
+import { allowed, count, mayStream } from "./stream_limits.js";
 
 const FIRST_WAIT = 500;
 const MAX_WAIT = 30_000;
-/** Milliseconds after which a hidden tab closes its stream: a browser has six connections to a service, for all of its tabs. */
-const HIDDEN = 5_000;
 /** Milliseconds for which a page waits for a stream before it reads without it. */
 const MAX_OPENING = 1_500;
 
 /**
  * Calls `handlers.event(data)` for each event, `handlers.gap()` when events may have been missed, so that everything must be read
- * again, and `handlers.state(word)` with `live`, `waiting` (for the service to return) or `off` (the service refused).
+ * again, and `handlers.state(word)` with `live`, `waiting` (for the service to return), `paused` or `off` (the service refused).
  * A stream that has ended is opened again unless `handlers.over()`.
  * Returns a promise of the position at which the stream was opened, to be awaited before what it changes is read; of `null` when the
  * first attempt failed or takes long. A stream that is opened after that reports a gap.
@@ -22,7 +21,6 @@ export function follow(view, operationName, variables, handlers, signal) {
   let after = null;
   let connection = null;
   let wait = FIRST_WAIT;
-  let hiding = null;
   let isAwaited = true;
   let resolve;
   const open = new Promise((done) => (resolve = done));
@@ -37,9 +35,10 @@ export function follow(view, operationName, variables, handlers, signal) {
   async function run() {
     while (!signal.aborted) {
       // As in a tab that was opened in the background.
-      if (document.hidden) {
+      if (!mayStream()) {
         opened();
-        await shown(signal);
+        if (!document.hidden) handlers.state("paused");
+        await allowed(signal);
         if (signal.aborted) break;
       }
       connection = new AbortController();
@@ -51,8 +50,7 @@ export function follow(view, operationName, variables, handlers, signal) {
         // The connection was lost, or the tab closed it.
       }
       if (signal.aborted || pause === "off" || (pause === null && handlers.over?.())) break;
-      if (connection.signal.aborted) await shown(signal);
-      else {
+      if (!connection.signal.aborted) {
         handlers.state("waiting");
         opened();
         await sleep(Math.max(pause ?? 0, wait * (0.5 + Math.random())), signal);
@@ -88,29 +86,13 @@ export function follow(view, operationName, variables, handlers, signal) {
     return null;
   }
 
-  const look = () => {
-    clearTimeout(hiding);
-    if (document.hidden) hiding = setTimeout(() => connection?.abort(), HIDDEN);
-  };
-  document.addEventListener("visibilitychange", look, { signal });
-  // Browsers may cache a page for back navigation together with its connections, of which there are six for a service.
-  addEventListener("pagehide", () => connection?.abort(), { signal });
-  signal.addEventListener("abort", () => clearTimeout(hiding));
-  if (session.token()) run();
-  else opened();
+  if (session.token()) {
+    const release = count(() => connection?.abort());
+    signal.addEventListener("abort", release);
+    run().finally(release);
+  } else opened();
   return open;
 }
-
-/** Fulfilled when the page is visible again. Leaves no listener behind, since the page may stay open for days. */
-const shown = (signal) =>
-  new Promise((resolve) => {
-    const listening = new AbortController();
-    const done = () => (listening.abort(), resolve());
-    const look = () => document.hidden || done();
-    document.addEventListener("visibilitychange", look, { signal: listening.signal });
-    addEventListener("pageshow", look, { signal: listening.signal });
-    signal.addEventListener("abort", done, { signal: listening.signal });
-  });
 
 /** The events of a stream: `{kind, id, data}`. */
 async function* events(body) {

@@ -192,7 +192,7 @@ function pageOf(place, signal, moved, scroll, opened) {
       const state = (word, status) => {
         if (signal.aborted) return;
         if (status === 401) signedOut();
-        else showLive(["off", "waiting", "live"].find((each) => [...streams.set(operation, word).values()].includes(each)));
+        else showLive(["off", "waiting", "paused", "live"].find((each) => [...streams.set(operation, word).values()].includes(each)));
       };
       return follow(view, operation, variables, { event, gap, state, over }, AbortSignal.any([signal, until]));
     },
@@ -294,7 +294,7 @@ function say(text) {
   requestAnimationFrame(() => (said.textContent = text));
 }
 
-const LIVE = { live: ["Live", "Changes appear as they happen."], waiting: ["Reconnecting…", "Trying to reach the service again."], off: ["Not live", "Reload to see changes."] };
+const LIVE = { live: ["Live", "Changes appear as they happen."], waiting: ["Reconnecting…", "Trying to reach the service again."], paused: ["Paused", "Other windows of this browser show changes as they happen. This one does when it has the focus."], off: ["Not live", "Reload to see changes."] };
 
 function showLive(word) {
   const element = document.getElementById("live");

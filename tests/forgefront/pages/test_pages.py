@@ -11,7 +11,7 @@ import pytest_asyncio
 from graph.live.broadcaster import StreamEnd
 from storage import tables
 from storage.tables import ActivityAction, ActivitySubject
-from tests.forgefront.support.browser import CHROMIUM, SESSION_KEY, BrowserPage, open_chromium
+from tests.forgefront.support.browser import CHROMIUM, SESSION_KEY, BrowserPage, open_chromium, open_windows
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
 from tests.forgefront.support.page_tour import run
 from tests.support.waiting import wait_until
@@ -496,3 +496,34 @@ CONTRAST = """[...document.querySelectorAll('body *')].filter(each => each.check
   return ratio < 4.5 ? [`${each.className} ${each.textContent.slice(0, 30)} ${ratio.toFixed(2)}`] : [];
 })"""
 """The texts whose contrast is under 4.5 to 1 (WCAG 2.2, 1.4.3): colours are laid over each other from the root inward."""
+
+
+class TestWindows:
+    async def test_of_one_browser_leave_connections_for_requests(self, site: PagesSite) -> None:
+        """A browser has six connections for a service, and the page of a project three streams."""
+        request = "fetch('/-/health', {credentials: 'omit', signal: AbortSignal.timeout(5000)}).then(() => true, () => false)"
+        state = "document.getElementById('live').dataset.state"
+        broadcaster = site.forge.app.graph.services.broadcaster
+        await site.page.open("about:blank")
+        await wait_until(lambda: not broadcaster._subscribers)
+        async with open_windows(2) as windows:
+            first, second = windows
+            for window in windows:
+                await window.open_signed_in(f"{site.forge.address}/web/storefront", site.forge.tokens["ada"])
+                await window.wait_for(f"{state} === 'live'")
+            await first.wait_for(f"{state} === 'paused'")
+            await wait_until(lambda: len(broadcaster._subscribers) == 3)
+            assert [await window.evaluate(request) for window in windows] == [True, True]
+
+            text = "mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { userErrors { message } } }"
+            await site.run(text, input={"projectPath": "web/storefront", "iid": 1, "title": "Another title"})
+            has_title = "document.querySelector('main').innerText.includes('Another title')"
+            await second.wait_for(has_title)
+            assert not await first.evaluate(has_title)
+            await first.evaluate("dispatchEvent(new Event('focus'))")
+            await first.wait_for(f"{state} === 'live' && {has_title}")
+            await second.wait_for(f"{state} === 'paused'")
+
+            await first.open("about:blank")
+            await second.wait_for(f"{state} === 'live'")
+            assert [window.errors for window in windows] == [[], []]

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -187,14 +187,8 @@ class BrowserPage:
 async def open_chromium(profile: Path | None = None) -> AsyncIterator[BrowserPage]:
     """A tab with settings and storage of its own, in the browser of this process, or in one whose files are in `profile`."""
     if profile is None:
-        async with connect(await asyncio.to_thread(shared_chromium), max_size=None, compression=None) as socket:
-            browser = BrowserPage(socket)
-            async with _read_messages(browser):
-                context = (await browser.send("Target.createBrowserContext"))["browserContextId"]
-                target = await browser.send("Target.createTarget", url="about:blank", browserContextId=context)
-                async with _open_tab(f"{shared_chromium().partition('/devtools/')[0]}/devtools/page/{target['targetId']}") as page:
-                    yield page
-                await browser.send("Target.disposeBrowserContext", browserContextId=context)
+        async with open_windows(1) as [page]:
+            yield page
         return
     process = start_chromium(profile)
     try:
@@ -205,6 +199,24 @@ async def open_chromium(profile: Path | None = None) -> AsyncIterator[BrowserPag
             yield page
     finally:
         stop_chromium(process)
+
+
+@asynccontextmanager
+async def open_windows(number: int) -> AsyncIterator[list[BrowserPage]]:
+    """Windows with common settings and storage of their own, in the browser of this process. All of them are visible and have the focus."""
+    async with AsyncExitStack() as stack:
+        socket = await stack.enter_async_context(connect(await asyncio.to_thread(shared_chromium), max_size=None, compression=None))
+        browser = BrowserPage(socket)
+        await stack.enter_async_context(_read_messages(browser))
+        context = (await browser.send("Target.createBrowserContext"))["browserContextId"]
+        tabs = f"{shared_chromium().partition('/devtools/')[0]}/devtools/page"
+        async with AsyncExitStack() as opened:
+            pages = []
+            for _ in range(number):
+                target = await browser.send("Target.createTarget", url="about:blank", browserContextId=context, newWindow=True)
+                pages.append(await opened.enter_async_context(_open_tab(f"{tabs}/{target['targetId']}")))
+            yield pages
+        await browser.send("Target.disposeBrowserContext", browserContextId=context)
 
 
 def start_chromium(profile: Path) -> subprocess.Popen[bytes]:
