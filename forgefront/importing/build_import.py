@@ -224,7 +224,7 @@ class BuildImporter:
         state = CollectionState()
 
         async def read_commit(oid: str) -> None:
-            committed_at = datetime.fromtimestamp(times.get(oid, 0), UTC).isoformat().replace("+00:00", "Z")
+            committed_at = _format_commit_time(times.get(oid, 0))
             await self._read_statuses(work, oid, statuses, state)
             await self._read_comments(work, oid, committed_at, comments, state)
 
@@ -270,6 +270,15 @@ async def _extend(stream: AsyncIterator[bytes], end: bytes) -> AsyncIterator[byt
         yield part
     if end:
         yield end
+
+
+def _format_commit_time(seconds: int) -> str:
+    """The timestamp of a commit; a date out of range is 1970, as for git."""
+    try:
+        time = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        time = datetime.fromtimestamp(0, UTC)
+    return time.isoformat().replace("+00:00", "Z")
 
 
 def _is_build(work: ProjectWork, status: SourceEntity) -> bool:

@@ -39,7 +39,7 @@ ListRefs = Callable[[str, str | None], Awaitable[str | None]]
 
 
 class MirrorCommit(NamedTuple):
-    """`committed_at` is in seconds since 1970."""
+    """`committed_at` is in seconds since 1970; 0 where the commit has no valid date."""
 
     oid: str
     committed_at: int
@@ -125,7 +125,7 @@ class RepositoryMirrors:
         if not (path / "HEAD").is_file():
             return []
         listed = self._run(path, git_command.environment(), HEAD_SECONDS, "log", *options, "--format=%H %ct")
-        return [MirrorCommit(oid, int(time)) for oid, time in (line.split() for line in listed.splitlines())]
+        return _parse_commits(listed)
 
     def load_read_commits(self, project_id: int, digest: str) -> frozenset[str]:
         """The commits that `store_read_commits` has stored and returned this digest for; none if the mirror has others, or is new."""
@@ -203,6 +203,12 @@ class RepositoryMirrors:
         if process.returncode:
             raise CloneFailed(_find_reason(errors.decode("utf-8", "replace")) or f"git ended with {process.returncode}")
         return output.decode("utf-8", "replace")
+
+
+def _parse_commits(listed: str) -> list[MirrorCommit]:
+    """Parses lines of the format `%H %ct`. Git prints no date of a commit whose time zone it cannot read."""
+    rows = (line.partition(" ") for line in listed.splitlines())
+    return [MirrorCommit(oid, int(seconds) if seconds.isdigit() else 0) for oid, _, seconds in rows]
 
 
 def _is_ssh(url: str) -> bool:

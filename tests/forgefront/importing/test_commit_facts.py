@@ -14,6 +14,7 @@ from forgefront.importing import build_import
 from forgefront.importing.build_import import BuildImporter
 from forgefront.importing.project_import import ProjectWork
 from forgefront.importing.repository_mirrors import RepositoryMirrors
+from tests.support.git.git_history import git
 
 NEW_YEAR = 1_451_606_400
 FAR_FUTURE = 4_000_000_000
@@ -39,6 +40,14 @@ class ImportedRepository:
         }
         times |= {"GIT_AUTHOR_DATE": f"{NEW_YEAR} +0000", "GIT_COMMITTER_DATE": f"{committed_at} +0000"}
         oid = self._git("-C", str(self.path), "commit-tree", tree, "-m", str(committed_at), **times)
+        self._git("-C", str(self.path), "update-ref", f"refs/merge-requests/{oid}/head", oid)
+        return oid
+
+    def write_commit(self, date: str) -> str:
+        """As `commit`, with a date as it is written in the object."""
+        tree = self._git("-C", str(self.path), "hash-object", "-t", "tree", "-w", "/dev/null")
+        raw = f"tree {tree}\nauthor A <a@example.org> {NEW_YEAR} +0000\ncommitter A <a@example.org> {date}\n\nA change\n"
+        oid = git(self.path, "hash-object", "-t", "commit", "-w", "--stdin", "--literally", stdin=raw.encode())
         self._git("-C", str(self.path), "update-ref", f"refs/merge-requests/{oid}/head", oid)
         return oid
 
@@ -114,3 +123,10 @@ async def test_the_mark_of_an_older_version_is_that_of_no_commits(repository: Im
     repository.marks["project/7/commits"] = str(NEW_YEAR + 60)
 
     assert await repository.read() == {old, new}
+
+
+@pytest.mark.parametrize("date", ["1700000000000 +0000", "99999999999999999999999 +0000", f"{NEW_YEAR} UTC"])
+async def test_commits_without_a_valid_date_are_read(repository: ImportedRepository, date: str) -> None:
+    """The first has milliseconds instead of seconds. Fetches accept that, and time zones of any form."""
+    oid = repository.write_commit(date)
+    assert repository.mirrors.list_heads(7) == [] and await repository.read() == {oid}
