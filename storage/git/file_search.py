@@ -1,6 +1,11 @@
 """Searches in the files of a commit: by path, and in their text. Git processes read the files, within limits of time and output."""
 
+import signal
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
+from typing import cast
 
 from storage.git.repository import Repository
 from storage.git.subprocesses import git_command
@@ -11,6 +16,11 @@ MAX_LINE_LENGTH = 400
 """Characters of a line that are returned."""
 MAX_MATCHES_PER_FILE = 20
 _MAX_OUTPUT_BYTES = 2 * 1024 * 1024
+_BLOCK_BYTES = 64 * 1024
+_KEPT_BYTES = 16 * 1024
+"""Bytes of a line that are in memory at most, with the first occurrence of the string."""
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+"""Of a character in UTF-8, all but the first byte."""
 _MAX_PATHS_BYTES = 32 * 1024 * 1024
 
 
@@ -34,24 +44,62 @@ def search_text(repository: Repository, commit: str, text: str, limit: int) -> t
     At most MAX_MATCHES_PER_FILE lines of a file are returned. Binary files are not searched. Raises UnknownCommit, GitCommandError.
     """
     repository.raw_commit(commit)
-    options = ("--no-color", "--full-name", "-I", "-i", "-n", "-z", "-F", "--threads=1", f"--max-count={MAX_MATCHES_PER_FILE}")
-    output, is_complete = git_command.read_prefix(
-        repository.path, "grep", *options, "-e", text, commit, "--", limit=_MAX_OUTPUT_BYTES, seconds=SEARCH_SECONDS, expected_codes=(0, 1)
-    )
-    rows = output.split(b"\n")
-    # The last row is empty, or not complete.
-    rows.pop()
-    found = [_parse_match(row[len(commit) + 1 :], text) for row in rows[:limit] if row.count(b"\0") >= 2]
-    return found, is_complete and len(rows) <= limit
+    options = ("--no-color", "--full-name", "-I", "-i", "-n", "--column", "-z", "-F", "--threads=1")
+    arguments = ("grep", *options, f"--max-count={MAX_MATCHES_PER_FILE + 1}", "-e", text, commit, "--")
+    # In the locale C, git compares the case of ASCII letters alone, which is faster.
+    locale = {} if text.isascii() else {"LC_ALL": "C.UTF-8"}
+    found, in_file, bytes_left, is_complete = list[FoundLine](), Counter[bytes](), _MAX_OUTPUT_BYTES, True
+    with git_command.start_reading(repository.path, *arguments, seconds=SEARCH_SECONDS, extra_environment=locale) as process:
+        assert process.stdout is not None  # noqa: S101 - start_reading has a pipe
+        for name, number, content in _read_rows(cast(BufferedReader, process.stdout)):
+            bytes_left -= len(name) + len(content)
+            if len(found) == limit or bytes_left < 0:
+                return found, False
+            if in_file[name] == MAX_MATCHES_PER_FILE:
+                is_complete = False
+                continue
+            in_file[name] += 1
+            found.append(FoundLine(name[len(commit) + 1 :].decode("utf-8", "replace"), number, _shorten(content, text)))
+        code = process.wait()
+    if code == -signal.SIGKILL:
+        return found, False
+    if code not in (0, 1):
+        raise git_command.GitCommandError(f"git grep failed with code {code}")
+    return found, is_complete
 
 
-def _parse_match(row: bytes, text: str) -> FoundLine:
-    path, number, content = row.split(b"\0", 2)
+def _read_rows(stream: BufferedReader) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yields the commit with the path, the number, and the part of each line around its first match that `_KEPT_BYTES` allow.
+
+    A line may have the size of its file, as those of minified scripts do, and the name of a file may contain line breaks.
+    """
+    rest = b""
+    while True:
+        while len(fields := rest.split(b"\0", 3)) < 4:
+            if not (block := stream.read1(_BLOCK_BYTES)):
+                return
+            rest += block
+        name, number, column, rest = fields
+        match = int(column) - 1
+        start = 0 if match < _KEPT_BYTES // 2 else match - MAX_LINE_LENGTH
+        content, offset, end = b"", 0, -1
+        while end < 0:
+            end = rest.find(b"\n")
+            part = rest if end < 0 else rest[:end]
+            content += part[max(start - offset, 0) :][: _KEPT_BYTES - len(content)]
+            offset += len(part)
+            rest = rest[end + 1 :] if end >= 0 else stream.read1(_BLOCK_BYTES)
+            if end < 0 and not rest:
+                return
+        yield name, int(number), content.lstrip(_CONTINUATION_BYTES) if start else content
+
+
+def _shorten(content: bytes, text: str) -> str:
     line = content.decode("utf-8", "replace").rstrip("\r")
-    if len(line) > MAX_LINE_LENGTH:
-        at = max(line.lower().find(text.lower()) - MAX_LINE_LENGTH // 4, 0)
-        line = line[at : at + MAX_LINE_LENGTH]
-    return FoundLine(path.decode("utf-8", "replace"), int(number), line)
+    if len(line) <= MAX_LINE_LENGTH:
+        return line
+    at = max(line.lower().find(text.lower()) - MAX_LINE_LENGTH // 4, 0)
+    return line[at : at + MAX_LINE_LENGTH]
 
 
 def search_paths(repository: Repository, commit: str, text: str, limit: int) -> tuple[list[FoundPath], bool]:

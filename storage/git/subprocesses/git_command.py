@@ -194,15 +194,28 @@ def _read_bounded(git_dir: Path, *arguments: str, limit: int, seconds: float) ->
 
     The process is killed then, and after `seconds`.
     """
+    with start_reading(git_dir, *arguments, seconds=seconds) as process:
+        assert process.stdout is not None  # noqa: S101 - start_reading has a pipe
+        output = process.stdout.read(limit)
+        return output, None if len(output) == limit else process.wait()
+
+
+@contextmanager
+def start_reading(
+    git_dir: Path, *arguments: str, seconds: float, extra_environment: Mapping[str, str] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Runs a command whose output the caller reads; it is killed after `seconds` and at the end of the block. Raises OSError."""
     with start_process(
-        command(git_dir, *arguments), environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command(git_dir, *arguments),
+        {**environment(), **(extra_environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
-        assert process.stdout is not None  # noqa: S101 - stdout=PIPE above
         timer = Timer(seconds, process.kill)
         timer.start()
         try:
-            output = process.stdout.read(limit)
-            return output, None if len(output) == limit else process.wait()
+            yield process
         finally:
             timer.cancel()
             process.kill()
