@@ -68,7 +68,7 @@ class TreeListingEntry:
     """An entry of a listing. `path` is relative to the root of the repository.
 
     `mode` is octal as git prints it (`040000`, `100644`, `100755`, `120000`, `160000`). `key` is the entry's sort key in the commit: its
-    path in bytes, for a directory with a slash at the end. `size` is the size of a file in bytes; None if the repository lacks the blob.
+    path in bytes, for a directory with a slash at the end. `size` is the size of a file in bytes; None if its blob is missing or damaged.
     """
 
     name: str
@@ -302,7 +302,7 @@ def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobCon
     trees = TreeReader(repository)
     size = trees.size(oid)
     if size is None:
-        raise DamagedRepository(f"{repository.path}: object {oid} is missing")
+        raise DamagedRepository(f"{repository.path}: object {oid} is missing or damaged")
     name = path.rpartition("/")[2]
     if size > MAX_READ_BYTES:
         return BlobContent(name, path, oid, mode, size, is_binary=True, text=None, truncated=True, data=None)
@@ -316,11 +316,13 @@ def read_blob(repository: Repository, oid: str, mode: str, path: str) -> BlobCon
 
 
 def blob_size(repository: Repository, oid: str) -> int | None:
-    """Returns the size of the blob with this full id in bytes; None if there is none."""
+    """Returns the size of the blob with this full id in bytes; None if there is none. Raises DamagedRepository."""
     try:
         kind, size = repository.handle.odb.read_header(oid)
-    except (KeyError, ValueError):
+    except KeyError:
         return None
+    except (ValueError, pygit2.GitError, OSError) as error:
+        raise DamagedRepository(f"{repository.path}: object {oid} cannot be read") from error
     return int(size) if kind == ObjectType.BLOB else None
 
 
@@ -375,11 +377,11 @@ class TreeReader:
         return rows
 
     def size(self, oid: str) -> int | None:
-        """Returns the size of an object in bytes; None if it does not exist."""
+        """Returns the size of an object in bytes; None if it does not exist or is damaged."""
         check_cancelled()
         try:
             return int(self._repository.handle.odb.read_header(oid)[1])
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, pygit2.GitError, OSError):
             return None
 
     def read(self, oid: str, kind: ObjectType) -> bytes:

@@ -212,6 +212,33 @@ class TestBlob:
         }
 
 
+class TestDamagedBlobs:
+    """Files of loose objects that are empty, as a host that lost power may leave them."""
+
+    @pytest.fixture
+    def damaged(self, path: Path, commit: str) -> str:
+        oid = git(path, "rev-parse", f"{commit}:run.sh")
+        file = path / "objects" / oid[:2] / oid[2:]
+        file.chmod(0o600)
+        file.write_bytes(b"")
+        return oid
+
+    def test_do_not_hide_the_other_files_of_a_directory(self, path: Path, commit: str, damaged: str) -> None:
+        sizes = {entry.path: entry.size for entry in TreeListing(Repository.open(path), commit).page(ALL)}
+        assert (sizes["run.sh"], sizes["a.txt"]) == (None, 1)
+
+    def test_are_reported(self, path: Path, damaged: str) -> None:
+        repository = Repository.open(path)
+        for read in (
+            lambda: read_blob(repository, damaged, "100755", "run.sh"),
+            lambda: trees.blob_size(repository, damaged),
+            lambda: trees.read_bytes(repository, damaged),
+        ):
+            with pytest.raises(DamagedRepository, match=damaged):
+                read()
+        assert trees.blob_size(repository, "1" * 40) is None
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [
