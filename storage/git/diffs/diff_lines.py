@@ -195,6 +195,9 @@ class LineFollower:
             if output is None or len(output) == _MAX_HUNK_BYTES:
                 return None
             found = [[int(number) if number is not None else 1 for number in hunk.groups()] for hunk in _RAW_HUNK.finditer(output)]
+            if not found:
+                # One of the files is binary, since their contents differ.
+                return None
             return [ChangedRange(old_start, old_count, new_count) for old_start, old_count, _, new_count in found]
         old, new = handle[before], handle[after]
         if not isinstance(old, pygit2.Blob) or not isinstance(new, pygit2.Blob):

@@ -24,6 +24,7 @@ from storage.git.diffs.diff import (
     diff_of_commit,
     has_line,
 )
+from storage.git.diffs.diff_lines import LineFollower
 from storage.git.diffs.diff_workers import DiffWorkers
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from tests.support.git.git_history import commit_files, commit_rows, git, make_history, tree_row, write_commit
@@ -458,3 +459,12 @@ class TestFindLine:
 
         assert [line for line in range(110) if has_line([entry], "f", line, "new")] == [11]
         assert [line for line in range(110) if has_line([entry], "f", line, "old")] == [91]
+
+
+@pytest.mark.parametrize("lines", [10, 100_000])
+def test_lines_are_not_followed_into_a_binary_file(repository: Repository, lines: int):
+    first = commit_files(repository.path, {"a": b"line\n" * lines})
+    second = commit_files(repository.path, {"a": b"\0line\n" * lines})
+    third = commit_files(repository.path, {"a": b"new\n" + b"line\n" * lines})
+    follower = LineFollower(repository)
+    assert [follower.follow("a", 5, first, other) for other in (first, second, third)] == [5, None, 6]
