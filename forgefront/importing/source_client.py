@@ -46,6 +46,8 @@ FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
 MAX_RETRY_AFTER_SECONDS = 600.0
 USER_AGENT = "forgefront-import"
+INVALID_URL_ERRORS = (httpx.InvalidURL, ValueError)
+"""What httpx raises for a URL that it cannot send, as one with control characters, or a host that is no domain."""
 
 Params = Mapping[str, Any]
 
@@ -131,7 +133,7 @@ class SourceClient:
                     if response.status_code != httpx.codes.OK:
                         return None
                     return response.headers, await _read_bounded(address, response, max_bytes)
-            except (httpx.HTTPError, SourceTooLarge):
+            except (httpx.HTTPError, *INVALID_URL_ERRORS, SourceTooLarge):
                 return None
             finally:
                 self._idle.append(client)
@@ -225,8 +227,12 @@ class SourceClient:
             return None
         for link in httpx.Response(200, headers={"link": headers["link"]}).links.values():
             if link.get("rel") == "next" and (target := link.get("url")):
-                url = httpx.URL(self.url).join(target)
-                if _origin_of(url) != self._origin:
+                try:
+                    url = httpx.URL(self.url).join(target)
+                    origin = _origin_of(url)
+                except INVALID_URL_ERRORS:
+                    raise SourceMalformed(path, "the link to the next page is not a URL") from None
+                if origin != self._origin:
                     raise SourceMalformed(path, "the link to the next page leads to another host")
                 return str(url)
         return None
@@ -252,11 +258,16 @@ class SourceClient:
     async def _send(self, client: httpx.AsyncClient, address: str, shown: str, params: Params | None) -> httpx.Response:
         failures = connection_failures = throttled = 0
         others = self._answered
+        try:
+            request = client.build_request("GET", address, params=params)
+        except INVALID_URL_ERRORS as error:
+            # Some paths have names that the instance answered.
+            raise SourceMalformed(shown, f"this is not a URL: {error}") from None
         while True:
             await self._wait_for_start()
             self.requests += 1
             try:
-                response = await client.send(client.build_request("GET", address, params=params), stream=True)
+                response = await client.send(request, stream=True)
             except httpx.TransportError as error:
                 connection_failures += 1
                 if connection_failures >= (MAX_CONNECTION_ATTEMPTS if self._answered else MAX_FIRST_CONNECTION_ATTEMPTS):

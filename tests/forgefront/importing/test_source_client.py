@@ -236,6 +236,23 @@ class TestPages:
                 with pytest.raises(SourceMalformed, match="more than 20 pages"):
                     await read_ids(client)
 
+    @pytest.mark.parametrize("link", ["//[::1", "https://old.example:port/", "\x7f", "https://xn--/"])
+    async def test_with_links_that_are_no_urls_are_reported(self, link: str) -> None:
+        def handler(request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, json=[{"id": 1}], headers={"Link": f'<{link}>; rel="next"'})
+
+        async with open_client(handler) as (client, _):
+            with pytest.raises(SourceMalformed, match="not a URL"):
+                await read_ids(client)
+
+    async def test_at_paths_that_are_in_no_url_are_reported(self) -> None:
+        """As with the names of a project or a file that the instance answered."""
+        async with open_client(lambda request: httpx.Response(200, json=[])) as (client, _):
+            with pytest.raises(SourceMalformed, match="not a URL"):
+                await client.get("/ada/\x7f/uploads/1/a")
+            assert await RefLister(client).list_refs(f"{URL}/ada/\x7f.git", None) is None
+            assert await read_ids(client) == []
+
     async def test_rubbish_is_malformed_and_bounded(self) -> None:
         for body, reason in (
             (b"<html>", "not JSON"),
