@@ -1,7 +1,7 @@
-"""The columnar copy of builds in a server process: opened for the first question, kept up to date, and rebuilt in the background.
+"""The columnar copy of builds in a server process: opened for the first query, kept up to date, and rebuilt in the background.
 
-Answers never depend on it: without a usable copy statistics are computed from the database. Each question first reads the log of changes,
-so the copy shows everything that was committed before. Questions and changes run in one thread, so they take at most one core, and only
+Answers never depend on it: without a usable copy statistics are computed from the database. Each query first reads the log of changes,
+so the copy shows everything that was committed before. Queries and changes run in one thread, so they take at most one core, and only
 what other answers leave of it.
 """
 
@@ -19,14 +19,14 @@ import structlog
 
 from graph.jobs.wakeup import Wakeup
 from storage.analytics import build_source
-from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, CopyQuestion, read_pointer
+from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, RunningQuery, read_pointer
 from storage.analytics.build_copy_writer import RebuildRunning, read_identity, write_copy
 from storage.analytics.build_statistics import CopyStatement, MomentRange
 from storage.database.engine import Database, describe_error, is_unavailable
 
 POLL_SECONDS = 1.0
 IDLE_POLL_SECONDS = 30.0
-"""Seconds between two checks whether a copy is worth writing. A question that finds none requests it immediately."""
+"""Seconds between two checks whether a copy is worth writing. A query that finds none requests it immediately."""
 RETRY_SECONDS = 60.0
 """Seconds after a failed rebuild until the next one."""
 MIN_BUILDS = 10_000
@@ -34,8 +34,8 @@ MIN_BUILDS = 10_000
 PROGRESS_SECONDS = 5.0
 CANCEL_SECONDS = 0.02
 REBUILD_NICENESS = 10
-QUESTION_NICENESS = 5
-"""Of the thread that answers. Where all cores are busy, it has a third of the time that the event loop may take: questions about all builds
+QUERY_NICENESS = 5
+"""Of the thread that answers. Where all cores are busy, it has a third of the time that the event loop may take: queries about all builds
 do not delay other answers much, and are still answered."""
 
 log = structlog.get_logger("analytics")
@@ -48,7 +48,7 @@ class NoCopy(Exception):
 
 
 class CopiedRows(NamedTuple):
-    """Rows of a question, and the version of the copy that had them."""
+    """Rows of a query, and the version of the copy that had them."""
 
     rows: list[Any]
     version: int
@@ -76,7 +76,7 @@ class BuildAnalytics:
         self._database = database
         self._folder = folder
         self._min_builds = min_builds
-        self._executor = ThreadPoolExecutor(1, "analytics", initializer=_lower_priority, initargs=(QUESTION_NICENESS,))
+        self._executor = ThreadPoolExecutor(1, "analytics", initializer=_lower_priority, initargs=(QUERY_NICENESS,))
         self._lock = asyncio.Lock()
         self._work: asyncio.Task[Any] | None = None
         """The last work of the thread that changes the copy, or its state."""
@@ -126,18 +126,18 @@ class BuildAnalytics:
     async def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement]) -> CopiedRows:
         """Runs a statement of `storage/analytics` on the copy (`BuildCopy.fetch`). Raises NoCopy.
 
-        A question that is canceled ends, so that the next one need not wait for it.
+        A query that is canceled ends, so that the next one need not wait for it.
         """
         copy = self._copy
         if copy is None:
             raise NoCopy
-        question = CopyQuestion()
-        running = self._executor.submit(lambda: (copy.fetch(compile_statement, question), copy.version))
+        query = RunningQuery()
+        running = self._executor.submit(lambda: (copy.fetch(compile_statement, query), copy.version))
         try:
             return CopiedRows(*await asyncio.shield(asyncio.wrap_future(running)))
         except asyncio.CancelledError:
             running.cancel()
-            _cancel_question(copy, question, running)
+            _cancel_query(copy, query, running)
             raise
         except Exception as error:
             async with self._locked():
@@ -230,7 +230,7 @@ class BuildAnalytics:
         return (changes[0][0] or 0) - pointer.change_id > MAX_CHANGED_BUILDS or pointer.identity != await read_identity(self._database)
 
     async def rebuild(self) -> None:
-        """Writes the copy in a thread; it is opened by the next question. Returns also if another process is writing it."""
+        """Writes the copy in a thread; it is opened by the next query. Returns also if another process is writing it."""
         loop = asyncio.get_running_loop()
         finished: asyncio.Future[Any] = loop.create_future()
         thread = threading.Thread(target=self._write_copy, args=(loop, finished), name="analytics rebuild", daemon=True)
@@ -276,10 +276,10 @@ class BuildAnalytics:
         self._executor.shutdown(wait=False)
 
 
-def _cancel_question(copy: BuildCopy, question: CopyQuestion, running: "Future[Any]") -> None:
+def _cancel_query(copy: BuildCopy, query: RunningQuery, running: "Future[Any]") -> None:
     if not running.done():
-        copy.cancel(question)
-        asyncio.get_running_loop().call_later(CANCEL_SECONDS, _cancel_question, copy, question, running)
+        copy.cancel(query)
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, _cancel_query, copy, query, running)
 
 
 def _lower_priority(niceness: int) -> None:

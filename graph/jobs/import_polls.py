@@ -10,7 +10,7 @@ from storage.tables import imports
 async def has_unleased_import(services: Services, table: type[Any]) -> bool:
     """Whether an import of this table waits for a process.
 
-    It is asked before the transaction that leases one: most polls find none, and all writers of SQLite wait for a transaction that locks.
+    It is checked before the transaction that leases one: most polls find none, and all writers of SQLite wait for a transaction that locks.
     """
     async with session_for(services.database, writing=False) as session:
         context = Context(services, session, None, "import")

@@ -7,6 +7,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class LeaseLost(Exception):
+    """Another process has taken over the work, or its row was deleted."""
+
+
 async def renew_until_done(work: asyncio.Future[T], renew: Callable[[], Awaitable[None]], seconds: float) -> T:
     """Returns the result of `work`, and calls `renew` every `seconds` until then.
 

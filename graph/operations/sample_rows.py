@@ -1,4 +1,4 @@
-"""Rows that known queries can be run on before anybody asks, and the values of their variables.
+"""Rows that known queries can be run on before the first request, and the values of their variables.
 
 Which statements a query runs depends on the rows that it finds, so the rows are those with the most around them: a project whose
 default branch is red, a merge request with a commit, an issue with a note.
@@ -40,7 +40,7 @@ from storage.tables import NamespaceKind, UserState
 from storage.tables.git import first_parents
 
 PERIOD = timedelta(days=30)
-"""What queries with a range of time ask about."""
+"""Length of the range of queries that take a range of time."""
 MAX_BUILDS = 500
 """Newest builds whose projects are considered."""
 MAX_HEADS = 20
@@ -52,7 +52,7 @@ _FILE = "README.md"
 
 @dataclass(frozen=True, slots=True)
 class SampleRows:
-    """The rows that the queries are about. `viewer` None: the project has no member, and an administrator asks.
+    """The rows that the queries are about. `viewer` None: the project has no member, and an administrator is the viewer.
 
     `further` are values of other arguments, by the type of their field and their name.
     """

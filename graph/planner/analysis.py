@@ -145,7 +145,7 @@ async def _measure(value: Awaitable[Any], explained: ExplainedNode, start: float
 class _StatementRecorder:
     """Records the statements of a session, each at the node that runs it.
 
-    A loader's statement stands at the first node that asks it.
+    A loader's statement is recorded at the first node that requests a key.
     """
 
     def __init__(self, session: Any) -> None:

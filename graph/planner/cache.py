@@ -45,10 +45,10 @@ class PlanCache:
         hash(self.cache_key)  # A reference that was not hashed before its object was freed has no hash.
         self._variables: OperationVariables | Literal[False] | None = None
 
-    def find(self, variables: Mapping[str, Any], dialect: Dialect, fixed: StaticSettings) -> tuple[OperationPlan, Any] | None:
+    def find(self, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings) -> tuple[OperationPlan, Any] | None:
         """The plan for these variables, and the coerced variables; None: graphql-core executes the operation."""
-        tried = self._prepared.is_ad_hoc
-        if tried:
+        is_ad_hoc = self._prepared.is_ad_hoc
+        if is_ad_hoc:
             self._run_count += 1
             if self._run_count < MIN_RUNS_TO_PLAN:
                 return None
@@ -56,16 +56,18 @@ class PlanCache:
         if values is None:
             return None
         directive_values = self.directive_values(values)
-        key = (dialect.name, fixed, *directive_values.values())
+        key = (dialect.name, settings, *directive_values.values())
         if key in self._plans:
             plan = self._plans[key]
-            if tried:
+            if is_ad_hoc:
                 _TEXT_PLAN_SIZES.get(self.cache_key)
         else:
             if len(self._plans) >= MAX_PLANS_PER_OPERATION:
                 return None
-            plan = self._plans[key] = self._try_to_compile(directive_values, dialect, fixed)
-            (_TEXT_PLAN_SIZES if tried else _PREPARED_PLAN_SIZES).put(self.cache_key, sum(plan_size(each) for each in self._plans.values()))
+            plan = self._plans[key] = self._try_to_compile(directive_values, dialect, settings)
+            (_TEXT_PLAN_SIZES if is_ad_hoc else _PREPARED_PLAN_SIZES).put(
+                self.cache_key, sum(plan_size(each) for each in self._plans.values())
+            )
         return None if plan is None else (plan, values)
 
     def clear(self) -> None:

@@ -29,7 +29,7 @@ MAX_CHANGED_BUILDS = 20_000
 """With more builds changed since the file was written, it is rebuilt."""
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
-    # Returns memory to the system after a question, some ten bytes for each build that it counted.
+    # Returns memory to the system after a query, some ten bytes for each build that it counted.
     "allocator_background_threads": "true",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -79,7 +79,7 @@ def publish(folder: Path, pointer: CopyPointer) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class CopyQuestion:
+class RunningQuery:
     """Identifies a call of `BuildCopy.fetch`."""
 
     is_canceled: bool = False
@@ -98,8 +98,8 @@ class BuildCopy:
         self.pointer = pointer
         self.position = pointer.position
         self.version = 0
-        self._question_lock = threading.Lock()
-        self._question: CopyQuestion | None = None
+        self._query_lock = threading.Lock()
+        self._query: RunningQuery | None = None
         """What `fetch` computes now."""
         self._changed_ids: set[int] = set()
         self._row_difference = 0
@@ -174,34 +174,34 @@ class BuildCopy:
         ((difference,),) = execute("SELECT (SELECT count(*) FROM changed_builds) - (SELECT count(*) FROM replaced_ids)").fetchall()
         self._row_difference = difference
 
-    def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement], question: CopyQuestion) -> list[Any]:
+    def fetch(self, compile_statement: Callable[[Mapping[str, MomentRange]], CopyStatement], query: RunningQuery) -> list[Any]:
         """Runs a SELECT on the builds, which it names `{builds}`. Raises duckdb.Error.
 
-        `compile_statement` receives the first and the last moment of each column of timestamps. A canceled question has no rows.
+        `compile_statement` receives the first and the last moment of each column of timestamps. A canceled query has no rows.
         """
         statement = compile_statement(self._moments)
         sql = statement.sql.replace("{builds}", self._builds(statement.now))
-        with self._question_lock:
-            self._question = question
+        with self._query_lock:
+            self._query = query
         try:
-            return [] if question.is_canceled else self._connection.execute(sql, statement.parameters).fetchall()
+            return [] if query.is_canceled else self._connection.execute(sql, statement.parameters).fetchall()
         except Exception:
-            if question.is_canceled:
+            if query.is_canceled:
                 return []
             raise
         finally:
-            # Under the lock, so that the interrupt of this question cannot meet the next one.
-            with self._question_lock:
-                self._question = None
+            # Under the lock, so that the interrupt of this query cannot meet the next one.
+            with self._query_lock:
+                self._query = None
 
-    def cancel(self, question: CopyQuestion) -> None:
-        """Has `fetch` end without the rows of this question.
+    def cancel(self, query: RunningQuery) -> None:
+        """Has `fetch` end without the rows of this query.
 
         It has no effect on a statement that is being prepared, and must be repeated.
         """
-        with self._question_lock:
-            question.is_canceled = True
-            if self._question is question:
+        with self._query_lock:
+            query.is_canceled = True
+            if self._query is query:
                 self._connection.interrupt()
 
     def _builds(self, now: int) -> str:

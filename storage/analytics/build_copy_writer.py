@@ -146,7 +146,7 @@ async def _write_file(reader: _BuildReader, dialect: str, folder: Path, work: Pa
         connection.execute(f"CREATE TABLE staging.builds ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})")
         await _load_builds(connection, reader, (first, last), work, lambda done: report(min(done, total), total))
         connection.execute(f"SET threads = {SORTING_THREADS}")
-        # A question about one project reads few row groups. Quantiles by day, of durations that are sorted, take a fifth less.
+        # A query of one project reads few row groups. Quantiles by day, of durations that are sorted, take a fifth less.
         order = "project_id, created_day, duration, id"
         finished = f"{with_derived_columns('staging.builds')} WHERE finished_at IS NOT NULL ORDER BY {order}"
         connection.execute(f"CREATE TABLE target.builds AS {finished}")

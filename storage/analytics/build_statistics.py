@@ -52,8 +52,8 @@ class BuildSelection:
 
 
 @dataclass(frozen=True)
-class BuildQuestion:
-    """A question about builds. `owners` maps the projects to the owners of their rows; `with_owner`: the limit applies to each owner.
+class BuildCopyQuery:
+    """A query of builds. `owners` maps the projects to the owners of their rows; `with_owner`: the limit applies to each owner.
 
     `author_ids` are those of `selection.author_usernames`, `default_branches` those of the projects. `project_paths` and `usernames` are
     the names of the dimensions by which builds are grouped; names that nothing needs may be absent.
@@ -99,31 +99,31 @@ class StatementParameters:
         return f"(SELECT unnest({keys}) AS id, unnest({names}) AS value)"
 
 
-def compile_author_ids(question: BuildQuestion) -> CopyStatement:
-    """Selects the ids of the users whose builds the question counts."""
+def compile_author_ids(query: BuildCopyQuery) -> CopyStatement:
+    """Selects the ids of the users whose builds the query counts."""
     parameters = StatementParameters()
-    where = " AND ".join(_conditions(question, parameters))
+    where = " AND ".join(_conditions(query, parameters))
     sql = f"SELECT DISTINCT user_id FROM {{builds}} b WHERE {where} AND user_id IS NOT NULL"  # noqa: S608 - no values
-    return CopyStatement(sql, parameters.values, microseconds(question.now))
+    return CopyStatement(sql, parameters.values, microseconds(query.now))
 
 
-def compile_groups(question: BuildQuestion, moments: Mapping[str, MomentRange]) -> CopyStatement:
+def compile_groups(query: BuildCopyQuery, moments: Mapping[str, MomentRange]) -> CopyStatement:
     """Selects the groups in their order, at most `grouping.limit` for each owner, with the columns that `arrange_columns` reads."""
-    grouping, parameters = question.grouping, StatementParameters()
+    grouping, parameters = query.grouping, StatementParameters()
     retried = "CASE WHEN is_current THEN 0 ELSE 1 END" if grouping.includes_superseded else "attempt - 1"
     columns = {"status": "status", **({"retried": retried} if grouping.counts_retried else {})}
     columns |= {f"measure_{each.value}": each.value for each in grouping.measures}
     keys: dict[str, str] = {}
     source = "{builds} b"
-    if question.with_owner:
-        source += f" JOIN {parameters.table(question.owners, 'BIGINT')} o ON o.id = b.project_id"
+    if query.with_owner:
+        source += f" JOIN {parameters.table(query.owners, 'BIGINT')} o ON o.id = b.project_id"
         keys["owner"] = "o.value"
     if grouping.buckets is not None:
-        keys["bucket"] = bucket_key(grouping.buckets, question.moment, moments[f"{question.moment}_at"])
+        keys["bucket"] = bucket_key(grouping.buckets, query.moment, moments[f"{query.moment}_at"])
     for each in grouping.dimensions:
         source_column = {BuildDimension.PROJECT: "project_id", BuildDimension.AUTHOR: "user_id"}.get(each, each.value)
         keys[f"key_{each.value}"] = source_column
-    where = " AND ".join(_conditions(question, parameters))
+    where = " AND ".join(_conditions(query, parameters))
     selected = ", ".join(f"{expression} AS {name}" for name, expression in {**keys, **columns}.items())
     aggregates = {"total": "count(*)"}
     aggregates |= {f"count_{each.value}": f"count(*) FILTER (WHERE status = '{each.value}')" for each in _counted_statuses(grouping)}
@@ -141,10 +141,10 @@ def compile_groups(question: BuildQuestion, moments: Mapping[str, MomentRange]) 
     shown = {name: f"g.{name}" for name in keys}
     joined = f"({grouped}) g"
     if BuildDimension.PROJECT in grouping.dimensions:
-        joined += f" JOIN {parameters.table(question.project_paths, 'VARCHAR')} p ON p.id = g.key_project"
+        joined += f" JOIN {parameters.table(query.project_paths, 'VARCHAR')} p ON p.id = g.key_project"
         shown["key_project"] = "p.value"
     if BuildDimension.AUTHOR in grouping.dimensions:
-        joined += f" LEFT JOIN {parameters.table(question.usernames, 'VARCHAR')} u ON u.id = g.key_author"
+        joined += f" LEFT JOIN {parameters.table(query.usernames, 'VARCHAR')} u ON u.id = g.key_author"
         shown["key_author"] = "u.value"
     order = [f"{expression} ASC NULLS FIRST" for name, expression in shown.items() if name != "owner"]
     values = [*shown.values(), *(_shown_aggregate(name) for name in aggregates)]
@@ -155,7 +155,7 @@ def compile_groups(question: BuildQuestion, moments: Mapping[str, MomentRange]) 
         statement += f" QUALIFY {position} <= {limit} ORDER BY {', '.join(['g.owner', *order])}"
     else:
         statement += f"{' ORDER BY ' + ', '.join(order) if order else ''} LIMIT {limit}"
-    return CopyStatement(statement, parameters.values, microseconds(question.now))
+    return CopyStatement(statement, parameters.values, microseconds(query.now))
 
 
 def _shown_aggregate(name: str) -> str:
@@ -167,13 +167,13 @@ def _counted_statuses(grouping: BuildGrouping) -> list[CheckStatus]:
     return [each for each in COUNTED_STATUSES if each in grouping.statuses]
 
 
-def arrange_columns(rows: Sequence[Sequence[Any]], question: BuildQuestion) -> list[Sequence[Any]]:
+def arrange_columns(rows: Sequence[Sequence[Any]], query: BuildCopyQuery) -> list[Sequence[Any]]:
     """Returns the rows of `compile_groups` as the columns of `build_stats.groups`; no columns without rows."""
-    grouping, found = question.grouping, iter(zip(*rows, strict=True))
+    grouping, found = query.grouping, iter(zip(*rows, strict=True))
     if not rows:
         return []
     nulls, zeros = [None] * len(rows), [0] * len(rows)
-    columns: list[Sequence[Any]] = [next(found) if question.with_owner else nulls, next(found) if grouping.buckets is not None else nulls]
+    columns: list[Sequence[Any]] = [next(found) if query.with_owner else nulls, next(found) if grouping.buckets is not None else nulls]
     columns += [next(found) for _ in grouping.dimensions]
     columns.append(next(found))
     columns += [next(found) if each in grouping.statuses else zeros for each in COUNTED_STATUSES]
@@ -229,16 +229,16 @@ def _offset(periods: Sequence[OffsetPeriod], column: str, divisor: int, factor: 
     return f"CASE WHEN {column} < {(periods[middle].begins + shift) // divisor * factor} THEN {earlier} ELSE {later} END"
 
 
-def _conditions(question: BuildQuestion, parameters: StatementParameters) -> list[str]:
-    selection = question.selection
-    found = ["b.is_check", project_condition(question.owners)]
+def _conditions(query: BuildCopyQuery, parameters: StatementParameters) -> list[str]:
+    selection = query.selection
+    found = ["b.is_check", project_condition(query.owners)]
     for column, values in (("status", selection.statuses), ("name", selection.names), ("stage", selection.stages)):
         if values is not None:
             found.append(f"b.{column} IN (SELECT unnest({parameters.add(list(values), 'VARCHAR[]')}))")
     if selection.refs is not None:
-        found.append(_ref_condition(question, selection.refs, parameters))
+        found.append(_ref_condition(query, selection.refs, parameters))
     if selection.author_usernames is not None:
-        found.append(f"b.user_id IN (SELECT unnest({parameters.add(sorted(question.author_ids), 'BIGINT[]')}))")
+        found.append(f"b.user_id IN (SELECT unnest({parameters.add(sorted(query.author_ids), 'BIGINT[]')}))")
     for column, (since, until) in (("created_at", selection.created), ("finished_at", selection.finished)):
         if since is not None:
             found.append(f"b.{column} >= {parameters.add(microseconds(since), 'BIGINT')}")
@@ -246,7 +246,7 @@ def _conditions(question: BuildQuestion, parameters: StatementParameters) -> lis
             found.append(f"b.{column} < {parameters.add(microseconds(until), 'BIGINT')}")
     if selection.latest_attempt_only:
         found.append("b.is_current")
-    if question.grouping.buckets is not None and question.by_finish:
+    if query.grouping.buckets is not None and query.by_finish:
         found.append("b.finished_at IS NOT NULL")
     return found
 
@@ -263,11 +263,11 @@ def project_condition(project_ids: Collection[int]) -> str:
     return f"b.project_id IN ({', '.join(map(str, ids))})"
 
 
-def _ref_condition(question: BuildQuestion, refs: Sequence[str | None], parameters: StatementParameters) -> str:
+def _ref_condition(query: BuildCopyQuery, refs: Sequence[str | None], parameters: StatementParameters) -> str:
     named = [name for name in refs if name is not None]
     found = f"b.ref IN (SELECT unnest({parameters.add(named, 'VARCHAR[]')}))"
     if None not in refs:
         return found
-    branches = {key: name for key, name in question.default_branches.items() if name is not None}
+    branches = {key: name for key, name in query.default_branches.items() if name is not None}
     default = f"(b.project_id, b.ref) IN (SELECT (d.id, d.value) FROM {parameters.table(branches, 'VARCHAR')} d)"  # noqa: S608 - no values
     return f"({found} OR {default})"

@@ -31,11 +31,11 @@ class ContentCache:
             self._contents.put(key, value)
 
 
-def content_key(project_id: int, name: str | None, refs: RefTargets, *question: Hashable) -> Hashable | None:
+def content_key(project_id: int, name: str | None, refs: RefTargets, *arguments: Hashable) -> Hashable | None:
     """The key of an answer about a commit; None if the name may mean another commit later, as an abbreviated id may."""
     if name is None or not (refs or TYPED_ID.fullmatch(name)):
         return None
-    return (project_id, name, frozenset(refs.items()), *question)
+    return (project_id, name, frozenset(refs.items()), *arguments)
 
 
 def _estimate(value: Any) -> int:

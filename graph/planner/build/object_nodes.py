@@ -156,5 +156,5 @@ class ObjectNodeBuilder:
             resolve_type: Any = inner.resolve_type
             return AbstractCompleter(selections, lambda value: resolve_type(value, None, inner), is_non_null)
         leaf: GraphQLLeafType = inner
-        form = self._context.format_at(resolved.response_path)
-        return LeafCompleter(leaf_serializer(leaf, is_non_null, form), column_serializer(leaf, is_non_null, form))
+        output_format = self._context.format_at(resolved.response_path)
+        return LeafCompleter(leaf_serializer(leaf, is_non_null, output_format), column_serializer(leaf, is_non_null, output_format))

@@ -32,10 +32,10 @@ def require_non_null(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat | None = None) -> Callable[[Any], Any]:
+def leaf_serializer(kind: GraphQLLeafType, is_non_null: bool, output_format: OutputFormat | None = None) -> Callable[[Any], Any]:
     """Serializes values of a leaf type, in a format. Raises PlanBailout for an unexpected null or value."""
     serialize = serializer_of(kind)
-    change_format = None if form is None else format_changer(form, kind)
+    change_format = None if output_format is None else format_changer(output_format, kind)
     if is_non_null and change_format is None:
         return serialize
 
@@ -154,11 +154,11 @@ def is_plain(column: Any, leaf: GraphQLLeafType) -> bool:
     return plain_type is not None and not isinstance(kind, BigInteger) and getattr(kind, "impl", kind).python_type is plain_type
 
 
-def format_changer(form: OutputFormat, kind: GraphQLLeafType) -> Callable[[str], str] | None:
+def format_changer(output_format: OutputFormat, kind: GraphQLLeafType) -> Callable[[str], str] | None:
     """What a format does to the serialization of a type; None: nothing."""
     if is_enum_type(kind):
-        return {name: form.serialize_enum(name) for name in kind.values}.__getitem__
-    return form.serialize_timestamp if kind.name == "DateTime" else None
+        return {name: output_format.serialize_enum(name) for name in kind.values}.__getitem__
+    return output_format.serialize_timestamp if kind.name == "DateTime" else None
 
 
 def timestamps_serializer(is_string: bool) -> Callable[[list[Any]], list[Any]]:

@@ -22,7 +22,7 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
     quick, slow = [], []
     for part in parts:
         if isinstance(part, LeafField):
-            key, serialize = scope.bind(part.key), scope.bind(leaf_serializer(part.kind, part.is_non_null, part.form))
+            key, serialize = scope.bind(part.key), scope.bind(leaf_serializer(part.kind, part.is_non_null, part.output_format))
             quick.append(f"{key}: {_attribute_expression(part, serialize)}")
             slow.append(f"{key}: {serialize}(o.{part.attribute})")
         elif isinstance(part, DerivedField):

@@ -111,7 +111,7 @@ def _non_null_expression(expression: str, scope: Scope) -> str:
 
 def _origin_expression(origin: ValueOrigin, scope: Scope) -> str:
     indexes, derive = origin
-    values = ", ".join(f"r[{place}]" for place in indexes)
+    values = ", ".join(f"r[{index}]" for index in indexes)
     return values if derive is None else f"{scope.bind(derive)}({values})"
 
 

@@ -68,13 +68,13 @@ def _object_column_serializer(serialize: ObjectSerializer, is_non_null: bool) ->
     return serialize_objects
 
 
-def column_serializer(kind: GraphQLLeafType, is_non_null: bool, form: OutputFormat | None) -> ColumnSerializer:
+def column_serializer(kind: GraphQLLeafType, is_non_null: bool, output_format: OutputFormat | None) -> ColumnSerializer:
     """Serializes many values of a leaf type in a format. Raises PlanBailout for an unexpected null or value.
 
     A column of values of one type costs a fifth of one by one.
     """
-    serialize = leaf_serializer(kind, is_non_null, form)
-    plain = None if form is not None or isinstance(kind, GraphQLEnumType) else _COLUMN_SERIALIZERS.get(kind.name)
+    serialize = leaf_serializer(kind, is_non_null, output_format)
+    plain = None if output_format is not None or isinstance(kind, GraphQLEnumType) else _COLUMN_SERIALIZERS.get(kind.name)
     if plain is None:
         return lambda values: [serialize(value) for value in values]
     expected, serialize_plain = plain

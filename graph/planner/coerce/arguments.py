@@ -229,7 +229,7 @@ class VariableArgument:
 
 
 def _cache_key(values: list[Any]) -> str | tuple[Any, ...]:
-    """By what values are remembered: the same for none that differ, as 1 and True do."""
+    """The key of a value in the cache. Values that differ have different keys, also those that are equal in Python, as 1 and True."""
     for value in values:
         if value is not Undefined and value is not None and not isinstance(value, Enum):
             return repr(values)

@@ -105,7 +105,7 @@ class ConnectionStep(BatchNode):
 
     @property
     def checks_policy(self) -> bool:
-        """Whether the policy looks at the objects."""
+        """Whether the policy reads the objects."""
         return self.declared.action is not None
 
     @property

@@ -21,7 +21,7 @@ class LeafField:
     kind: GraphQLLeafType
     is_non_null: bool
     is_plain: bool
-    form: OutputFormat | None = None
+    output_format: OutputFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Resolves collected fields: what answers each, as far as its declaration and what is selected of it tell.
+"""Resolves collected fields: what answers each, by its declaration and by what is selected of it.
 
 Whether a statement has room for a field (a join more, a column that a table lacks) is seen when nodes are built (`build/`); a field
 that does not fit is evaluated by its resolver (`StepKind`).

@@ -28,7 +28,7 @@ async def run_to_completion(begin: Callable[[PendingWork], T]) -> T:
     return found
 
 
-async def await_values(values: FieldValues, pieces: SliceScheduler | None = None) -> None:
+async def await_values(values: FieldValues, scheduler: SliceScheduler | None = None) -> None:
     """Replaces awaitables by their results. Many coroutines begin and continue in time slices."""
     if len(values) == 1:
         if is_awaitable(values[0]):
@@ -37,20 +37,20 @@ async def await_values(values: FieldValues, pieces: SliceScheduler | None = None
     # By type first: lists of thousands of plain values have one or two.
     if any(map(is_awaitable_type, set(map(type, values)))):
         waiting = [number for number, value in enumerate(values) if is_awaitable(value)]
-        for number, value in zip(waiting, await _await_all([values[number] for number in waiting], pieces), strict=True):
+        for number, value in zip(waiting, await _await_all([values[number] for number in waiting], scheduler), strict=True):
             values[number] = value
 
 
-async def _await_all(waiting: list[Awaitable[Any]], pieces: SliceScheduler | None) -> FieldValues:
+async def _await_all(waiting: list[Awaitable[Any]], scheduler: SliceScheduler | None) -> FieldValues:
     """The results. Objects that share a value share its future, so a future is read once it is done."""
     if len(waiting) == 1:
         return [await waiting[0]]
     if all(isinstance(each, asyncio.Future) for each in waiting):
         # Those of one loader come together.
         return [await each for each in waiting]
-    if pieces is not None and len(waiting) > MAX_UNSLICED_OBJECTS:
+    if scheduler is not None and len(waiting) > MAX_UNSLICED_OBJECTS:
         try:
-            return await _gather_all([run_in_slices(each, pieces) for each in waiting])
+            return await _gather_all([run_in_slices(each, scheduler) for each in waiting])
         except BaseException:
             # What was called off before it began.
             close_coroutines(waiting)

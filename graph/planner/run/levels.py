@@ -102,7 +102,7 @@ def begin_level(
 
 
 async def _begin_after_pause(step: FieldStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
-    """Begins a field of a level that is too large for one turn of the event loop."""
+    """Begins a field of a level that is too large for one iteration of the event loop."""
     await run.context.scheduler.pause()
     await _execute_step(step, run, objects, answers)
 

@@ -1,4 +1,4 @@
-"""Begins the fields that are evaluated for each object: reads attributes, asks loaders, calls resolvers."""
+"""Begins the fields that are evaluated for each object: reads attributes, requests keys from loaders, calls resolvers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def _read_attribute(step: AttributeStep, run: PlanRun, objects: Sequence[Any]) -
     return [getattr(each, step.attribute) for each in objects]
 
 
-def _ask_loader(step: LoaderStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
+def _request_from_loader(step: LoaderStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
     name, load = step.field_source.key, step.field_source.loader(run.context).load
     return [None if (key := getattr(each, name)) is None else load(key) for each in objects]
 
@@ -56,7 +56,7 @@ def _call_resolver(step: ResolverStep, run: PlanRun, objects: Sequence[Any]) -> 
 
 STEP_STARTERS: dict[type[FieldStep], Callable[[Any, PlanRun, Sequence[Any]], FieldValues]] = {
     AttributeStep: _read_attribute,
-    LoaderStep: _ask_loader,
+    LoaderStep: _request_from_loader,
     ResolverStep: _call_resolver,
 }
 

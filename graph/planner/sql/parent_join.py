@@ -27,7 +27,7 @@ class ProjectSubquery:
         rows, levels, conditions = project_lookup(by_path=by_path)
         labeled_levels = [level.label(f"level{number}") for number, level in enumerate(levels)]
         found = select(*columns, *labeled_levels).select_from(rows).where(*conditions)
-        self.rows: Any = found.cte("entered").prefix_with("MATERIALIZED") if is_materialized else found.subquery("entered")
+        self.rows: Any = found.cte("found_project").prefix_with("MATERIALIZED") if is_materialized else found.subquery("found_project")
         self.by_path = by_path
         self.columns = list(self.rows.c)
         self.parameter_names = frozenset(("user_id", "namespace", "path") if by_path else ("user_id", "id"))

@@ -107,7 +107,7 @@ class SelectBuilder:
         return len(self._joins) >= MAX_JOINED_TABLES
 
     def find_root_columns(self, *more: Expression) -> list[str]:
-        """The columns of the root that the statement looks at, with those that `more` expressions do."""
+        """The columns of the root that the statement uses, with those that `more` expressions use."""
         parts = [*self.expressions, *(condition for _, condition in self._conditions()), *more]
         return column_names_in(parts, self.root.table)
 

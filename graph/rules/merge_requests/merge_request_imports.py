@@ -18,6 +18,7 @@ import structlog
 from graph.context import Context, Services
 from graph.jobs import lease_renewal
 from graph.jobs.import_polls import has_unleased_import
+from graph.jobs.lease_renewal import LeaseLost
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import refs
 from graph.rules.merge_requests import merged_history
@@ -72,15 +73,11 @@ async def run_pending(services: Services) -> None:
     while (job := await _lease_next(services)) is not None:
         try:
             await _ImportRun(services, job).run()
-        except _LeaseLost:
+        except LeaseLost:
             log.info("import lease lost", project_id=job.project_id)
         except (GitCommandError, NotARepository, UnknownCommit, OSError) as error:
             log.error("import failed", project_id=job.project_id, error=str(error))
             await _mark_failed(services, job, "The repository cannot be read; the server log has the reason. Start the import again.")
-
-
-class _LeaseLost(Exception):
-    """Another process has taken over the import, or it was deleted with its project."""
 
 
 @dataclass
@@ -130,7 +127,7 @@ class _ImportRun:
         """Locked while a transaction compares and changes the lease, so that a batch and a renewal do not take it from each other."""
 
     async def run(self) -> None:
-        """Write all batches. Raises _LeaseLost, and what reading the repository raises."""
+        """Write all batches. Raises LeaseLost, and what reading the repository raises."""
         work = asyncio.ensure_future(self._write_batches())
         try:
             await lease_renewal.renew_until_done(work, self._renew_lease, RENEW_SECONDS)
@@ -138,7 +135,7 @@ class _ImportRun:
             await lease_renewal.end(work)
 
     async def _renew_lease(self) -> None:
-        """Extend the lease. Raises _LeaseLost."""
+        """Extend the lease. Raises LeaseLost."""
         async with self._lease_lock:
             if self._is_finished:
                 return
@@ -149,10 +146,10 @@ class _ImportRun:
                 await commit_and_notify(context)
 
     async def _find_leased(self, context: Context) -> tables.MergeRequestImport:
-        """The row of the import, locked. Raises _LeaseLost."""
+        """The row of the import, locked. Raises LeaseLost."""
         row = await context.first(imports.leased_for_update(tables.MergeRequestImport, self._job.id, self._job.lease_until))
         if row is None:
-            raise _LeaseLost
+            raise LeaseLost
         return row
 
     async def _write_batches(self) -> None:
@@ -187,7 +184,7 @@ class _ImportRun:
                 context = Context(services, session, None, "import")
                 project = await context.rows_by_id(tables.Project).get(job.project_id)
                 if project is None:
-                    raise _LeaseLost
+                    raise LeaseLost
                 job.tip_oid = await refs.find(context, job.project_id, f"{BRANCHES}{project.default_branch}")
         return job.tip_oid is not None
 
@@ -196,7 +193,7 @@ class _ImportRun:
         return merge_oids, highest_number(repository, merge_oids)
 
     async def _write_batch(self, oids: Sequence[str], past_merges: Sequence[merged_history.PastMerge], total: int, highest: int) -> None:
-        """Write a batch and the progress. Raises _LeaseLost."""
+        """Write a batch and the progress. Raises LeaseLost."""
         job, services = self._job, self._services
         async with self._lease_lock, session_for(services.database, writing=True) as session:
             context = Context(services, session, None, "import")
@@ -204,12 +201,12 @@ class _ImportRun:
             project = await session.get(tables.Project, job.project_id)
             context.viewer_or_none = await session.get(tables.User, job.user_id) if job.user_id is not None else None
             if project is None:
-                raise _LeaseLost
+                raise LeaseLost
             if context.viewer_or_none is None:
                 row.state, row.error = ImportState.FAILED, "The user who started this import was deleted. Start it again."
                 row.lease_until, row.finished_at = None, context.now()
                 await commit_and_notify(context)
-                raise _LeaseLost
+                raise LeaseLost
             # A merge may have been recorded before the lock was taken.
             known = await merged_history.load_known_merges(context, job.project_id, oids)
             new_merges = [each for each in past_merges if each.merged.merge.oid not in known]

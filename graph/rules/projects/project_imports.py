@@ -22,6 +22,7 @@ from graph.errors import Invalid
 from graph.events.address_guard import ForbiddenAddress, HookUrl, UnresolvableHost, port_of
 from graph.jobs import lease_renewal
 from graph.jobs.import_polls import has_unleased_import
+from graph.jobs.lease_renewal import LeaseLost
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import hooks
 from graph.rules.git import ref_updates
@@ -85,15 +86,11 @@ async def run_pending(services: Services) -> None:
     while (job := await _lease_next(services)) is not None:
         try:
             await _run(services, job)
-        except _ImportLeaseLost:
+        except LeaseLost:
             log.info("import lease lost", project_id=job.project_id)
         except _ImportFailed as error:
             log.warning("import failed", project_id=job.project_id, error=str(error))
             await _finish(services, job, str(error))
-
-
-class _ImportLeaseLost(Exception):
-    """Another process has taken over the import, or it was deleted with its project."""
 
 
 class _ImportFailed(Exception):
@@ -136,7 +133,7 @@ async def _lease_next(services: Services) -> _ImportJob | None:
 
 
 async def _run(services: Services, job: _ImportJob) -> None:
-    """Fetch the repository and install it. Raises _ImportFailed, _ImportLeaseLost."""
+    """Fetch the repository and install it. Raises _ImportFailed, LeaseLost."""
     url = httpx.URL(job.url.url)
     try:
         addresses = await services.outbox.sender.guard.addresses(url)
@@ -177,7 +174,7 @@ def _shorten(error: Exception) -> str:
 
 
 async def _report(services: Services, job: _ImportJob) -> None:
-    """Write the progress and renew the lease. Raises _ImportLeaseLost."""
+    """Write the progress and renew the lease. Raises LeaseLost."""
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
         row = await _leased_row(context, job)
@@ -189,7 +186,7 @@ async def _report(services: Services, job: _ImportJob) -> None:
 
 
 async def _install(services: Services, job: _ImportJob, staged: StagedRepository) -> None:
-    """Give the repository to the project. Raises _ImportFailed if something was pushed meanwhile, _ImportLeaseLost."""
+    """Give the repository to the project. Raises _ImportFailed if something was pushed meanwhile, LeaseLost."""
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "import")
         row = await _leased_row(context, job)
@@ -218,12 +215,12 @@ async def _finish(services: Services, job: _ImportJob, error: str) -> None:
 async def _leased_row(context: Context, job: _ImportJob) -> tables.ProjectImport:
     row = await context.first(imports.leased_for_update(tables.ProjectImport, job.id, job.lease_until))
     if row is None:
-        raise _ImportLeaseLost
+        raise LeaseLost
     return row
 
 
 async def _project_of(context: Context, job: _ImportJob) -> tables.Project:
     project = await context.rows_by_id(tables.Project).get(job.project_id)
     if project is None:
-        raise _ImportLeaseLost
+        raise LeaseLost
     return project

@@ -15,7 +15,7 @@ from graph.rules.permissions.policy import Action
 from graph.rules.statistics import copied_build_stats, quantiles
 from graph.rules.statistics.quantiles import QuantileSummary
 from storage import tables
-from storage.analytics.build_statistics import BuildQuestion, BuildSelection
+from storage.analytics.build_statistics import BuildCopyQuery, BuildSelection
 from storage.tables import CheckStatus
 from storage.tables import quantiles as columns_of
 from storage.tables.builds import build_stats
@@ -107,8 +107,8 @@ async def _load_tables(
     context: Context, ids: list[int], owners: Mapping[int, int], query: BuildStatsQuery, owner: Any
 ) -> dict[int, BuildStatisticsTable]:
     grouping, has_owner = query.grouping, len(ids) > 1
-    question = BuildQuestion(owners, query.selection, grouping, query.by_finish, context.now(), has_owner)
-    columns: Sequence[Sequence[Any]] | None = await copied_build_stats.load_groups(context, question)
+    copy_query = BuildCopyQuery(owners, query.selection, grouping, query.by_finish, context.now(), has_owner)
+    columns: Sequence[Sequence[Any]] | None = await copied_build_stats.load_groups(context, copy_query)
     if columns is None:
         conditions = [col(tables.Build.project_id).in_(sorted(owners)), *query.conditions]
         rows = await context.tuples(build_stats.groups(conditions, grouping, context.now(), owner if has_owner else None))

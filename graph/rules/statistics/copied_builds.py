@@ -1,4 +1,4 @@
-"""Questions about all builds, which the columnar copy answers as the database does, only sooner."""
+"""Queries of all builds, which the columnar copy answers as the database does, only sooner."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar

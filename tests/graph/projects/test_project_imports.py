@@ -16,6 +16,7 @@ from benchmarks.peers.git_http_backend import CgiHandler
 from graph.context import Services
 from graph.events.address_guard import AddressGuard
 from graph.git_access import GitAccess
+from graph.jobs.lease_renewal import LeaseLost
 from graph.operations.execution import Graph
 from graph.rules.git import ref_updates
 from graph.rules.projects import project_imports
@@ -217,7 +218,7 @@ class TestImport:
         delete = "mutation ($path: String!) { deleteProject(input: {projectPath: $path}) { deletedId } }"
         await Ask(Graph(open_services)).data(delete, user, path=str(key))
 
-        with pytest.raises(project_imports._ImportLeaseLost):
+        with pytest.raises(LeaseLost):
             await project_imports._run(later, job)
 
         assert await make.count(tables.ProjectImport) == 0
