@@ -196,7 +196,7 @@ def to_many(
     and a function that returns the SQL conditions of a value; null is no condition. `action`: required of the viewer on each parent.
     `filter_visible`: returns the rows of all pages of a level that the viewer is allowed to see; the others are left out.
     `counted`: the counters of the list, if this row is a project; the filter's `counters()` returns its conditions on them, or None if they
-    do not tell the number of matching rows. `viewer_conditions`: as those of `ToMany`. `association`: the table of the rows, a table that
+    do not give the number of matching rows. `viewer_conditions`: as those of `ToMany`. `association`: the table of the rows, a table that
     associates them with this row, of which `key` is a column then, and the condition by which the two are joined.
     """
     table = association[0] if association is not None else (key[0] if isinstance(key, tuple) else key).class_

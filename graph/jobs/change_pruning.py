@@ -31,7 +31,7 @@ async def _prune_changes(services: Services, retention: ChangeRetention) -> None
             last_seq = seq
         if not last_seq:
             return
-        # In one transaction: a stream that reads the log either still finds these changes, or sees that they are gone.
+        # In one transaction: a stream that reads the log either still finds these changes, or sees that they were deleted.
         async with write_transaction(database) as session:
             await session.execute(changes.record_pruning(database.dialect, last_seq))
             await session.execute(changes.delete_up_to(last_seq))

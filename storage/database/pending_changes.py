@@ -48,7 +48,7 @@ class PendingChanges:
 
     @property
     def must_flush(self) -> bool:
-        """Whether something waits that a statement of the ORM does not write by itself."""
+        """Whether something waits that the ORM does not write before its next statement."""
         return bool(self.inserts or self.numbered or self.unlocked or self.required)
 
     @property

@@ -40,7 +40,7 @@ A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS 
 A thread and back costs half a millisecond.
 """
 MAX_INLINE_SECONDS = 0.02
-"""After so long since its first call of the handler a statement whose thread has waited is interrupted too: it reads from the disk.
+"""Seconds after the first call of the handler. A statement whose thread has waited is then interrupted too, since it reads from the disk.
 
 A thread that only waited for a core of a busy machine, which the system counts as an involuntary context switch, goes on.
 It is several times what the handler waits for another thread of Python to release the interpreter (5 ms), so that a busy writer does not

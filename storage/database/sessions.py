@@ -143,6 +143,15 @@ class DatabaseSession(AsyncSession):
         async with self._statement_lock:
             await super().delete(instance)
 
+    async def _acquire_first_reader(self) -> Reader:
+        """Acquires a reader for a session that has none, without the statement lock if that is free. Raises as `_acquire_reader`."""
+        if not self._has_ended and not self._statement_lock.locked():
+            self._reader = self._database.reader_pool.try_acquire()
+            if self._reader is not None:
+                return self._reader
+        async with self._statement_lock:
+            return await self._acquire_reader()
+
     async def _acquire_reader(self) -> Reader:
         """Returns the session's reader. The caller has the statement lock. Raises InvalidRequestError if the session has ended."""
         if self._reader is None and not self._has_ended:
@@ -192,13 +201,7 @@ class ReadSession(DatabaseSession):
         if COMPILATIONS.are_new:
             COMPILATIONS.are_new = False
             await asyncio.sleep(0)
-        reader = self._reader
-        if reader is None:
-            if not self._has_ended and not self._statement_lock.locked():
-                reader = self._reader = self._database.reader_pool.try_acquire()
-            if reader is None:
-                async with self._statement_lock:
-                    reader = await self._acquire_reader()
+        reader = self._reader or await self._acquire_first_reader()
         if reader.is_concurrent:
             self._database.record_statement(sql, parameters)
             return await reader.fetch(sql, parameters, columns, self.budget)

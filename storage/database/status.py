@@ -1,4 +1,4 @@
-"""What the database says about itself: its version and its size."""
+"""What the database reports about itself: its version and its size."""
 
 from typing import NamedTuple
 

@@ -94,7 +94,7 @@ class WriteSession(DatabaseSession):
     def lock_later(self, row: Any, *, reads_before_changes: bool = False) -> bool:
         """Whether a row that this session has read need not be locked, because the commit raises ConcurrentChange if it was changed.
 
-        That is so if whoever commits repeats the transaction then (`may_repeat`). The commit writes such rows in the order of these calls.
+        That is so if the caller repeats the transaction then (`may_repeat`). The commit writes such rows in the order of these calls.
         `reads_before_changes`: the statements that follow need not see what the transaction changes.
         """
         if not self.may_repeat or self._has_begun or not any(row is each for each in self._rows.values()):
@@ -151,13 +151,7 @@ class WriteSession(DatabaseSession):
         """Runs a statement on a reader, before the transaction begins."""
         self._active_reads += 1
         try:
-            reader = self._reader
-            if reader is None:
-                if not self._has_ended and not self._statement_lock.locked():
-                    reader = self._reader = self._database.reader_pool.try_acquire()
-                if reader is None:
-                    async with self._statement_lock:
-                        reader = await self._acquire_reader()
+            reader = self._reader or await self._acquire_first_reader()
             if reader.is_concurrent:
                 self._database.record_statement(sql, parameters)
                 return await reader.fetch(sql, parameters, columns, self.budget)

@@ -30,7 +30,7 @@ from storage.objects.uploads import UploadStore
 from storage.tables import metadata
 
 CHUNK_IDS = 1_000
-"""A chunk has the rows of so many ids, so that the chunks of rows that have not changed stay the same."""
+"""Ids whose rows are one chunk, so that the chunks of rows that have not changed stay the same."""
 MAX_CHUNK_BYTES = 4 * 2**20
 """Of lines; a chunk with longer rows is divided."""
 CHUNK_FILE = "rows.jsonl.gz"

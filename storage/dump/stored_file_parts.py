@@ -30,7 +30,7 @@ TRACES = "trace_parts"
 UPLOADS = "uploads"
 MAX_GROUPED_BYTES = 2**18
 GROUP_ROWS = 64
-"""Files of at most MAX_GROUPED_BYTES are grouped by so many ids."""
+"""Ids whose files, if they have at most MAX_GROUPED_BYTES, are one group."""
 FILE_COLUMNS: dict[str, tuple[str, ...]] = {
     ARTIFACTS: ("id", "size", "key"),
     TRACES: ("id", "size", "key", "build_id", "start"),

@@ -242,7 +242,7 @@ class Repository:
         if not TYPED_ID.fullmatch(oid):
             raise UnknownCommit(oid)
         check_cancelled()
-        # Read once for each commit of a walk: without a context manager, and with one look at the header.
+        # Read once for each commit of a walk: without a context manager, and reading the header once.
         try:
             kind, size = self._header(oid)
             if kind != ObjectType.COMMIT:

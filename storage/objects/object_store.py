@@ -86,7 +86,7 @@ class ObjectStore(ABC):
         """Raises OSError if the store cannot be reached."""
 
     async def claim(self, owner: str) -> str:
-        """Makes `owner` the owner of the store unless it has one; returns the owner. A folder belongs to whoever can open it."""
+        """Makes `owner` the owner of the store unless it has one; returns the owner. A folder belongs to each instance that opens it."""
         return owner
 
     async def read_owner(self) -> str | None:

@@ -6,7 +6,7 @@
  async with open_entry(store, key, entry) as chunks: …
 
 The format is that of APPNOTE.TXT, sections 4.3 and 4.5.3 (zip64). The central directory at the end names everything, so an archive of
-gigabytes is listed from some kilobytes. An archive is data of whoever ran a build: what it declares is verified or bounded, and nothing
+gigabytes is listed from some kilobytes. An archive is data of a user: what it declares is verified or bounded, and nothing
 is ever written to the paths that it names. Parsing and decompression run in threads.
 """
 

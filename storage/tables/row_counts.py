@@ -19,7 +19,7 @@ from storage.database.engine import enum_type, metadata
 from storage.tables.base import Row, rows_of
 
 MERGE_EVERY = 32
-"""One of so many changes merges the differences of its list; a list has a few times as many of them at most."""
+"""One change in MERGE_EVERY merges the differences of its list, so that a list has a few times as many of them at most."""
 MAX_MERGED = 500
 """Number of rows that are merged at once."""
 

@@ -26,7 +26,7 @@ class PageNeeds:
     total: bool
     cursors: bool
     next_row: bool
-    """One more row, which tells whether the page is the last."""
+    """One more row, which shows whether the page is the last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ async def _find_queue(
     """
 
     async def load_queues() -> Mapping[str, int]:
-        """All queues, whoever has made them: the runner's may be the last ones. More than MAX_QUEUES take more statements."""
+        """All queues, of all projects: the runner's may be the last ones. More than MAX_QUEUES take more statements."""
         found: dict[str, int] = {}
         last = ""
         async with context.read_only() as reader:

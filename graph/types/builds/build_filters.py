@@ -51,7 +51,7 @@ class BuildFilter:
         return [*found, statements.is_current()] if self.latest_attempt_only else found
 
     def counters(self) -> list[Any] | None:
-        """The same conditions on the counters of builds; None if they do not tell the number of matching builds."""
+        """The same conditions on the counters of builds; None if they do not give the number of matching builds."""
         if not sets_only(self, ["status", "unplayed"]):
             return None
         checks = [] if self.unplayed else [col(tables.RowCount.state) != tables.CheckStatus.MANUAL]

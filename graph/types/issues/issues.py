@@ -85,7 +85,7 @@ class IssueFilter:
         return found
 
     def counters(self) -> list[Any] | None:
-        """The same conditions on the counters of issues; None if they do not tell the number of matching issues."""
+        """The same conditions on the counters of issues; None if they do not give the number of matching issues."""
         return row_counts.has_state(self.state) if sets_only(self, ["state"]) else None
 
 

@@ -145,7 +145,7 @@ class MergeRequestFilter:
         return found
 
     def counters(self) -> list[Any] | None:
-        """The same conditions on the counters of merge requests; None if they do not tell the number of matching ones."""
+        """The same conditions on the counters of merge requests; None if they do not give the number of matching ones."""
         return row_counts.has_state(self.state) if sets_only(self, ["state"]) else None
 
     def bind_viewer(self, context: Context) -> "MergeRequestFilter":

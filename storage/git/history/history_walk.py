@@ -48,7 +48,7 @@ class HistoryWalk:
         return _ENTRY_BYTES + len(self._ids) + _FRONTIER_BYTES * (1 + len(self._frontier))
 
     def copy(self) -> Self:
-        """A walk that goes on from here by itself."""
+        """A copy of the walk, which continues from here independently."""
         other = type(self)(self.start, first_parent=self.first_parent)
         other._ids = self._ids[:]
         other._last, other._frontier = self._last, self._frontier[:]

@@ -13,7 +13,7 @@ def last_changes(repository: Repository, start: str, directory: str, names: Coll
     """Returns, by name, the first commit of the walk in which an entry of `directory` ("" is the root) differs from that of each parent.
 
     These are the commits that `filter_history` finds first for the path of the entry. At most MAX_EXAMINED_COMMITS commits are examined,
-    for at most so many seconds; names whose commit is not among them are left out. Raises UnknownCommit for `start`, DamagedRepository.
+    for at most `seconds`; names whose commit is not among them are left out. Raises UnknownCommit for `start`, DamagedRepository.
     """
     deadline = monotonic() + seconds
     tracker = DirectoryTracker(repository, directory)

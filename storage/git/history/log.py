@@ -46,7 +46,7 @@ def _resume(repository: Repository, start: str, *, first_parent: bool = False) -
 
 
 def _reach(repository: Repository, walked: HistoryWalk, end: int) -> None:
-    """Continues the walk until it has reached so many commits, or its end. Raises HistoryTooDeep; the next walk continues from there."""
+    """Continues the walk until it has reached `end` commits, or the last one. Raises HistoryTooDeep; the next walk continues from there."""
     deadline = monotonic() + MAX_WALK_SECONDS
     is_late = False
     while len(walked) < end and not is_late and walked.advance(repository) is not None:

@@ -57,7 +57,7 @@ DUE_BRANCHES = mark_constant(_due_branches())
 
 def delete_due(due_ids: list[int]) -> Delete:
     """The statement that deletes these rows, except those that another transaction is deleting."""
-    # Of the table, since the ORM would look for each row among those that it has read.
+    # By the table, since the ORM would compare each row with those that it has read.
     row = metadata.tables[HealthCheckDue.__tablename__]
     free = select(row.c.id).where(row.c.id.in_(due_ids)).with_for_update(skip_locked=True)
     return delete(row).where(row.c.id.in_(free))
