@@ -20,6 +20,7 @@ BLAME = """query ($path: String!, $at: String!, $ref: String) { project(path: $p
   blame { startLine lineCount path oid previousOid previousPath commit { title } } } } }"""
 DISTANCES = "query ($path: String!) { project(path: $path) { branches { nodes { name aheadBy behindBy } } } }"
 ODD = 'src/"odd\tname".txt'
+TWO_LINES = "src/of two\nlines.txt"
 
 
 KEPT = b"the first line stays\nthe second one stays\n"
@@ -34,6 +35,7 @@ def create_source(folder: Path) -> None:
     git(folder, "update-ref", "refs/heads/master", commit_files(folder, files, second))
     git(folder, "update-ref", "refs/heads/topic", commit_files(folder, {"only": b"-"}, first))
     git(folder, "update-ref", "refs/heads/same", second)
+    git(folder, "update-ref", "refs/tags/lines", commit_files(folder, {TWO_LINES: b"\na needle\nneedles\n", "z": b"needle"}))
 
 
 @pytest.fixture
@@ -60,6 +62,13 @@ class TestSearches:
         assert (await found("--help"))["searchText"]["matches"] == []
         topic = await found("needle", ref="topic")
         assert (topic["searchText"]["matches"], topic["searchPaths"]["matches"]) == ([], [])
+        lines = await found("needle", ref="lines")
+        assert [(each["path"], each["line"], each["text"]) for each in lines["searchText"]["matches"]] == [
+            (TWO_LINES, 2, "a needle"),
+            (TWO_LINES, 3, "needles"),
+            ("z", 1, "needle"),
+        ]
+        assert (await found("lines", ref="lines"))["searchPaths"]["matches"] == [{"path": TWO_LINES}]
         monkeypatch.setattr(file_search, "MAX_FOUND", 1)
         cut = await found("e")
         assert [(cut[field]["truncated"], len(cut[field]["matches"])) for field in ("searchText", "searchPaths")] == [(True, 1)] * 2
