@@ -26,8 +26,6 @@ class ListType:
 
 @dataclass(frozen=True, slots=True)
 class NullableType:
-    """A nullable type."""
-
     inner_type: "Type"
 
 
@@ -60,7 +58,7 @@ class VariantUnion:
     name: str
     reader: str
     records: dict[str, str]
-    """Type names → classes."""
+    """The class of each type, by the name of the type."""
     fallback: str | None
     """The class of all other types; None where an operation names every type there is."""
 
@@ -93,7 +91,7 @@ class InputClass:
 
 @dataclass(frozen=True, slots=True)
 class OperationMethod:
-    """An operation."""
+    """The method of an operation. `constant` names the constant of the module that has the operation's `source`."""
 
     name: str
     operation: str
@@ -103,7 +101,6 @@ class OperationMethod:
     variables: tuple[InputField, ...]
     result: NamedType
     is_subscription: bool
-    """Whether it is a subscription."""
 
 
 @dataclass(slots=True)
@@ -111,6 +108,6 @@ class ClientModel:
     files: tuple[str, ...]
     enums: list[EnumClass] = field(default_factory=list)
     inputs: list[InputClass] = field(default_factory=list)
-    answers: list[RecordClass | VariantUnion] = field(default_factory=list)
+    response_types: list[RecordClass | VariantUnion] = field(default_factory=list)
     """Each class after those that it refers to."""
     methods: list[OperationMethod] = field(default_factory=list)

@@ -42,7 +42,7 @@ def render_module(model: ClientModel, version: str) -> str:
     parts = [_source_body(runtime), *([_source_body(streams)] if has_subscriptions else [])]
     parts += [_render_enum(each) for each in model.enums]
     parts += [_render_input(each) for each in model.inputs]
-    parts += [_render_record(each) if isinstance(each, RecordClass) else _render_variants(each) for each in model.answers]
+    parts += [_render_record(each) if isinstance(each, RecordClass) else _render_variants(each) for each in model.response_types]
     parts += [_render_source(each) for each in model.methods]
     parts += [_render_client(model.methods, is_async=False), _render_client(model.methods, is_async=True)]
     body = "\n\n\n".join(parts)

@@ -40,6 +40,7 @@ from forgefront.client.client_model import (
 from forgefront.client.names import UniqueNames, pascal_case, snake_case
 from forgefront.client.operation_documents import InvalidOperationsError, OperationDocument, OperationProblem, definition_name, problem_at
 from forgefront.client.renderer import RESERVED_NAMES
+from forgefront.operation_comments import comment_above
 
 RESERVED_MEMBERS = frozenset(("read",))
 """Names that a class of a response defines itself."""
@@ -139,7 +140,7 @@ class _ModelBuilder:
                 operation=name,
                 constant=f"_{snake_case(name).strip('_').upper()}",
                 source=self._operation_source(operation),
-                description=_comment_above(operation),
+                description=comment_above(operation),
                 variables=tuple(variables),
                 result=result,
                 is_subscription=operation.operation is OperationType.SUBSCRIPTION,
@@ -172,7 +173,7 @@ class _ModelBuilder:
             rest = self._unique_names.reserve(name + OTHER_SUFFIX, "Type")
             self._add_record(kind, None, sets, rest, f"{about[:-1]}, where it is something else.")
         reader = f"_read_{snake_case(name)}"
-        self._model.answers.append(VariantUnion(name, reader, records, rest))
+        self._model.response_types.append(VariantUnion(name, reader, records, rest))
         return NamedType(name, reader)
 
     def _add_record(self, kind: Any, typename: str | None, sets: list[ConditionalSelections], name: str, about: str) -> None:
@@ -190,7 +191,7 @@ class _ModelBuilder:
             if not requested.is_always_present and not isinstance(found, NullableType):
                 found = NullableType(found)
             members.append(RecordMember(attribute, key, found, not requested.is_always_present))
-        self._model.answers.append(RecordClass(name, about, tuple(members)))
+        self._model.response_types.append(RecordClass(name, about, tuple(members)))
 
     def _member_type(self, parent: Any, typename: str | None, requested: RequestedField, name: str, about: str) -> Type:
         first = requested.nodes[0]
@@ -301,13 +302,3 @@ def _collect_spreads(selections: SelectionSetNode | None) -> Iterator[str]:
             yield node.name.value
         elif isinstance(node, FieldNode | InlineFragmentNode):
             yield from _collect_spreads(node.selection_set)
-
-
-def _comment_above(operation: OperationDefinitionNode) -> str:
-    """The comment directly above an operation."""
-    lines: list[str] = []
-    token = operation.loc.start_token if operation.loc else None
-    while token and token.prev and token.prev.kind.value == "Comment" and token.prev.line == token.line - 1:
-        token = token.prev
-        lines.insert(0, (token.value or "").strip())
-    return " ".join(line for line in lines if line)

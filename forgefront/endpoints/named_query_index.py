@@ -11,7 +11,6 @@ from graphql import (
     GraphQLInputType,
     GraphQLNonNull,
     OperationDefinitionNode,
-    TokenKind,
     get_named_type,
     get_nullable_type,
     is_list_type,
@@ -19,6 +18,7 @@ from graphql import (
     value_from_ast_untyped,
 )
 
+from forgefront.operation_comments import comment_above
 from graph.documents.trusted_documents import TrustedDocument
 from rest_v3.operations import RouteOperationVariable
 
@@ -74,13 +74,8 @@ def _parse_operation(source: str) -> OperationDefinitionNode:
 def _description_of(document: TrustedDocument) -> str:
     """The comment directly before the operation in its file, or the empty string."""
     for node in parse(document.source_text).definitions:
-        if isinstance(node, OperationDefinitionNode) and node.name is not None and node.name.value == document.name and node.loc:
-            lines: list[str] = []
-            token = node.loc.start_token
-            while token.prev is not None and token.prev.kind is TokenKind.COMMENT and token.prev.line == token.line - 1:
-                token = token.prev
-                lines.append((token.value or "").strip())
-            return " ".join(reversed(lines))
+        if isinstance(node, OperationDefinitionNode) and node.name is not None and node.name.value == document.name:
+            return comment_above(node)
     return ""
 
 
