@@ -41,7 +41,7 @@ def read_file(overrides: Mapping[str, Any], names: Collection[str]) -> dict[str,
         if key not in names:
             similar = get_close_matches(key, names, n=1)
             problems.append(f"{path}: unknown key {key}" + (f"; did you mean {similar[0]}?" if similar else ""))
-    if "data" in content and f"{PREFIX}CONFIG" not in os.environ:
+    if "data" in content and not os.environ.get(f"{PREFIX}CONFIG"):
         problems.append(f"{path}: data cannot be set in a file inside the data folder")
     if problems:
         raise ConfigError(problems)

@@ -86,6 +86,12 @@ class TestInvalidSettings:
         (tmp_path / "forgefront.toml").write_text('data = "/elsewhere"\n')
         assert "data cannot be set" in config_errors(data=tmp_path)
 
+    def test_an_empty_name_of_the_file_counts_as_unset(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "forgefront.toml").write_text('data = "/elsewhere"\n')
+        monkeypatch.setenv("FORGEFRONT_CONFIG", "")
+        monkeypatch.setenv("FORGEFRONT_DATA", str(tmp_path))
+        assert "data cannot be set" in config_errors()
+
     def test_error_names_the_source_of_the_value(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "forgefront.toml").write_text('log_format = "xml"\n')
         monkeypatch.setenv("FORGEFRONT_PORT", "many")
