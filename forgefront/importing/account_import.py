@@ -39,7 +39,7 @@ class AccountImporter:
         await self.run.target.write_settings(entity_mapping.map_settings(settings))
 
     async def import_users(self) -> None:
-        """All users, with their addresses and keys."""
+        """Imports all users, with their addresses and keys."""
         await self._read_namespaces()
         self.can_read_tokens = await self.run.source.shows_tokens()
         if not self.can_read_tokens:
@@ -128,7 +128,8 @@ class AccountImporter:
             await writer.flush()
 
     async def import_groups(self, group_times: dict[int, SourceEntity], only: str | None = None) -> None:
-        """All groups with their members, or one; `group_times` are the namespaces of projects, which show when a group was created."""
+        """Imports all groups with their members, or only the group `only`. `group_times` are the namespaces of projects, which show when a
+        group was created."""
         groups: list[SourceEntity] = []
         if only is not None:
             groups.append(SourceEntity(await self.run.source.client.get_object(self.run.source.path("group", group=only))))
@@ -155,7 +156,7 @@ class AccountImporter:
         await members.flush()
 
     async def import_members(self, kind: str, path: str, parent_id: str, writer: BatchWriter) -> None:
-        """The members of a group or project."""
+        """Imports the members of a group or project."""
         mapper = MEMBER_MAPPERS[kind]
         state = CollectionState()
         current = set[str]()
@@ -172,7 +173,7 @@ class AccountImporter:
             self.members.setdefault(kind, {})[parent_id] = current
 
     async def report_removed_members(self) -> None:
-        """Records who is no member any more: what was deleted is not deleted here, and this one keeps a right."""
+        """Reports members that were removed in the source: an import deletes nothing, so they keep their access here."""
         for kind, identity_kind in (("group members", "GROUP_MEMBER"), ("project members", "PROJECT_MEMBER")):
             members = self.members.get(kind, {})
             async for source_id in self.run.target.list_source_ids(identity_kind):
@@ -190,7 +191,7 @@ class AccountImporter:
         await writer.write_all(self.run.read_mapped("hooks", path, map_hook))
 
     async def import_runners(self) -> None:
-        """All runners, with their tokens where the source shows them."""
+        """Imports all runners, with their tokens where the source shows them."""
         writer, state = BatchWriter(self.run.target, "runners"), CollectionState()
         async for listed in self.run.read("runners", self.run.source.path("runners"), state=state):
             path = self.run.source.path("runner", runner=listed.id)
@@ -202,7 +203,7 @@ class AccountImporter:
 
 
 def report_parts_of_user(report: ImportReport, user: SourceEntity) -> None:
-    """Records what is left behind of a user who is taken."""
+    """Reports what is left behind of a user who is imported."""
     identities = user.fields.get("identities")
     if isinstance(identities, list) and len(identities) > 1:
         report.leave("users", f"/users/{user.id}", f"{len(identities) - 1} further directory identities: a user has one here")

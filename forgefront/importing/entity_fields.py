@@ -38,7 +38,8 @@ class InvalidEntity(Exception):
 
 
 def format_time(time: datetime) -> str:
-    """
+    """A time in UTC, with microseconds: such strings sort as the times do.
+
     >>> format_time(datetime(2016, 1, 2, tzinfo=UTC))
     '2016-01-02T00:00:00.000000Z'
     """
@@ -80,7 +81,7 @@ class SourceEntity:
         return clean_text(value) if isinstance(value, str) else None
 
     def texts(self, *names: str) -> list[str]:
-        """Of a list of strings, or of objects with a name."""
+        """The strings of a list, or the names of the objects in it."""
         value = self._first(names)
         entries = value if isinstance(value, list) else []
         named = [each.get("name", each.get("title")) if isinstance(each, dict) else each for each in entries]

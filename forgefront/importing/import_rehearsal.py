@@ -30,7 +30,7 @@ NOT_REQUESTED = "its merge when its builds succeed: merge it by hand, or request
 
 OPEN_STATES = ("OPENED", "REOPENED")
 SCOPED_KINDS = ("issues", "merge requests")
-"""Of which v4 lists those of the token's user without `scope`."""
+"""Kinds of which v4, without the parameter `scope`, lists those of the token's user."""
 
 
 @dataclass

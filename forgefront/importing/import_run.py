@@ -24,10 +24,10 @@ from graph.upload_imports import UploadImports
 from storage.git.importing.repository_import import ProgressCallback
 
 T = TypeVar("T")
-SETTLED_AFTER = timedelta(minutes=1)
-"""The longest that a change takes in the source from its time until it can be read."""
+MAX_VISIBILITY_DELAY = timedelta(minutes=1)
+"""Maximum time in the source between the time that a change has and its commit, from which on it can be read."""
 REPORT_SECONDS = 0.25
-"""Between two reports of the progress of a kind."""
+"""Minimum seconds between two reports of the progress of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class ImportRun(CollectionReader):
         the source, it has not: a later change has a later time.
         """
         started_at = self.source.client.started_at
-        if started_at is None or newest >= format_time(started_at - SETTLED_AFTER):
+        if started_at is None or newest >= format_time(started_at - MAX_VISIBILITY_DELAY):
             return newest
         return format_time(datetime.fromisoformat(newest) + timedelta(microseconds=1))
 

@@ -14,7 +14,7 @@ from forgefront.importing.upload_import import UploadImporter
 
 @dataclass(frozen=True, slots=True)
 class NoteParent:
-    """A kind of objects with notes: the route of the notes, its parameter, the route of one object, and the field of the input."""
+    """A kind of objects with notes: the route of the notes, its parameter, and the field of the input."""
 
     kind: str
     route: str

@@ -29,7 +29,7 @@ class OmissionFinder:
             await self.run.target.set_mark(mark, work.wiki_changed_at)
 
     async def find_lfs(self, work: ProjectWork) -> None:
-        """In the mirror, if it changed."""
+        """Reports files in LFS, if refs of the mirror changed."""
         if work.has_new_refs and await asyncio.to_thread(self.run.mirrors.uses_lfs, int(work.id)):
             self.run.report.leave(
                 "LFS objects", f"{work.path}.git", "the files that its .gitattributes keep outside of git: copy them by hand"

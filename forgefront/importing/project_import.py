@@ -98,7 +98,7 @@ class ProjectImporter:
         await self._collection_writer(work, kind).write_all(self.run.read_mapped(kind, path, map_one))
 
     def _collection_writer(self, work: ProjectWork, kind: str) -> BatchWriter:
-        """Of a collection that is read whole in every run, and written only where it changed."""
+        """The writer of a collection that is read whole in every run, and written only where it changed."""
         return BatchWriter(self.run.target, kind, work.mark_name(kind))
 
     async def _import_repository(self, work: ProjectWork) -> None:

@@ -1,8 +1,7 @@
 """Local mirrors of the repositories of the imported instance, cloned and fetched by git over HTTP or SSH.
 
 A mirror is a bare repository in the work folder. A later run lists the refs, over HTTP without a git process where the server allows it,
-and fetches only what changed. The credentials are a setting in the environment
-of git, since the arguments of a process and the files of a repository are visible to others.
+and fetches only what changed. Git receives the credentials in its environment, since other users can see the arguments of a process.
 """
 
 import asyncio
@@ -160,7 +159,7 @@ class RepositoryMirrors:
         raise error
 
     def _order_credentials(self, source: MirrorSource) -> list[tuple[int, str | None]]:
-        """With their positions; the kind that the server accepted last comes first."""
+        """The credentials with their positions; those that the server accepted last come first."""
         if _is_ssh(source.url) or not source.credentials:
             return [(0, None)]
         return sorted(enumerate(source.credentials), key=lambda each: each[0] != self._accepted)

@@ -19,7 +19,7 @@ class UploadImporter:
     _seen: set[tuple[str, str]] = field(default_factory=set)
 
     async def import_links(self, project_id: str, project_path: str, text: str | None, owner: SourceEntity) -> None:
-        """The files that a text of `owner` links to; those that cannot be read are recorded."""
+        """Imports the files that a text of `owner` links to; reports those that cannot be read."""
         for secret, name in self._new_links(project_id, text):
             where = f"/{project_path}/uploads/{secret}/{name}"
             count = self.run.report.count("attached files")
