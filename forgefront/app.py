@@ -236,7 +236,6 @@ class App(Backend):
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        # Most requests are for a single path, /graphql.
         route = self._router.find(path)
         if route is not None and route.is_secret:
             # Also for a request that is refused here.

@@ -33,7 +33,8 @@ from storage.objects.object_store import ObjectStore, open_store
 from storage.objects.uploads import UploadStore
 from storage.secrets import InvalidKey, Passwords, TokenCipher
 
-CLOSE_TIMEOUT_SECONDS = 3.0
+CLOSE_TIMEOUT_SECONDS = 1.0
+"""Time limit for closing each part."""
 
 
 class Backend:
@@ -149,9 +150,9 @@ class Backend:
 
     async def _close_in_time(self, name: str, closing: Awaitable[None]) -> None:
         try:
-            await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS / 3)
+            await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS)
         except Exception as error:
-            self._log.warning("close timed out", part=name, error=type(error).__name__)
+            self._log.warning("closing failed", part=name, error=type(error).__name__)
 
 
 def _require_finished(config: Config) -> None:
