@@ -60,7 +60,7 @@ class DemoBuilds:
 
 
 async def create_builds(builder: DemoBuilderProtocol, access: ArtifactAccess, project_id: int, branch: str, oids: list[str]) -> DemoBuilds:
-    """Creates the builds of these commits, newest first; at most RUNS of them."""
+    """Creates the builds of these commits, newest first, for at most MAX_COMMITS of them."""
     build_ids: list[int] = []
     for age, oid in reversed(list(enumerate(oids[:MAX_COMMITS]))):
         for job in JOBS:

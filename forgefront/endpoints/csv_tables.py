@@ -45,7 +45,7 @@ class CsvTable:
         return ".".join(self.path)
 
     def to_csv(self, data: Mapping[str, Any]) -> str:
-        """RFC 4180, with a header."""
+        """The rows as CSV (RFC 4180), with a header."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\r\n")
         writer.writerow(".".join(column) for column in self.columns)

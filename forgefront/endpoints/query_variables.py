@@ -30,7 +30,7 @@ MAX_SHOWN_LENGTH = 80
 
 
 def parse_variables(known: Mapping[str, RouteOperationVariable], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The variables of the parameters. Raises HttpRefusal, 400, which names every unknown, missing or invalid one."""
+    """The variables of the parameters. Raises GraphqlRequestError, 400, which names every unknown, missing or invalid one."""
     values_by_name: dict[str, list[str]] = {}
     problems: list[str] = []
     for name, value in pairs:

@@ -162,7 +162,7 @@ class GitHttpEndpoint:
 
 
 class _GitRedirect(Exception):
-    """The same, at another address."""
+    """The repository is at the address in `args[0]`, with `.git` behind its path."""
 
 
 class _StreamedResponse:
@@ -251,7 +251,7 @@ async def _decompress(body: _BodyReader, encoding: str) -> ClientStream:
 
 
 async def limit_fetch_body(incoming: ClientStream) -> ClientStream:
-    """The body of a fetch, up to the maximum size. Raises HttpRefusal."""
+    """The body of a fetch, up to MAX_FETCH_BYTES. Raises GitHttpRefusal."""
     size = 0
     async for block in incoming:
         size += len(block)

@@ -48,7 +48,7 @@ class BuildCache:
 
     @asynccontextmanager
     async def remove_old_regularly(self) -> AsyncIterator[None]:
-        """Removes old caches now and then, as long as the context lasts."""
+        """Within the context, removes old caches every REMOVAL_INTERVAL_SECONDS."""
         task = asyncio.create_task(self._remove_old_forever())
         try:
             yield

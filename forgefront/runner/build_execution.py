@@ -31,7 +31,7 @@ SEND_INTERVAL_SECONDS = 1.0
 COLLECT_SECONDS = 0.05
 """Seconds for which the first output waits for more, since programs print lines in several writes."""
 HEARTBEAT_SECONDS = 5.0
-"""Interval of reports for a build without output; a cancellation is noticed within this time."""
+"""Interval of reports for a build without output; a cancellation is detected within this time."""
 FINISH_RETRY_SECONDS = 600.0
 """Time limit for reporting the end of a build."""
 AFTER_SCRIPT_SECONDS = 300.0
@@ -130,8 +130,8 @@ class BuildExecution:
             status, outcome = ("SUCCESS", BuildOutcome.PASSED) if passed else ("FAILED", BuildOutcome.FAILED)
         try:
             await self.service.report_status(self.job, status, retry_seconds=10.0 if self._is_given_back else FINISH_RETRY_SECONDS)
-        except BuildRevoked as gone:
-            self.log.warning("build was revoked", why=str(gone))
+        except BuildRevoked as error:
+            self.log.warning("build was revoked", why=str(error))
             return BuildOutcome.REVOKED
         except (ServiceUnreachable, RequestRejected) as error:
             self.log.error("result of a build could not be reported", why=str(error))
@@ -141,7 +141,7 @@ class BuildExecution:
     # Steps
 
     async def _run_build(self, root: Path) -> bool:
-        """Whether it passed."""
+        """Runs the build; returns whether it passed."""
         job = self.job
         self.trace.write_line(f"Running {job.name} for {job.ref} at {job.sha[:8]} ({self.executor.name})")
         try:
@@ -308,8 +308,8 @@ class BuildExecution:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             self._raise_if_stopped()
             await running
-        except BuildRevoked as gone:
-            self._stop_because(gone)
+        except BuildRevoked as error:
+            self._stop_because(error)
             self._raise_if_stopped()
         finally:
             for task in (running, stopping):

@@ -97,7 +97,7 @@ class ClaimedBuild:
 
 
 class ForgeClient:
-    """The service at an address. `pause` is the delay after the first failure, in seconds."""
+    """The service at an address. `min_retry_seconds` is the delay after the first failure."""
 
     def __init__(self, url: str, token: str, *, name: str = "", min_retry_seconds: float = MIN_RETRY_SECONDS) -> None:
         self._token = token

@@ -26,7 +26,7 @@ from storage.git.subprocesses import git_command
 MAX_TRACE_BYTES = 2**40
 LEASE_SECONDS = 3600
 IDENTITY = {f"GIT_{who}_{what}": "runner" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-"""Of the commit that has the changes; git writes it beside the branches."""
+"""Author and committer of the commit that has the changes; git writes it beside the branches."""
 REPOSITORY_VARIABLES = frozenset(
     f"GIT_{name}"
     for name in (

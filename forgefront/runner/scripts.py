@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Set
 
 MAX_SYNTAX_CHECKS = 200
-"""Maximum number of commands of a script that are shown separately."""
+"""Maximum number of lines of a script that are checked for the end of a command; the lines after them are shown as one command."""
 
 BASH = shutil.which("bash")
 SHELL: tuple[str, ...] = (BASH, "--noprofile", "--norc", "-eo", "pipefail") if BASH else ("sh", "-e")

@@ -129,7 +129,7 @@ def create_folder_check(folder: Path) -> ReadinessCheck:
 
 
 def create_store_check(store: ObjectStore) -> ReadinessCheck:
-    """The check that the bucket answers. A good answer is remembered, because each request costs money."""
+    """The check that the bucket answers. A success is cached, because each request costs money."""
     valid_until = -math.inf
 
     async def check() -> None:

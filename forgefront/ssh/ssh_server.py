@@ -195,14 +195,14 @@ class GitSshServer:
         git_command = parse_command(session.command) if session.command is not None else None
         command = git_command.service.value if git_command else "shell" if session.command is None else "other"
         status, message, outcome = 1, "", "refused"
-        holder: KeyOwner | None = None
+        owner: KeyOwner | None = None
         try:
-            holder = await self.access.find_key_owner(key)
-            if holder is None:
+            owner = await self.access.find_key_owner(key)
+            if owner is None:
                 raise Unauthenticated
             if session.command is None:
                 message = (
-                    f"Hi {holder.username}! You are authenticated, but there is no shell access: use git clone, git fetch and git push."
+                    f"Hi {owner.username}! You are authenticated, but there is no shell access: use git clone, git fetch and git push."
                 )
             elif git_command is None:
                 message = "ERROR: Only git-upload-pack and git-receive-pack of NAMESPACE/PROJECT.git are allowed here."
@@ -223,8 +223,8 @@ class GitSshServer:
                 command=command,
                 outcome=outcome,
                 project=git_command.project if git_command else None,
-                user=holder.username if holder else None,
-                user_id=holder.user_id if holder else None,
+                user=owner.username if owner else None,
+                user_id=owner.user_id if owner else None,
                 bytes_in=session.bytes_in,
                 bytes_out=session.bytes_out,
                 duration_ms=round(seconds * 1000, 2),
@@ -303,12 +303,12 @@ class SshConnection(asyncssh.SSHServer):
             )
         public_key = PublicKey(key.get_fingerprint("md5").removeprefix("MD5:"), key.public_data)
         try:
-            holder = await self._server.access.find_key_owner(public_key)
+            owner = await self._server.access.find_key_owner(public_key)
         except Exception as error:
             log.warning("key lookup failed", error=f"{type(error).__name__}: {error}")
             raise asyncssh.ServiceNotAvailable("The service cannot look up keys now; try again in a moment.") from error
-        self._validated_key, self._validated_owner = public_key if holder else None, holder
-        return holder is not None
+        self._validated_key, self._validated_owner = public_key if owner else None, owner
+        return owner is not None
 
     def auth_completed(self) -> None:
         # The key that was last found valid is the one that signed: each attempt ends the one before.

@@ -9,6 +9,7 @@ import typer
 
 from forgefront.backend import Backend
 from forgefront.commands.command_context import (
+    EXIT_USAGE,
     DataOption,
     JsonOption,
     UsernameOption,
@@ -153,7 +154,7 @@ def change_project(
         publicBuilds=public_builds,
     )
     if group is not None and values:
-        fail("--group cannot be combined with other changes; use two commands", 2)
+        fail("--group cannot be combined with other changes; use two commands", EXIT_USAGE)
 
     async def work(forge: LocalClient) -> object:
         if group is not None:
