@@ -63,7 +63,7 @@ async def create_merge_request(context: Context, values: Mapping[str, Any]) -> t
     if may_triage:
         row.assignee_id = await issues.resolve_assignee_id(context, target, values.get("assignee_id"))
         row.milestone_id = await issues.resolve_milestone_id(context, target, values.get("milestone_id"))
-    await merge_requests.lock_projects(context, branches)
+    await merge_requests.lock_projects_of(context, {branches.target.id, branches.source.id})
     row.iid = await issues.allocate_iid(context, target, tables.CounterKind.MERGE_REQUEST)
     # Allocating the number blocks concurrent creations, so none can be inserted in between.
     await merge_requests.require_no_duplicate(context, row.source_project_id, row.source_branch, row.project_id, row.target_branch)
@@ -153,6 +153,10 @@ async def _apply_changes(
 ) -> tables.MergeRequest:
     project, row = await find(context)
     await require(context, Action.UPDATE_MERGE_REQUEST, row)
+    event = values.get("state_event")
+    if event is MergeRequestStateEvent.REOPEN or _target_branch(row, values) != row.target_branch:
+        # Projects before their rows, as a push locks them.
+        await merge_requests.lock_projects_of(context, {row.project_id, row.source_project_id})
     row = await merging.lock_merge_request(context, row.id)
     _require_same_source(row, values)
     before, labels_changed, needs_refresh = MergeRequestSnapshot.of(row), False, False
@@ -160,7 +164,6 @@ async def _apply_changes(
     if branch != row.target_branch:
         await merge_requests.change_target(context, row, branch)
         needs_refresh = True
-    event = values.get("state_event")
     if event in (MergeRequestStateEvent.CLOSE, MergeRequestStateEvent.REOPEN):
         state_changed = await merge_requests.change_state(context, row, MergeRequestTransition(event))
         needs_refresh = needs_refresh or (state_changed and event is MergeRequestStateEvent.REOPEN)

@@ -1,6 +1,6 @@
 """Validation and changes of merge requests, and what blocks merging them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -131,9 +131,12 @@ async def compare_branches(context: Context, branches: MergeRequestBranches, ses
     return found
 
 
-async def lock_projects(context: Context, branches: MergeRequestBranches) -> None:
-    """Lock the projects of a new merge request: a push that moves a branch meanwhile either sees it, or is seen by it."""
-    await context.all(projects.all_for_update({branches.target.id, branches.source.id}))
+async def lock_projects_of(context: Context, project_ids: Collection[int]) -> None:
+    """Lock the projects of a merge request that is opened, reopened or gets another target.
+
+    A push that moves a branch meanwhile either sees it, or is seen by it.
+    """
+    await context.all(projects.all_for_update(project_ids))
 
 
 async def compare_with_target(

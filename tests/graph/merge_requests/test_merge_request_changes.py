@@ -1,13 +1,16 @@
 """Updates of merge requests through the graph."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 from sqlmodel import col
 
+from graph.rules.merge_requests import merge_request_refresh
 from storage import tables
 from storage.tables import AccessLevel, MergeRequestState, MergeStatus
+from tests.graph.merge_requests.test_refresh import RefreshScenario
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.merge_requests import MergeRequestFactory, commit_text_files
@@ -184,6 +187,36 @@ class TestStateEvents:
 
         assert (shown["state"], shown["closedAt"], shown["mergeStatus"]) == ("REOPENED", None, "CAN_BE_MERGED")
         assert [note["body"] for note in shown["notes"]["nodes"]] == ["Status changed to reopened"]
+
+    @pytest.mark.parametrize("values", [{"stateEvent": "REOPEN"}, {"targetBranch": "stable"}], ids=["reopen", "target"])
+    async def test_a_push_during_a_comparison_is_not_missed(
+        self,
+        ask: Ask,
+        make: DataFactory,
+        project: tables.Project,
+        owner: tables.User,
+        monkeypatch: pytest.MonkeyPatch,
+        dialect: str,
+        values: dict[str, Any],
+    ) -> None:
+        pusher, pushing = RefreshScenario(make, project, owner), list[asyncio.Task[str]]()
+        state = MergeRequestState.CLOSED if "stateEvent" in values else MergeRequestState.OPENED
+        await pusher.push_branch("stable")
+        row = await make.merge_request(project, source_branch="topic", state=state)
+        apply_comparison = merge_request_refresh.apply_comparison
+
+        async def interrupted(*arguments: Any) -> None:
+            if not pushing:
+                pushing.append(asyncio.create_task(pusher.push_branch("topic" if "stateEvent" in values else "stable")))
+                await asyncio.wait(pushing, timeout=0.5)
+            await apply_comparison(*arguments)
+
+        monkeypatch.setattr(merge_request_refresh, "apply_comparison", interrupted)
+        await update(ask, owner, row, **values)
+        head = await pushing[0]
+        found = await make.fetch(tables.MergeRequest, row.id)
+        assert found is not None
+        assert found.head_oid == head if "stateEvent" in values else found.merge_status is MergeStatus.UNCHECKED
 
     async def test_reopens_without_a_source_branch_as_one_that_cannot_be_merged(
         self, ask: Ask, make: DataFactory, project: tables.Project, owner: tables.User
