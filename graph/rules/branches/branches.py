@@ -1,8 +1,9 @@
 """Branches: listing, lookup, creation and deletion; and what tags (tags.py) have in common with them."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import structlog
@@ -22,6 +23,7 @@ from storage.git.protocol.push import PushRule, RefCommand
 from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Ref, Repository
 from storage.git.subprocesses.git_command import GitCommandError
+from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
 
 _CURSOR_KIND = "ref"
@@ -163,8 +165,8 @@ async def create_branch(context: Context, project: tables.Project, name: str, st
     oid = await run_in_repository(context, project.id, lambda repository: repository.resolve(start), refs=known)
     if oid is None:
         raise Invalid("ref", "is not a branch, a tag or a commit of the repository")
-    await authorize_move(context, project, update := RefCommand(BRANCHES + name, None, oid))
-    await move_ref(context, project, update)
+    update = RefCommand(BRANCHES + name, None, oid)
+    await move_ref(context, project, update, partial(authorize_move, context, update))
     return BranchRef(project.id, name, oid)
 
 
@@ -174,27 +176,35 @@ async def delete_branch(context: Context, project: tables.Project, name: str, *,
     Raises NotFound, Forbidden, Conflict, Unavailable; with `unprotected_only`, NotAllowed for a protected branch and the default branch.
     """
     ref = await get_branch(context, project, name)
-    if unprotected_only and name == project.default_branch:
-        raise NotAllowed("name", "Cannot remove HEAD branch")
-    if unprotected_only and name in await ref_updates.load_protections(context, project.id):
-        raise NotAllowed("name", "Protected branch cant be removed")
-    await authorize_move(context, project, update := RefCommand(BRANCHES + name, ref.oid, None))
-    await move_ref(context, project, update)
+    update = RefCommand(BRANCHES + name, ref.oid, None)
+
+    async def authorize(current: tables.Project) -> None:
+        if unprotected_only and name == current.default_branch:
+            raise NotAllowed("name", "Cannot remove HEAD branch")
+        if unprotected_only and name in await ref_updates.load_protections(context, current.id):
+            raise NotAllowed("name", "Protected branch cant be removed")
+        await authorize_move(context, update, current)
+
+    await move_ref(context, project, update, authorize)
     return ref
 
 
-async def authorize_move(context: Context, project: tables.Project, update: RefCommand) -> None:
+async def authorize_move(context: Context, update: RefCommand, project: tables.Project) -> None:
     """Require that the viewer may move the ref by a push. Raises Forbidden."""
     (decision,) = await ref_updates.authorize_updates(context, project, [update])
     if decision.rule is not PushRule.ALLOW:
         raise Forbidden(decision.reason)
 
 
-async def move_ref(context: Context, project: tables.Project, update: RefCommand) -> None:
+async def move_ref(
+    context: Context, project: tables.Project, update: RefCommand, authorize: Callable[[tables.Project], Awaitable[None]]
+) -> None:
     """Update a ref with the effects of a push, in the operation's transaction, which has written nothing yet.
 
-    `project` was read before the object of the ref was looked for. Raises Taken, Conflict, NotFound, Unavailable.
+    `project` was read before the object of the ref was looked for. `authorize` is called with it, and again with the locked project,
+    because the branch may be protected while git prepares the update. Raises Taken, Conflict, NotFound, Unavailable.
     """
+    await authorize(project)
     try:
         prepared = await ref_updates.prepare_updates(context.services, project.id, [update], since=project.refs_version)
     except (NotARepository, GitCommandError) as error:
@@ -204,6 +214,9 @@ async def move_ref(context: Context, project: tables.Project, update: RefCommand
         locked = await ref_updates.lock_projects(context, project.id, prepared)
     except refs.ObjectsDeleted as error:
         raise Conflict(None, str(error)) from error
+    context.loaders.clear()
+    context.rows_by_id(tables.Project).prime(locked.id, locked)
+    await authorize(locked)
     current = (await refs.current(context, project.id, [update.ref])).get(update.ref)
     if current != update.old:
         if update.old is None:
@@ -246,6 +259,10 @@ def _encode_name(name: str) -> bytes:
 async def protect_branch(context: Context, project: tables.Project, name: str, protection: BranchProtection | None) -> BranchRef:
     """Set the protection of a branch; None keeps that of a protected branch. Raises NotFound, Unavailable."""
     branch = await get_branch(context, project, name)
+    # Under the lock nobody deletes the branch, which would leave its protection to a later one of this name, or protects it too.
+    await context.first(projects.for_update(project.id))
+    if not await refs.current(context, project.id, [BRANCHES + branch.name]):
+        raise NotFound("Branch")
     if protection is not None or branch.name not in await ref_updates.load_protections(context, project.id):
         await ref_updates.protect_branch(context, project, branch.name, BranchProtection.FULL if protection is None else protection)
     return branch

@@ -14,6 +14,7 @@ from graph.rules.branches import branches
 from graph.rules.branches.branches import ProjectRef
 from graph.rules.git import ref_updates, refs, releases
 from graph.rules.git.commits import run_in_repository
+from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.git.commit_writer import CommitSignature
 from storage.git.protocol.push import RefCommand
@@ -99,8 +100,8 @@ async def create_tag(
     if found is None:
         raise Invalid("ref", "is not a branch, a tag or a commit of the repository")
     commit, target = found
-    await branches.authorize_move(context, project, update := RefCommand(TAGS + name, None, target))
-    await branches.move_ref(context, project, update)
+    update = RefCommand(TAGS + name, None, target)
+    await branches.move_ref(context, project, update, partial(branches.authorize_move, context, update))
     if release_description is not None and release_description.strip():
         await releases.add_release(context, project, name, release_description)
     return TagRef(project.id, name, commit, target)
@@ -112,5 +113,5 @@ async def delete_tag(context: Context, project: tables.Project, name: str) -> Ta
     The caller may push. Unlike by a push, developers may delete tags too. Raises NotFound, Conflict, Unavailable.
     """
     tag = await get_tag(context, project, name)
-    await branches.move_ref(context, project, RefCommand(TAGS + name, tag.target, None))
+    await branches.move_ref(context, project, RefCommand(TAGS + name, tag.target, None), partial(require, context, Action.PUSH_CODE))
     return tag

@@ -1,9 +1,12 @@
 """Branches through the graph: create, delete, protect; effects and refusals."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from graph.rules.branches import branches
+from graph.rules.branches.branches import BranchRef
 from graph.rules.git import ref_updates
 from storage import tables
 from storage.git.subprocesses.git_command import GitCommandError
@@ -145,6 +148,52 @@ class TestProtectBranch:
             assert payload["userErrors"] == []
             assert (payload["branch"]["protected"], payload["branch"]["developersCanPush"]) == expected
         assert await make.count(tables.ProtectedBranch) == 0
+
+    async def test_concurrent_protections_succeed(
+        self, ask: Ask, make: DataFactory, project: tables.Project, people: dict[str, tables.User]
+    ) -> None:
+        outcomes = await asyncio.gather(*(ask.data(PROTECT, people["master"], input=of(project, "topic")) for _ in range(8)))
+        assert [outcome["protectBranch"]["userErrors"] for outcome in outcomes] == [[]] * 8
+        assert await make.count(tables.ProtectedBranch) == 1
+
+    async def test_a_branch_that_is_deleted_meanwhile_leaves_no_protection(
+        self, ask: Ask, make: DataFactory, project: tables.Project, people: dict[str, tables.User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        get_branch = branches.get_branch
+
+        async def interrupted(*arguments: Any) -> BranchRef:
+            monkeypatch.setattr(branches, "get_branch", get_branch)
+            found = await get_branch(*arguments)
+            await ask.data(DELETE, people["developer"], input=of(project, "topic"))
+            return found
+
+        monkeypatch.setattr(branches, "get_branch", interrupted)
+        assert await ask.codes(PROTECT, people["master"], input=of(project, "topic")) == ["NOT_FOUND"]
+        assert await make.count(tables.ProtectedBranch) == 0
+
+    @pytest.mark.parametrize("operation", [CREATE, DELETE], ids=["create", "delete"])
+    async def test_a_branch_that_is_protected_meanwhile_is_not_moved(
+        self,
+        ask: Ask,
+        make: DataFactory,
+        project: tables.Project,
+        people: dict[str, tables.User],
+        monkeypatch: pytest.MonkeyPatch,
+        operation: str,
+    ) -> None:
+        name = "new" if operation == CREATE else "topic"
+        prepare_updates = ref_updates.prepare_updates
+
+        async def interrupted(*arguments: Any, **settings: Any) -> ref_updates.PreparedUpdates:
+            await make.save(tables.ProtectedBranch(project_id=project.id, name=name))
+            return await prepare_updates(*arguments, **settings)
+
+        before = await tips(make, project)
+        monkeypatch.setattr(ref_updates, "prepare_updates", interrupted)
+        more = {"ref": "master"} if operation == CREATE else {}
+        assert await ask.codes(operation, people["developer"], input=of(project, name, **more)) == ["FORBIDDEN"]
+        assert await tips(make, project) == before
+        assert await make.count(tables.ProtectedBranch) == 1
 
     async def test_rejects_a_missing_branch(self, ask: Ask, project: tables.Project, people: dict[str, tables.User]) -> None:
         for query in (PROTECT, UNPROTECT):
