@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import strawberry
-from sqlalchemy import Select, select
+from sqlalchemy import Select, delete, select
+from sqlmodel import col
 
-from graph.errors import Unauthenticated
+from graph.errors import NotFound, Unauthenticated
 from graph.events.outbox import Outbox
 from graph.jobs.build_analytics import BuildAnalytics
 from graph.jobs.health_checks import HealthChecks
@@ -312,9 +313,15 @@ class Context:
         return row
 
     async def delete(self, row: Row) -> None:
-        """Deletes a row immediately, and forgets what was loaded before, since rows loaded with it may refer to it."""
-        await self.session.delete(row)
+        """Deletes a row immediately, and forgets what was loaded before, since rows loaded with it may refer to it.
+
+        Raises NotFound if another operation has deleted it: its effects, such as the events of hooks, happen once.
+        """
         await self.session.flush()
+        statement = delete(type(row)).where(col(type(row).id) == row.id).returning(col(type(row).id))
+        if await self.session.scalar(statement, execution_options={"synchronize_session": False}) is None:
+            raise NotFound(type(row).__name__)
+        self.session.expunge(row)
         self.loaders.clear()
 
     def add_deferred(self, row: R) -> R:

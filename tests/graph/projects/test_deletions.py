@@ -1,9 +1,14 @@
 """Payloads of deletions."""
 
+import asyncio
+import json
+
 import pytest
 from graphql import GraphQLObjectType, get_named_type
+from sqlalchemy import select
 
 from graph.schema import graphql_schema
+from storage import tables
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.scenario import Scenario, valid_mutation_input
@@ -46,6 +51,23 @@ async def test_the_deleted_id_is_no_longer_found(ask: Ask, scenario: Scenario, n
         assert answer["deletedId"] == answer[entity]["id"]
     assert answer["deletedId"] is not None
     assert (await ask.data(NODE, root, id=answer["deletedId"])) == {"node": None}
+
+
+@pytest.mark.parametrize("name", sorted(DELETIONS))
+async def test_concurrent_deletions_succeed_once(ask: Ask, scenario: Scenario, name: str) -> None:
+    root = scenario.users["AD"]
+    await scenario.make.save(tables.Hook(url="http://hooks.example/"))
+    input = await valid_mutation_input(scenario, name, "AD")
+    text = f"mutation ($input: {DELETIONS[name].args['input'].type}) {{ {name}(input: $input) {{ deletedId userErrors {{ code }} }} }}"
+
+    outcomes = await asyncio.gather(*(ask(text, root, input=input) for _ in range(4)))
+
+    # The artifact of a build may be missing already.
+    lost = [[]] * 3 if name == "deleteArtifact" else [["NOT_FOUND"]] * 3
+    assert [[error.code.name for error in each.errors] for each in outcomes if not (each.data or {}).get(name, {}).get("deletedId")] == lost
+    async with scenario.make.services.database.read_session() as session:
+        events = [json.dumps(event.payload, sort_keys=True) for event in (await session.execute(select(tables.Event))).scalars()]
+    assert len(set(events)) == len(events)
 
 
 async def test_nothing_is_deleted_where_there_is_a_user_error(ask: Ask, make: DataFactory) -> None:
