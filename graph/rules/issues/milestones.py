@@ -40,8 +40,12 @@ async def create_milestone(context: Context, project: tables.Project, values: Ma
     return milestone
 
 
-async def update_milestone(context: Context, milestone: tables.Milestone, values: Mapping[str, Any]) -> tables.Milestone:
-    """Change a milestone by the values of `UpdateMilestoneInput` that were sent. Raises Required, Invalid."""
+async def update_milestone(context: Context, found: tables.Milestone, values: Mapping[str, Any]) -> tables.Milestone:
+    """Change a milestone by the values of `UpdateMilestoneInput` that were sent. Raises NotFound, Required, Invalid."""
+    # Under the lock a second request to close it finds that it is closed.
+    milestone = await context.first(milestones.for_update(found.id))
+    if milestone is None:
+        raise NotFound("Milestone")
     old_state = milestone.state
     if values.get("state_event") is not None:
         change_state(milestone, values["state_event"])

@@ -32,5 +32,11 @@ class Milestone(TimestampedRow, table=True):
     state: MilestoneState = Field(default=MilestoneState.ACTIVE, sa_type=enum_type(MilestoneState))
 
 
+def for_update(milestone_id: int) -> Select[Milestone]:
+    """The current milestone, locked until the transaction ends; issues can still get it."""
+    statement: Select[Milestone] = select(Milestone).where(col(Milestone.id) == milestone_id)
+    return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
 def of_title(project_id: int, title: str) -> Select[Milestone]:
     return select(Milestone).where(col(Milestone.project_id) == project_id, col(Milestone.title) == title)

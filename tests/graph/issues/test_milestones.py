@@ -222,6 +222,15 @@ class TestUpdateMilestone:
         assert found["state"] == MILESTONE_TRANSITIONS.get((state, event), state).name
         assert found["state"] == ("CLOSED" if event is MilestoneTransition.CLOSE else "ACTIVE")
 
+    async def test_concurrent_closings_are_one_activity(self, ask: Ask, make: DataFactory, dialect: str) -> None:
+        milestone = await make.milestone(await make.project(owner=(owner := await make.user())))
+        input = {"id": global_id("Milestone", milestone.id), "stateEvent": "CLOSE"}
+
+        found = await asyncio.gather(*(run_mutation(ask, UPDATE, owner, **input) for _ in range(6)))
+
+        assert [each["state"] for each in found] == ["CLOSED"] * 6
+        assert await make.count(tables.Activity) == 1
+
     async def test_rejects_a_duplicate_title(self, ask: Ask, make: DataFactory) -> None:
         project = await make.project(owner=(owner := await make.user()))
         milestone, _ = await make.milestone(project, title="v1"), await make.milestone(project, title="v2")
