@@ -13,12 +13,15 @@ from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
 from graph.rules.events import activities, change_records
+from graph.rules.markdown import texts
+from graph.rules.markdown.rendering import SuggestedText, may_have_suggestions
 from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, can, filter_visible_projects
 from graph.rules.projects import uploads
 from storage import tables
 from storage.tables import ActivitySubject
 from storage.tables.base import Row
+from storage.tables.merge_requests import applied_suggestions
 
 VOTE_BODIES = {":thumbsup:": "thumbsup", ":+1:": "thumbsup", ":thumbsdown:": "thumbsdown", ":-1:": "thumbsdown"}
 """A body that equals one of these is a vote, stored as the bare name (docs/wire-facts.md, notes)."""
@@ -139,6 +142,7 @@ async def update_note(context: Context, note: tables.Note, body: str) -> tables.
     """Change the body of a note, unless it is immutable. Raises Required, Invalid."""
     cleaned = validate_body(body)
     if not is_immutable(note):
+        await _move_applied_suggestions(context, note, cleaned)
         await update_body(context, note, cleaned)
         note.updated_at = context.now()
         parent = await load_parent(context, note)
@@ -148,6 +152,26 @@ async def update_note(context: Context, note: tables.Note, body: str) -> tables.
         elif isinstance(parent, tables.MergeRequest):
             await change_records.record_discussion(context, parent)
     return note
+
+
+async def _move_applied_suggestions(context: Context, note: tables.Note, new_body: str) -> None:
+    """Keep each applied suggestion at its text, which a new body may have at another position; forget those that it no longer has."""
+    if note.thread_id is None or note.body == new_body or not may_have_suggestions(note.body):
+        return
+    applied = await context.all(applied_suggestions.of_note(note.id))
+    if not applied:
+        return
+    before, after = [await texts.load_suggestions(context, body) for body in (note.body, new_body)]
+    positions: dict[SuggestedText, list[int]] = {}
+    for position, suggested in enumerate(after):
+        positions.setdefault(suggested, []).append(position)
+    moved = []
+    for row in applied:
+        if row.position < len(before) and (found := positions.get(before[row.position])):
+            moved.append({**row.model_dump(exclude={"id"}), "position": found.pop(0)})
+    await context.session.execute(applied_suggestions.remove_of_note(note.id))
+    for columns in moved:
+        context.session.add(tables.AppliedSuggestion(**columns))
 
 
 def validate_body(value: str) -> str:

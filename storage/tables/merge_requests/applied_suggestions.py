@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, UniqueConstraint, select
+from sqlalchemy import Delete, Select, UniqueConstraint, delete, select
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp, now
@@ -22,6 +22,16 @@ class AppliedSuggestion(Row, table=True):
     author_id: int = foreign_key("users.id", index=True)
     commit_oid: str = Field(max_length=64)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
+
+
+def of_note(note_id: int) -> Select[AppliedSuggestion]:
+    """The applied suggestions of a note, by position."""
+    return select(AppliedSuggestion).where(col(AppliedSuggestion.note_id) == note_id).order_by(col(AppliedSuggestion.position))
+
+
+def remove_of_note(note_id: int) -> Delete:
+    """The statement that deletes those of a note."""
+    return delete(AppliedSuggestion).where(col(AppliedSuggestion.note_id) == note_id)
 
 
 def of_notes(note_ids: Collection[int]) -> Select[int, int, str]:

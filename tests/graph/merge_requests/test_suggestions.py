@@ -72,6 +72,31 @@ class TestApplySuggestion:
         assert suggestions[1]["oldText"] == "9\nten\n11"
         assert (await apply(owner, 0), await apply(owner, 1)) == (["CONFLICT"], ["CONFLICT"])
 
+    async def test_an_edited_note_keeps_the_commit_at_its_suggestion(
+        self, ask: Ask, make: DataFactory, histories: Path, tmp_path: Path, dialect: str
+    ) -> None:
+        base, _, head = build_once(create_history, histories, path := tmp_path / "source.git").split()
+        project = await make.project(owner=(owner := await make.user()), source=path)
+        request = await make.merge_request(project, source_branch="topic", base_oid=base, head_oid=head)
+        line = {"base_oid": base, "head_oid": head, "old_path": "a.txt", "new_path": "a.txt", "new_line": 12, "excerpt": ""}
+        first, second, third = (f"```suggestion\n{text}\n```\n" for text in ("TEN", "zehn", "dix"))
+        note = await make.note(request, thread_id=(await make.thread(request, **line)).id, body=first + second, author=owner)
+        for position, oid in enumerate(("a" * 40, "b" * 40)):
+            await make.save(tables.AppliedSuggestion(note_id=note.id, position=position, author_id=owner.id, commit_oid=oid))
+
+        async def edit(body: str) -> list[tuple[str, str | None]]:
+            update = "mutation ($input: UpdateNoteInput!) { updateNote(input: $input) { userErrors { code } } }"
+            input = {"projectPath": str(project.id), "databaseId": note.id, "body": body}
+            assert (await ask.data(update, owner, input=input))["updateNote"] == {"userErrors": []}
+            notes = (await ask.data(NOTES, owner, path=str(project.id)))["project"]["mergeRequest"]["notes"]["nodes"]
+            return [(each["newText"], each["appliedOid"]) for shown in notes for each in shown["suggestions"]]
+
+        assert await edit(third + first + second) == [("dix\n", None), ("TEN\n", "a" * 40), ("zehn\n", "b" * 40)]
+        assert await edit(second + first) == [("zehn\n", "b" * 40), ("TEN\n", "a" * 40)]
+        assert await edit(third + first) == [("dix\n", None), ("TEN\n", "a" * 40)]
+        assert await edit("Nothing") == []
+        assert await make.count(tables.AppliedSuggestion) == 0
+
     async def test_is_for_open_merge_requests(self, ask: Ask, make: DataFactory, histories: Path, tmp_path: Path) -> None:
         base, _, head = build_once(create_history, histories, path := tmp_path / "source.git").split()
         project = await make.project(owner=(owner := await make.user()), source=path)
