@@ -64,6 +64,8 @@ class ObjectStore(ABC):
     def open(self, key: str, start: int = 0, size: int | None = None) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Returns a context manager that yields the chunks of `size` bytes from `start` on, or all. Raises ObjectNotFound when entered.
 
+        There are as many bytes as the object has from `start` on, or none.
+
         An open object can be read to its end even if it is deleted meanwhile.
         """
 

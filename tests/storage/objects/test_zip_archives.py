@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage.objects import zip_archives
-from storage.objects.object_store import ObjectStore, new_key, open_store
+from storage.objects.object_store import ObjectNotFound, ObjectStore, new_key, open_store
 from storage.objects.zip_archives import EntryKind, UnreadableZip, ZipDirectory
 from tests.support.servers.s3_server import SETTINGS
 
@@ -168,3 +168,22 @@ async def test_files_that_are_not_read_have_a_reason(folder_store: ObjectStore, 
     with pytest.raises(UnreadableZip) as raised:
         await read_file(folder_store, make(), "a.txt")
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("name_size", [200, 40_000])
+async def test_a_file_whose_local_header_leads_behind_the_archive_is_damaged(store: ObjectStore, name_size: int) -> None:
+    data = bytearray(pack(("a.txt", b"hello" * 100)))
+    struct.pack_into("<H", data, data.index(b"PK\3\4") + 26, name_size)
+    with pytest.raises(UnreadableZip, match="is damaged"):
+        await read_file(store, bytes(data), "a.txt")
+
+
+async def test_ranges_end_with_the_object(store: ObjectStore) -> None:
+    key, empty = new_key(), new_key()
+    await store.put_bytes(key, b"0123456789")
+    await store.put_bytes(empty, b"")
+    ranges = [(5, 100), (9, 1), (9, None), (10, 5), (10, None), (20, 5), (20, None)]
+    assert [await store.read(key, *each) for each in ranges] == [b"56789", b"9", b"9", b"", b"", b"", b""]
+    assert [await store.read(empty, *each) for each in ((0, 5), (0, None), (1, None))] == [b"", b"", b""]
+    with pytest.raises(ObjectNotFound):
+        await store.read(new_key(), 10, 5)
