@@ -27,6 +27,7 @@ STATS_SECONDS = 30.0
 MAX_CONFLICTS = 1000
 """Maximum of conflicting paths that are listed."""
 
+_STAT_OPTIONS = ("--shortstat", "--no-color", "--no-ext-diff", "--no-textconv", "-M", "-l2000")
 _SHORTSTAT = re.compile(rb"(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?")
 
 
@@ -115,21 +116,19 @@ def diff_stat(repository: Repository, start: str | None, end: str) -> DiffTotals
     `start` None means the empty tree, as for unrelated histories.
     """
     _check_commits(repository, end, *(() if start is None else (start,)))
-    settings = ("diff", "--shortstat", "--no-color", "--no-ext-diff", "--no-textconv", "-M", "-l2000")
-    output = git_command.run(
-        repository.path, *settings, "--end-of-options", EMPTY_TREE if start is None else start, end, seconds=WALK_SECONDS
-    )
+    arguments = ("diff", *_STAT_OPTIONS, "--end-of-options", EMPTY_TREE if start is None else start, end)
+    output = git_command.run(repository.path, *arguments, seconds=WALK_SECONDS)
     found = _SHORTSTAT.search(output)
     return DiffTotals(*(int(number or 0) for number in found.groups())) if found else DiffTotals(0, 0, 0)
 
 
 def diff_stats(repository: Repository, pairs: Sequence[tuple[str, str]]) -> list[DiffTotals | None]:
     """As `diff_stat`, for many pairs of commits in one process; None for a pair that takes too long."""
-    trees = [tuple(_tree_of(repository, oid) for oid in pair) for pair in pairs]
-    settings = ("diff-tree", "--stdin", "-r", "--shortstat", "--no-color", "--no-ext-diff", "--no-textconv", "-M", "-l2000")
+    trees = [tuple(repository.tree_of(oid) for oid in pair) for pair in pairs]
+    arguments = ("diff-tree", "--stdin", "-r", *_STAT_OPTIONS)
     stdin = "".join(f"{old} {new}\n" for old, new in trees)
     try:
-        output = git_command.run(repository.path, *settings, stdin=stdin.encode(), seconds=STATS_SECONDS).decode("ascii", "replace")
+        output = git_command.run(repository.path, *arguments, stdin=stdin.encode(), seconds=STATS_SECONDS).decode("ascii", "replace")
     except git_command.GitCommandError:
         return [_stat_or_none(repository, *pair) for pair in pairs]
     found: dict[str, DiffTotals] = {}
@@ -140,10 +139,6 @@ def diff_stats(repository: Repository, pairs: Sequence[tuple[str, str]]) -> list
         else:
             head = line.strip()
     return [found.get(f"{old} {new}", DiffTotals(0, 0, 0)) for old, new in trees]
-
-
-def _tree_of(repository: Repository, oid: str) -> str:
-    return repository.raw_commit(oid)[len("tree ") :][:40].decode("ascii", "replace")
 
 
 def _stat_or_none(repository: Repository, old: str, new: str) -> DiffTotals | None:
@@ -184,7 +179,7 @@ def _write_merge_tree(
         raise UnrelatedHistories
     if base == ours:
         # Only one side has changed anything, so the tree exists already.
-        return _tree_of(repository, theirs)
+        return repository.tree_of(theirs)
     arguments = (*settings, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
     code, output = git_command.run_with_code(repository.path, *arguments, seconds=MERGE_SECONDS, extra_environment=extra_environment)
     tree, *paths = output.split(b"\0")

@@ -161,7 +161,7 @@ class Repository:
             for _ in range(_MAX_TAG_DEPTH):
                 if self._object_type(peeled or oid) != ObjectType.TAG:
                     return peeled
-                peeled = self._read(peeled or oid)[len("object ") :][:40].decode("ascii", "replace")
+                peeled = self._tagged_oid(peeled or oid)
         return None
 
     def is_empty(self) -> bool:
@@ -251,6 +251,10 @@ class Repository:
         except (pygit2.GitError, OSError) as error:
             raise self._damage(error) from error
 
+    def tree_of(self, commit: str) -> str:
+        """Returns the id of the tree of a commit. Raises as `raw_commit`."""
+        return self.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
+
     def raw_tag(self, oid: str) -> bytes | None:
         """Returns the bytes of the object of an annotated tag; None if the object is another or missing. Raises DamagedRepository."""
         with self._translate_errors():
@@ -300,8 +304,12 @@ class Repository:
                 raise DamagedRepository(f"{self.path}: object {oid} is missing")
             if kind != ObjectType.TAG:
                 return None
-            oid = self._read(oid)[len("object ") :][:40].decode("ascii", "replace")
+            oid = self._tagged_oid(oid)
         return None
+
+    def _tagged_oid(self, tag: str) -> str:
+        """The id of the object that an annotated tag refers to."""
+        return self._read(tag)[len("object ") :][:40].decode("ascii", "replace")
 
     def _object_type(self, oid: str) -> int | None:
         return self._header(oid)[0]

@@ -354,7 +354,7 @@ class TreeReader:
         self._repository = repository
 
     def root(self, commit: str) -> str:
-        return self._repository.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
+        return self._repository.tree_of(commit)
 
     def rows(self, oid: str) -> list[TreeRow]:
         """Returns the sorted entries of a tree. Raises DamagedRepository."""

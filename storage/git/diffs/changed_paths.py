@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pygit2
 
-from storage.git.diffs.diff import read_tree_entries, tree_id
+from storage.git.diffs.diff import read_tree_entries
 from storage.git.repository import DamagedRepository, Repository
 
 MAX_PATHS = 20_000
@@ -33,7 +33,7 @@ def walk_changed_files(repository: Repository, old: str | None, oid: str, *, max
     handle = repository.handle
     compared = 0
     try:
-        pending: list[tuple[bytes, str | None, str | None]] = [(b"", tree_id(repository, old) if old else None, tree_id(repository, oid))]
+        pending: list[tuple[bytes, str | None, str | None]] = [(b"", repository.tree_of(old) if old else None, repository.tree_of(oid))]
         while pending:
             if compared == max_trees:
                 raise TooManyTrees

@@ -114,7 +114,7 @@ def is_small(repository: Repository, old: str | None, oid: str) -> bool:
     handle = repository.handle
     header = handle.odb.read_header
     try:
-        pending: list[tuple[str | None, str | None]] = [(tree_id(repository, old) if old else None, tree_id(repository, oid))]
+        pending: list[tuple[str | None, str | None]] = [(repository.tree_of(old) if old else None, repository.tree_of(oid))]
         files, bytes_left = 0, _MAX_INLINE_BYTES
         while pending:
             pair = pending.pop()
@@ -305,13 +305,8 @@ def _canonical_bits(mode: int) -> int:
     return int(canonical_mode(b"%o" % mode), 8) if mode else 0
 
 
-def tree_id(repository: Repository, commit: str) -> str:
-    """The id of the tree of a commit."""
-    return repository.raw_commit(commit)[len("tree ") :][:40].decode("ascii", "replace")
-
-
 def _tree(repository: Repository, oid: str) -> pygit2.Tree:
-    found = repository.handle[tree_id(repository, oid)]
+    found = repository.handle[repository.tree_of(oid)]
     if not isinstance(found, pygit2.Tree):
         raise DamagedRepository(f"{repository.path}: the tree of {oid} is not a tree object")
     return found

@@ -59,7 +59,7 @@ def write_tree(repository: Repository, commit: str | None, changes: Sequence[Tre
     checked the paths, and that removed files exist. Raises UnknownCommit, PathTaken, DamagedRepository.
     """
     handle, trees = repository.handle, TreeReader(repository)
-    tree = EMPTY_TREE if commit is None else trees.root(commit)
+    tree = EMPTY_TREE if commit is None else repository.tree_of(commit)
     try:
         for change in changes:
             blob = str(handle.create_blob(change.content)) if change.content is not None else None
