@@ -15,6 +15,7 @@ from graph.events.publisher import new_batch_id
 from graph.events.push_payloads import BranchPushed
 from graph.events.webhook_sender import DeliveryResult, parse_secret
 from graph.rules import validation
+from graph.rules.git import refs
 from graph.rules.git.commit_index import RefUpdate
 from graph.rules.permissions.policy import Action, can, can_see_project, filter_visible_projects, load_project_of, require
 from storage import tables
@@ -193,9 +194,8 @@ async def send_project_test(context: Context, project: tables.Project, hook: tab
 
 async def _find_head(context: Context, project: tables.Project) -> GitCommit | None:
     branch = project.default_branch
-    if branch is None:
-        return None
-    oid = await context.services.repositories.read(project.id, lambda repository: repository.resolve(branch))
+    # The files of git may be older, or those of a host that has no copy.
+    oid = await refs.find(context, project.id, BRANCHES + branch) if branch is not None else None
     return await find_commit(context, [project.id], oid) if oid is not None else None
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -266,6 +267,21 @@ class TestDeliveries:
                 assert tested["payload"]["total_commits_count"] == len(tested["payload"]["commits"]) == number
                 assert receiver.requests[-1].json == tested["payload"]
                 assert receiver.requests[-1].headers["x-gitlab-event"] == "Push Hook"
+
+    async def test_a_test_takes_the_head_from_the_database(self, ask: Ask, make: DataFactory, services: Services) -> None:
+        project = await make.project(owner=(ada := await make.user()), history={"commits": 4})
+        commit = (
+            "mutation ($input: CreateCommitInput!) { createCommit(input: $input) { fileCommit { commit { oid } } userErrors { code } } }"
+        )
+        actions = [{"action": "CREATE", "path": "new.txt", "content": "x"}]
+        input = {"projectPath": str(project.id), "branch": "master", "message": "A file", "actions": actions}
+        head = (await ask.data(commit, ada, input=input))["createCommit"]["fileCommit"]["commit"]["oid"]
+        async with WebhookReceiver() as receiver:
+            hook = {"id": global_id("Hook", (await make_hook(make, project, receiver.url)).id)}
+            assert (await ask.data(TEST, ada, input=hook))["testProjectHook"]["delivery"]["payload"]["after"] == head
+            shutil.rmtree(services.repositories.path_of(project.id))
+            tested = (await ask.data(TEST, ada, input=hook))["testProjectHook"]["delivery"]
+        assert (tested["state"], tested["payload"]["commits"]) == ("DELIVERED", [])
 
 
 CREATE_BRANCH = """mutation ($path: String!) { createBranch(input: {projectPath: $path, name: "topic2", ref: "master"}) {
