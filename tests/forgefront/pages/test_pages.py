@@ -527,3 +527,26 @@ class TestWindows:
             await first.open("about:blank")
             await second.wait_for(f"{state} === 'live'")
             assert [window.errors for window in windows] == [[], []]
+
+
+class TestManyProjects:
+    async def test_are_found_by_description_and_by_group(self, site: PagesSite) -> None:
+        page = site.page
+        text = "mutation ($input: CreateProjectInput!) { createProject(input: $input) { userErrors { message } } }"
+        await site.run(text, input={"name": "oldest", "groupPath": "empty", "description": "Flown by a drone."})
+        for number in range(52):
+            await site.run(text, input={"name": f"number {number}", "groupPath": "empty"})
+        await site.run(text, input={"name": "latest", "groupPath": "web"})
+        shown = "[...document.querySelectorAll('.tile')].filter((each) => each.checkVisibility()).map((each) => each.dataset.path)"
+        await site.visit("/")
+        await page.wait_for(f"({shown}).length === 50")
+        for typed, found in (("drone", "empty/oldest"), ("web", "web/latest"), ("number", "empty/number-51")):
+            requests = len(page.requests)
+            await page.evaluate("(document.querySelector('#filter').focus(), document.querySelector('#filter').select())")
+            await page.type(typed)
+            await page.wait_for(f"location.search === '?search={typed}'")
+            await wait_until(lambda requests=requests: len(page.requests) > requests)
+            # Until the service has answered, those that are loaded are narrowed.
+            await asyncio.sleep(0.3)
+            await page.wait_for(f"({shown}).includes('{found}')")
+        assert await page.evaluate("document.querySelector('.chips [aria-pressed=true] b').innerText") == "50+"

@@ -18,6 +18,10 @@ export async function open(page) {
   const changed = new Set();
   const chosen = { state: page.query.get("state") ?? "", search: page.query.get("search") ?? "" };
   let total = 0;
+  let hasFurther = false;
+  /** The text that the service searched, and the paths of the projects that it found. */
+  let searched = chosen.search;
+  const found = new Set();
   let gathering = null;
   let [followed, endHeads] = [new Set(), new AbortController()];
 
@@ -59,11 +63,15 @@ export async function open(page) {
   // Rendering
 
   function take(answer) {
-    tiles.clear();
+    // Those of a search are shown beside those that were loaded before: the service does not search the names of groups.
+    if (!answer.searched) tiles.clear();
+    found.clear();
+    hasFurther = answer.projects.pageInfo.hasNextPage;
     total = answer.projects.totalCount;
     add(answer.projects.nodes);
     replace(footer, more(answer.projects.pageInfo, async (after) => {
       const next = await read(answer.searched, after);
+      hasFurther = next.projects.pageInfo.hasNextPage;
       add(next.projects.nodes);
       followHeads();
       return next.projects.pageInfo;
@@ -71,7 +79,10 @@ export async function open(page) {
   }
 
   function add(projects) {
-    for (const project of projects) tiles.set(project.fullPath, { project, state: stateOf(project), element: tile(project) });
+    for (const project of projects) {
+      found.add(project.fullPath);
+      tiles.set(project.fullPath, { project, state: stateOf(project), element: tile(project) });
+    }
     const sorted = [...tiles.values()].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
     replace(list, sorted.map(({ element }) => element));
     narrow();
@@ -80,16 +91,18 @@ export async function open(page) {
   /** Shows the projects that match the filter. Tiles do not move, so that no click hits the wrong one. */
   function narrow() {
     const wanted = chosen.search.trim().toLowerCase();
+    const isSearched = wanted === searched.trim().toLowerCase();
     const counts = Object.fromEntries(ORDER.map((state) => [state, 0]));
     let shown = 0;
     for (const { project, state, element } of tiles.values()) {
-      const named = `${project.namespace.name} ${project.name} ${project.fullPath}`.toLowerCase().includes(wanted);
+      // The service also searches the descriptions, which tiles do not have.
+      const named = isNamed(project, wanted) || (isSearched && found.has(project.fullPath));
       counts[state] += named ? 1 : 0;
       element.hidden = !named || Boolean(chosen.state && chosen.state !== state);
       shown += element.hidden ? 0 : 1;
     }
     const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
-    const whole = wanted || tiles.size === total ? all : `${all} of ${total}`;
+    const whole = !wanted && tiles.size < total ? `${all} of ${total}` : wanted && isSearched && hasFurther ? `${all}+` : all;
     replace(chips, chip("", "All", whole), ORDER.filter((state) => counts[state] || chosen.state === state).map((state) => chip(state, wordOf(state), counts[state])));
     nothing.hidden = shown > 0;
     if (!shown) replace(nothing, tiles.size || wanted ? empty("No matches", "No project matches this filter.") : empty("No projects yet", "You cannot see any project yet: ask to be added to one, or create your own."));
@@ -110,7 +123,6 @@ export async function open(page) {
 
   let timer = null;
   page.signal.addEventListener("abort", () => clearTimeout(timer));
-  let searched = chosen.search;
 
   function filterSoon() {
     chosen.search = field.value;
@@ -131,7 +143,7 @@ export async function open(page) {
       take(answer);
       followHeads();
     } catch (error) {
-      if (error.name !== "AbortError") replace(footer, h("p.wrong", { role: "alert" }, error.message));
+      if (error.name !== "AbortError" && chosen.search.trim() === wanted) replace(footer, h("p.wrong", { role: "alert" }, error.message));
     }
   }
 
@@ -189,6 +201,7 @@ export async function open(page) {
   }
 }
 
+const isNamed = ({ namespace, name, fullPath }, wanted) => `${namespace.name} ${name} ${fullPath}`.toLowerCase().includes(wanted);
 const stateOf = (project) => project.branch?.target?.rollup?.state ?? "NONE";
 
 function tile(project) {
