@@ -350,6 +350,8 @@ function signedOut() {
 }
 
 async function signOut() {
+  // What is typed is not stored any more.
+  navigation.abort();
   const fromProvider = session.isFromProvider();
   session.end();
   session.removeDrafts();

@@ -150,6 +150,17 @@ class TestSignIn:
         assert await page.evaluate("sessionStorage.length") == 0
         await site.settings(afterSignOutPath=None)
 
+    async def test_sign_out_forgets_what_is_being_typed(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/web/storefront/issues/1", "mei")
+        await page.evaluate("document.querySelector('#comment').focus()")
+        await page.type("Not sent")
+        await page.evaluate("document.querySelector('#sign-out').click()")
+        await page.wait_for("location.pathname === '/-/sign_in'")
+        # What is typed is stored after 0.3 s.
+        await asyncio.sleep(0.4)
+        assert await page.evaluate("sessionStorage.length") == 0
+
     async def test_the_front_page_redirects_anonymous_visitors(self, site: PagesSite) -> None:
         await site.settings(homePageUrl=f"{site.forge.address}/-/health?home")
         await site.page.open(f"{site.forge.address}/-/health")
