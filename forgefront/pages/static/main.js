@@ -412,7 +412,7 @@ document.getElementById("find").addEventListener("click", find);
 /** Opens the search box, for the project of the page if it has one. */
 function find() {
   if (!viewer) return false;
-  import("./find/box.js").then(({ openBox }) => openBox(found(pathOf(location))?.where.path ?? null, go));
+  import("./find/box.js").then(({ openBox }) => openBox(found(pathOf(location))?.where.path ?? null, go, navigation.signal));
   return true;
 }
 

@@ -369,6 +369,26 @@ class TestWall:
         await page.evaluate("history.back()")
         await page.wait_for("document.querySelector('.tabs')")
 
+    async def test_the_find_box_searches_again_after_a_failure_and_closes_with_its_page(self, site: PagesSite) -> None:
+        page = site.page
+        await site.visit("/web/checkout")
+        await page.evaluate("document.querySelector('#find').click()")
+        await page.wait_for("document.activeElement.id === 'find-field'")
+        await page.type("checkout")
+        option = "document.querySelector('[role=option][aria-selected=true]')"
+        await page.wait_for(f"{option}?.innerText.includes('checkout')")
+        await page.evaluate("(window.really = fetch, window.fetch = () => Promise.reject(new TypeError('Failed to fetch')), 1)")
+        await page.evaluate("document.activeElement.select()")
+        await page.type("storefront")
+        await page.wait_for(f"document.querySelector('.find-note').innerText === 'The service cannot be reached.' && !{option}")
+        await page.evaluate("(window.fetch = window.really, 1)")
+        await page.press("Enter")
+        await page.wait_for("location.pathname === '/web/storefront' && !document.querySelector('dialog.find')")
+        await page.evaluate("document.querySelector('#find').click()")
+        await page.wait_for("document.activeElement.id === 'find-field'")
+        await page.evaluate("history.back()")
+        await page.wait_for("location.pathname === '/web/checkout' && !document.querySelector('dialog.find')")
+
     async def test_shows_an_empty_state(self, site: PagesSite) -> None:
         await site.visit("/", "guest")
         await site.page.wait_for_text("No projects yet")

@@ -15,8 +15,8 @@ const NO_COMMIT = "0000000";
 
 let dialog = null;
 
-/** Opens the box. `path` is the project of the page, or null; `go(address)` opens a page. */
-export function openBox(path, go) {
+/** Opens the box until `signal` is aborted. `path` is the project of the page, or null; `go(address)` opens a page. */
+export function openBox(path, go, signal) {
   if (dialog) return;
   let work = new AbortController();
   let timer = 0;
@@ -41,8 +41,11 @@ export function openBox(path, go) {
   dialog = h("dialog.find", { "aria-label": "Find", onclose: close, onclick: (event) => event.target === dialog && dialog.close() }, field, results, note);
   document.body.append(dialog);
   dialog.showModal();
+  const leave = () => dialog?.close();
+  signal.addEventListener("abort", leave);
 
   function close() {
+    signal.removeEventListener("abort", leave);
     clearTimeout(timer);
     work.abort();
     dialog.remove();
@@ -77,7 +80,11 @@ export function openBox(path, go) {
       if (found) show(groupsOf(data, path, text, found.project?.searchPaths));
       note.textContent = options().length ? "" : "Nothing was found.";
     } catch (error) {
-      if (error.name !== "AbortError" && !signal.aborted) note.textContent = error.message;
+      if (error.name === "AbortError" || signal.aborted) return;
+      // What is shown was found for another text.
+      isSearching = opensFirst = false;
+      show([]);
+      note.textContent = error.message;
     }
   }
 
@@ -123,6 +130,10 @@ export function openBox(path, go) {
     } else if (event.key === "Enter" && all[at]) {
       event.preventDefault();
       choose(all[at]);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      isSearching = opensFirst = true;
+      search();
     }
   }
 }
