@@ -128,6 +128,29 @@ class TestFilters:
         await page.wait_for("document.querySelectorAll('.row').length === 30 && location.search === '?sort=oldest'")
         assert await page.evaluate("document.querySelector('.choices [name=search]').value") == ""
 
+    async def test_an_earlier_request_that_fails_late_shows_nothing(self, site: ListSite) -> None:
+        page = site.page
+        await site.visit(f"/{PATH}/issues")
+        await page.evaluate("""(() => {
+          const fetchReally = window.fetch;
+          window.fetch = (url, options) => {
+            const name = String(url).endsWith('/graphql') && JSON.parse(new TextDecoder().decode(options.body)).operationName;
+            if (name !== 'ProjectIssues' || window.fail) return fetchReally(url, options);
+            return new Promise((_, reject) => (window.fail = () => reject(new TypeError('Failed to fetch'))));
+          };
+          window.narrow = (words) => {
+            const field = document.querySelector('#filter-search');
+            field.value = words;
+            field.dispatchEvent(new Event('change'));
+          };
+        })()""")
+        await page.evaluate("window.narrow('Step 01')")
+        await page.wait_for("window.fail")
+        await page.evaluate("window.narrow('Step 02')")
+        await page.wait_for(f"({TITLES}).join() === 'Step 02'")
+        await page.evaluate("(window.fail(), new Promise((resolve) => setTimeout(resolve, 50)))")
+        assert await page.evaluate(TITLES) == ["Step 02"]
+
     async def test_are_combined_and_show_hostile_names_as_text(self, site: ListSite) -> None:
         page = site.page
         await site.visit(f"/{PATH}/issues")

@@ -46,6 +46,7 @@ export async function open(page) {
     page.setAddress(href, { push: true });
     chosen = filters.read(new URLSearchParams(location.search), kind);
     body.ariaBusy = "true";
+    const now = chosen;
     try {
       const answer = await read();
       if (!answer) return;
@@ -53,9 +54,9 @@ export async function open(page) {
       const count = answer.counts[chosen.state];
       page.say(count === 1 ? `1 ${kind.noun}` : `${count} ${kind.nouns}`);
     } catch (error) {
-      if (error.name !== "AbortError") replace(body, h("p.wrong", { role: "alert" }, error.message));
+      if (error.name !== "AbortError" && chosen === now) replace(body, h("p.wrong", { role: "alert" }, error.message));
     } finally {
-      body.ariaBusy = "false";
+      if (chosen === now) body.ariaBusy = "false";
     }
   }
 
