@@ -387,6 +387,11 @@ async def test_a_ci_file_is_checked_while_it_is_typed(site: FilesSite) -> None:
     assert await page.evaluate(selected) == f"  nope: '{HOSTILE}'"
     await site.retype(content="unit:\n  script: make\n  stage: test\n")
     await page.wait_for_text("Valid: 1 job")
+    # As by deleting everything and taking that back.
+    await site.retype(content="")
+    await page.wait_for_text("The file is empty.")
+    await site.retype(content="unit:\n  script: make\n  stage: test\n")
+    await page.wait_for_text("Valid: 1 job")
     await site.retype(path="notes.txt")
     await page.wait_for("!document.querySelector('.ci-check').checkVisibility()")
     await page.evaluate("sessionStorage.clear()")

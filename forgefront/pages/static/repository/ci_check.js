@@ -26,7 +26,13 @@ export function ciCheck(page, form, { path, ref }) {
     if (page.signal.aborted || text === checked) return;
     // One check at a time: the next one reads what is typed by then.
     if (running) return void (await running, soon());
-    if (!text.trim()) return void (replace(state, "The file is empty."), replace(found), delete element.dataset.state);
+    if (!text.trim()) {
+      checked = text;
+      replace(state, "The file is empty.");
+      replace(found);
+      delete element.dataset.state;
+      return;
+    }
     running = read(text);
     await running;
     running = null;
