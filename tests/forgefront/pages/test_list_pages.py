@@ -487,6 +487,23 @@ class TestNewMergeRequest:
         await page.wait_for("document.querySelector('.facts .label')?.innerText === 'ready'")
 
 
+async def test_long_words_fit_a_telephone(site: ListSite) -> None:
+    page = site.page
+    await page.set_viewport(360, 640, mobile=True)
+    word = "unbreakable_" * 12
+    made = await site.run(NEW_ISSUE, input={"projectPath": WRITTEN, "title": word, "labels": [word]})
+    issue = made["createIssue"]["issue"]["iid"]
+    request = "mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { userErrors { message } } }"
+    await site.run(request, input={"projectPath": WRITTEN, "iid": 1, "title": word})
+    snippet = "mutation ($input: CreateSnippetInput!) { createSnippet(input: $input) { snippet { databaseId } userErrors { message } } }"
+    values = {"projectPath": WRITTEN, "title": word, "fileName": word, "content": "1", "visibility": "PRIVATE"}
+    snippet_id = (await site.run(snippet, input=values))["createSnippet"]["snippet"]["databaseId"]
+    for part in (f"issues/{issue}", "merge_requests/1", f"snippets/{snippet_id}"):
+        await site.visit(f"/{WRITTEN}/{part}")
+        await page.wait_for("document.querySelector('h1')?.innerText.includes('unbreakable')")
+        assert await page.evaluate("document.documentElement.scrollWidth") == 360, part
+
+
 async def test_lists_fit_a_telephone(site: ListSite) -> None:
     await site.page.set_viewport(360, 640, mobile=True)
     for path in (f"/{PATH}/issues", f"/{PATH}/merge_requests", "/groups/web/issues", "/-/issues", f"/{PATH}/issues/new"):
