@@ -254,13 +254,15 @@ class TestNewIssue:
         await site.visit(f"/{WRITTEN}/issues/1")
         await page.evaluate("document.querySelector('.triage').open = true")
         await page.wait_for("document.querySelector('.triage [name=milestoneId]')")
+        # Meanwhile somebody else adds a label, which stays.
+        await site.run(ISSUE, input={"projectPath": WRITTEN, "iid": 1, "labels": ["of another"]})
         await page.evaluate("document.querySelector('.triage [name=newLabels]').value = 'late'")
         for name, word in (("milestoneId", "Spring"), ("assigneeId", "Mei Tanaka (mei)")):
             choice = f"[...document.querySelector('[name={name}]').options].find(each => each.innerText === '{word}').selected = true"
             await page.evaluate(choice)
         await page.click(".triage .primary")
         facts = "document.querySelector('.facts').innerText"
-        await page.wait_for(f"['Spring', 'Mei Tanaka', 'late'].every(each => {facts}.includes(each))")
+        await page.wait_for(f"['Spring', 'Mei Tanaka', 'late', 'of another'].every(each => {facts}.includes(each))")
 
     async def test_an_edit_does_not_overwrite_another(self, site: ListSite) -> None:
         page = site.page

@@ -6,6 +6,8 @@ import * as graph from "../graph.js";
 import { label } from "../rows.js";
 
 const PREFIX = "label:";
+/** The queries that read what the operations update. */
+const RECORDS = { UpdateIssue: "Issue", UpdateMergeRequest: "MergeRequest" };
 
 /** The fields. `choices` has the labels, the active milestones and the team of a project; `record` what is set already. */
 export function triageFields({ labels, milestones, team }, record = {}) {
@@ -55,6 +57,11 @@ export function triage(page, { path, iid, operation, record, done }) {
         async act(values) {
           // Others may have changed the other fields since.
           const changed = Object.fromEntries(Object.entries(triageValues(values)).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
+          // The operation replaces all labels, and others may have changed some of them.
+          if (changed.labels) {
+            const { project: now } = await graph.ask("work/edit", RECORDS[operation], { path, iid }, { signal: page.signal });
+            changed.labels = merged(before.labels, changed.labels, namesOf(now?.record ?? record()));
+          }
           if (Object.keys(changed).length) await graph.change("work/edit", operation, { input: { projectPath: path, iid, ...changed } }, { signal: page.signal });
           element.open = false;
           element.querySelector("summary").focus();
@@ -71,5 +78,11 @@ export function triage(page, { path, iid, operation, record, done }) {
   return element;
 }
 
+const namesOf = ({ labelNodes }) => labelNodes.map(({ name }) => name);
+
+/** `current`, with what was added and without what was removed between `before` and `after`. */
+const merged = (before, after, current) =>
+  [...new Set([...current.filter((name) => after.includes(name) || !before.includes(name)), ...after.filter((name) => !before.includes(name))])];
+
 const triageValuesOf = ({ labelNodes, milestone, assignee }) =>
-  ({ labels: labelNodes.map(({ name }) => name), milestoneId: milestone?.databaseId ?? null, assigneeId: assignee?.databaseId ?? null });
+  ({ labels: namesOf({ labelNodes }), milestoneId: milestone?.databaseId ?? null, assigneeId: assignee?.databaseId ?? null });
