@@ -39,12 +39,15 @@ __all__ = [
     "RefTargets",
     "Repository",
     "UnknownCommit",
+    "UnsupportedRepository",
 ]
 
 _SHORT_ID = re.compile(r"[0-9a-fA-F]{7,39}")
 _MAX_NAME_LENGTH = 1024
 _MAX_OBJECT_BYTES = 16 * 1024 * 1024
 _MAX_TAG_DEPTH = 32
+_UNSUPPORTED_REASONS = ("unknown object format", "unsupported extension", "unsupported repository version")
+"""How messages of libgit2 begin that are about the format of a repository."""
 
 # libgit2's settings are global in the process. Reading runs no hook and no filter, so a data folder that another user owns
 # (a mounted volume) is safe to read. The machine's git configuration must not change the format of a diff.
@@ -60,6 +63,10 @@ class NotARepository(Exception):
 
 class DamagedRepository(NotARepository):
     """A required part of the repository is missing or cannot be read."""
+
+
+class UnsupportedRepository(NotARepository):
+    """A git repository of a format that is not read: with SHA-256 ids, or with extensions such as those of a partial clone."""
 
 
 class UnknownCommit(LookupError):
@@ -99,10 +106,13 @@ class Repository:
 
     @classmethod
     def open(cls, path: Path, refs: RefTargets | None = None, history_cache: "HistoryCache | None" = None) -> Self:
-        """Opens the repository at exactly `path` (bare, or a work tree's root). Raises NotARepository."""
+        """Opens the repository at exactly `path` (bare, or a work tree's root). Raises NotARepository, UnsupportedRepository."""
         try:
             return cls(pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH), refs, history_cache)
         except (pygit2.GitError, OSError, ValueError) as error:
+            reason = str(error).removeprefix(f"{path}: ")
+            if reason.startswith(_UNSUPPORTED_REASONS):
+                raise UnsupportedRepository(reason) from error
             raise NotARepository(f"{path} is not a git repository") from error
 
     @classmethod

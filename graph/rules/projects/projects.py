@@ -33,7 +33,7 @@ from storage.git.refs import projection
 from storage.git.refs.projection import RefProjection
 from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, is_branch_name
 from storage.git.repositories import StagedRepository
-from storage.git.repository import DamagedRepository, NotARepository, Repository
+from storage.git.repository import DamagedRepository, NotARepository, Repository, UnsupportedRepository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import settings
 from storage.tables.accounts import namespaces, users
@@ -200,6 +200,8 @@ def _translate_git_errors() -> Iterator[None]:
         yield
     except DamagedRepository as error:
         raise Invalid("repositoryPath", "is damaged") from error
+    except UnsupportedRepository as error:
+        raise Invalid("repositoryPath", f"is a git repository of a format that is not supported: {error}") from error
     except NotARepository as error:
         raise Invalid("repositoryPath", "is not a git repository") from error
     except GitCommandError as error:

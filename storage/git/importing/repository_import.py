@@ -16,6 +16,8 @@ ProgressCallback = Callable[[str, int, int], None]
 
 REFSPECS = [f"+{folder}*:{folder}*" for folder in (BRANCHES, TAGS)]
 _PROGRESS_LINE = re.compile(rb"(?:remote: )?([A-Z][a-z]+ [a-z]+): +\d+% \((\d+)/(\d+)\)")
+_UPLOAD_PACK = "--upload-pack=GIT_GRAFT_FILE=/dev/null git-upload-pack"
+"""The process that reads the source ignores its grafts, which hide the recorded parents of commits."""
 _REMOTE_BRANCH = re.compile(r"refs/remotes/[^/]+/(.+)")
 
 
@@ -76,7 +78,7 @@ def _main_branches_first(name: str) -> tuple[bool, str]:
 
 
 def _fetch(source: Path, target: Path, refspecs: list[str], progress: ProgressCallback | None) -> None:
-    with git_command.start_fetch(target, source, *refspecs, options=("--progress", "--update-shallow")) as process:
+    with git_command.start_fetch(target, source, *refspecs, options=("--progress", "--update-shallow", _UPLOAD_PACK)) as process:
         last_lines = report_progress(process, progress)
     if process.returncode:
         raise git_command.failure_of(b"\n".join(last_lines))

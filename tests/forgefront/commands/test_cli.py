@@ -21,7 +21,7 @@ from forgefront.commands.command_context import run_work
 from forgefront.config import Config
 from graph.operations.execution import OperationResult
 from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
-from tests.support.git.git_history import make_history
+from tests.support.git.git_history import git, make_history
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 
@@ -312,6 +312,9 @@ class TestProjects:
         result = cli("admin", "project", "create", "notes", "--repository", tmp_path / "plain", code=1)
         assert "forgefront: --repository: is not a git repository" in result.stderr
         cli("admin", "project", "create", "notes", "--repository", tmp_path / "absent", code=2)
+        git(tmp_path, "init", "-q", "--object-format=sha256", "other")
+        result = cli("admin", "project", "create", "notes", "--repository", tmp_path / "other", code=1)
+        assert "is a git repository of a format that is not supported: unknown object format 'sha256'" in result.stderr
         assert cli.json("admin", "project", "list") == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from storage.git.diffs.diff import diff_of_commit
 from storage.git.history.log import list_history
 from storage.git.importing.repository_import import import_repository
-from storage.git.repository import DamagedRepository, NotARepository, Repository
+from storage.git.repository import DamagedRepository, NotARepository, Repository, UnsupportedRepository
 from storage.git.subprocesses.git_command import GitCommandError
 from tests.support.git.git_history import commit_files, git, make_history
 
@@ -51,6 +51,30 @@ class TestSources:
 
         assert not (got.path / "objects" / "info" / "alternates").exists()
         assert {file.stat().st_nlink for file in got.path.rglob("*") if file.is_file()} == {1}
+
+    def test_a_source_with_grafts_has_its_recorded_history(self, source: Path, tmp_path: Path):
+        (source / "info").mkdir(exist_ok=True)
+        (source / "info" / "grafts").write_text(git(source, "rev-parse", "master~3") + "\n")
+        got = import_checked(source, tmp_path / "got.git")
+
+        assert len(list_history(got, git(source, "rev-parse", "master"), skip=0, limit=1000)) > 4
+        assert git(got.path, "fsck", "--full") == ""
+
+    @pytest.mark.parametrize(
+        ("options", "reason"),
+        [
+            (("--object-format=sha256",), "unknown object format 'sha256'"),
+            (("extensions.partialClone=origin",), "unsupported extension name extensions.partialclone"),
+        ],
+    )
+    def test_one_of_another_format_is_named(self, tmp_path: Path, options: tuple[str, ...], reason: str):
+        odd, settings = tmp_path / "odd.git", [option for option in options if not option.startswith("--")]
+        git(tmp_path, "init", "-q", "--bare", *(option for option in options if option not in settings), str(odd))
+        for name, _, value in (setting.partition("=") for setting in settings):
+            git(odd, "config", "core.repositoryFormatVersion", "1")
+            git(odd, "config", name, value)
+        with pytest.raises(UnsupportedRepository, match=f"^{reason}$"):
+            import_repository(odd, tmp_path / "got.git")
 
     def test_a_source_with_alternates(self, source: Path, tmp_path: Path):
         git(tmp_path, "clone", "-q", "--bare", "--shared", str(source), "borrower.git")
