@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from graph.context import Context, Services
-from graph.errors import NotFound
+from graph.errors import NotFound, UserError
 from graph.identity_providers.people import AccountPolicy, ExternalPerson, IdentityProviderUnavailable
 from graph.jobs.exclusive_job import ExclusiveJob
 from graph.operations.transaction import commit_and_notify, session_for
@@ -97,11 +97,13 @@ async def synchronize(services: Services, directory: "LdapDirectory") -> int:
         )
     for each in comparison.changed:
         try:
-            await _apply(services, directory, each)
+            changed += await _apply(services, directory, each)
         except NotFound:
             # The account was deleted meanwhile.
             continue
-        changed += 1
+        except UserError as error:
+            # The others must be blocked all the same.
+            log.error("an account cannot be changed as the directory says", user=each.account.username, error=error.message)
     return changed
 
 
@@ -166,22 +168,29 @@ def _is_changed(
     )
 
 
-async def _apply(services: Services, directory: "LdapDirectory", comparison: DirectoryComparison) -> None:
-    """Raises NotFound when the account was deleted."""
-    person = comparison.person
+async def _apply(services: Services, directory: "LdapDirectory", comparison: DirectoryComparison) -> bool:
+    """Returns whether the account is the person's. Raises NotFound when it was deleted."""
+    person, is_owner = comparison.person, True
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "directory")
         user = await accounts.lock_user(context, comparison.account.user_id)
         if person is None:
             accounts.change_directory_block(context, user, True)
         else:
-            # An account that was imported with a DN gets the id that survives renaming.
-            await accounts.set_identity(context, user.id, person.provider, person.uid)
+            owner = await context.first(identities.user_of(person.provider, person.uid))
+            is_owner = owner is None or owner.id == user.id
+            if is_owner:
+                # An account that was imported with a DN gets the id that survives renaming.
+                await accounts.set_identity(context, user.id, person.provider, person.uid)
+            elif owner is not None:
+                log.warning("two accounts have identities of one person in the directory", user=user.username, other=owner.username)
             await external_accounts.refresh_account(context, user, person, directory.policy)
         is_blocked = user.blocked_by_directory
-        user.updated_at = context.now()
+        if is_owner or is_blocked != comparison.account.blocked_by_directory:
+            user.updated_at = context.now()
         await session.flush()
         await commit_and_notify(context)
     if comparison.account.blocked_by_directory != is_blocked:
         event = "account blocked by the directory" if is_blocked else "account unblocked by the directory"
         log.info(event, user=comparison.account.username)
+    return is_owner

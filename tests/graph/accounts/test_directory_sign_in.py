@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import select, update
 
 from graph.context import Context, Services
+from graph.errors import Taken
 from graph.identity_providers.ldap_directory import LdapDirectory
 from graph.identity_providers.people import AccountPolicy, GroupGrant, GroupMapping, IdentityProviderUnavailable
 from graph.operations.execution import OperationResult
@@ -389,6 +390,45 @@ class TestSynchronization:
             ldap.rename(dns[0], "uid=countess")
             assert await directory_sync.synchronize(services, directory) == 0
         assert [(await fetch_user(make, name)).state for name in ("u0", "u1")] == [UserState.ACTIVE] * 2
+
+    async def test_blocks_others_although_two_accounts_have_identities_of_one_person(
+        self, make: DataFactory, ldap: LdapServer, services: Services
+    ) -> None:
+        """One from a sign-in with the id, and one that was imported later with the DN."""
+        dn = ldap.add_person("ada")
+        await make.user("ada", provider="ldapmain", extern_uid="ada")
+        await make.user("imported", provider="ldapmain", extern_uid=dn)
+        await make.user("gone", provider="ldapmain", extern_uid="gone")
+        with ldap.directory(id_attribute="uid") as directory:
+            with structlog.testing.capture_logs() as lines:
+                assert await directory_sync.synchronize(services, directory) == 1
+            assert [(line["event"], line["user"]) for line in lines] == [
+                ("two accounts have identities of one person in the directory", "imported"),
+                ("account blocked by the directory", "gone"),
+            ]
+            assert [(await fetch_user(make, name)).state for name in ("ada", "imported", "gone")] == [
+                UserState.ACTIVE,
+                UserState.ACTIVE,
+                UserState.BLOCKED,
+            ]
+            assert await directory_sync.synchronize(services, directory) == 0
+
+    async def test_blocks_others_although_an_account_cannot_be_changed(
+        self, make: DataFactory, ldap: LdapServer, services: Services, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ldap.add_person("ada")
+        for name in ("first", "second"):
+            await make.user(name, provider="ldapmain", extern_uid=f"uid={name},{PEOPLE}")
+        await make.user("ada", provider="ldapmain", extern_uid=f"uid=ada,{PEOPLE}")
+        lock_user = accounts.lock_user
+
+        async def fail_once(context: Context, user_id: int) -> tables.User:
+            monkeypatch.setattr(accounts, "lock_user", lock_user)
+            raise Taken("username")
+
+        monkeypatch.setattr(accounts, "lock_user", fail_once)
+        assert await directory_sync.synchronize(services, directory_of(services)) == 1
+        assert [(await fetch_user(make, name)).state for name in ("first", "second")] == [UserState.ACTIVE, UserState.BLOCKED]
 
     async def test_takes_two_statements_for_a_thousand_accounts(
         self, make: DataFactory, ldap: LdapServer, services: Services, statements: StatementRecorder, monkeypatch: pytest.MonkeyPatch
