@@ -97,8 +97,9 @@ async def update_group(context: Context, group: tables.Namespace, values: Mappin
 async def delete_group(context: Context, group: tables.Namespace) -> tables.Namespace:
     """Delete a group with its projects; their files are removed after the commit. Raises NotFound."""
     row = await lock_group(context, group)
+    # The files of one that is moved to another namespace meanwhile have to stay.
+    project_ids = await context.all(project_statements.ids_in_namespace_for_update(row.id))
     await _publish_deletion(context, row)
-    project_ids = await context.all(project_statements.ids_in_namespaces([row.id]))
     await stored_objects.erase_objects_of_projects(context, project_ids)
     await context.delete(row)
     projects.remove_files_after_commit(context, project_ids)

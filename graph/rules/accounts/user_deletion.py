@@ -1,7 +1,8 @@
 """Deletion of a user, in this order:
 
 1. Reject the deletion if the user is the only owner of a group, because the group would have no owner.
-2. Publish hook events for everything that is deleted, while the rows still exist.
+2. Lock the personal projects, so that none is moved to a group before its files are deleted, and publish hook events for everything that
+   is deleted, while the rows still exist.
 3. Delete personal projects with everything in them.
 4. Reassign what the user wrote elsewhere to the ghost user, so that discussions stay complete.
 5. Delete the user; foreign keys delete the keys, addresses, tokens and memberships.
@@ -23,7 +24,8 @@ from graph.rules.builds import stored_objects
 from graph.rules.projects.projects import remove_files_after_commit
 from storage import tables
 from storage.tables import NamespaceKind
-from storage.tables.accounts import members, users
+from storage.tables.accounts import members, namespaces, users
+from storage.tables.projects.projects import ids_in_namespace_for_update
 
 
 async def delete_user(context: Context, user: tables.User) -> None:
@@ -35,8 +37,9 @@ async def delete_user(context: Context, user: tables.User) -> None:
         raise Forbidden("You cannot delete yourself")
     await accounts.require_remaining_administrator(context, user)
     await _require_other_owners(context, user)
+    personal = await context.first(namespaces.personal(user.id))
+    projects = await context.all(ids_in_namespace_for_update(personal.id)) if personal is not None else []
     await _publish_deletions(context, user)
-    projects = await context.all(users.ids_of_personal_projects(user.id))
     await stored_objects.erase_objects_of_projects(context, projects)
     ghost = await accounts.get_or_create_ghost(context)
     session = context.session

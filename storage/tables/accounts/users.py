@@ -203,14 +203,6 @@ def personal_projects(user_ids: list[int]) -> Select[Any]:
     )
 
 
-def ids_of_personal_projects(user_id: int) -> Select[int]:
-    return (
-        select(col(Project.id))
-        .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
-        .where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
-    )
-
-
 def reassign_authored(from_id: int, to_id: int) -> list[Any]:
     """The statements that reassign everything that one user wrote to another: all columns `author_id`."""
     return [

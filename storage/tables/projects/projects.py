@@ -124,8 +124,9 @@ def ids_for_key_share(ids: list[int]) -> Select[int]:
     return select(col(Project.id)).where(col(Project.id).in_(ids)).order_by(col(Project.id)).with_for_update(read=True, key_share=True)
 
 
-def ids_in_namespaces(namespace_ids: Collection[int]) -> Select[int]:
-    return select(col(Project.id)).where(col(Project.namespace_id).in_(namespace_ids))
+def ids_in_namespace_for_update(namespace_id: int) -> Select[int]:
+    """The ids of the projects in the namespace, locked until the transaction ends, so that none is moved to another one meanwhile."""
+    return select(col(Project.id)).where(col(Project.namespace_id) == namespace_id).order_by(col(Project.id)).with_for_update()
 
 
 def ids_by_namespace(*conditions: ColumnElement[bool]) -> Select[int, int]:

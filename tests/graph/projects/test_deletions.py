@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from graphql import GraphQLObjectType, get_named_type
 from sqlalchemy import select
 
+from graph.operations.results import OperationResult
+from graph.rules.builds import stored_objects
 from graph.schema import graphql_schema
 from storage import tables
 from tests.make import DataFactory
@@ -68,6 +71,31 @@ async def test_concurrent_deletions_succeed_once(ask: Ask, scenario: Scenario, n
     async with scenario.make.services.database.read_session() as session:
         events = [json.dumps(event.payload, sort_keys=True) for event in (await session.execute(select(tables.Event))).scalars()]
     assert len(set(events)) == len(events)
+
+
+@pytest.mark.parametrize("name", ["deleteGroup", "deleteUser"])
+async def test_a_project_that_is_transferred_meanwhile_has_its_repository_if_it_remains(
+    ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch, name: str, dialect: str
+) -> None:
+    admin, owner, group, target = await make.admin(), await make.user(), await make.group(), await make.group()
+    project = await make.project(history={"commits": 1}, **({"owner": owner} if name == "deleteUser" else {"group": group}))
+    transfers: list[asyncio.Task[OperationResult]] = []
+    transfer = "mutation ($input: TransferProjectInput!) { transferProject(input: $input) { userErrors { code } } }"
+    erase_objects = stored_objects.erase_objects_of_projects
+
+    async def interrupted(*arguments: Any) -> None:
+        input = {"projectPath": str(project.id), "groupPath": target.path}
+        transfers.append(asyncio.create_task(ask(transfer, admin, input=input)))
+        await asyncio.wait(transfers, timeout=0.5)
+        await erase_objects(*arguments)
+
+    monkeypatch.setattr(stored_objects, "erase_objects_of_projects", interrupted)
+    named = {"databaseId": owner.id} if name == "deleteUser" else {"groupPath": group.path}
+    text = f"mutation ($input: {DELETIONS[name].args['input'].type}) {{ {name}(input: $input) {{ deletedId userErrors {{ code }} }} }}"
+    assert (await ask.data(text, admin, input=named))[name]["userErrors"] == []
+    await transfers[0]
+    row = await make.fetch(tables.Project, project.id)
+    assert make.services.repositories.path_of(project.id).exists() is (row is not None)
 
 
 async def test_nothing_is_deleted_where_there_is_a_user_error(ask: Ask, make: DataFactory) -> None:
