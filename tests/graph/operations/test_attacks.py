@@ -8,11 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
-import graphql
 import httpx
 import pytest
 
-from graph.documents import documents
+from graph.documents import document_validator, documents
 from graph.errors import Code
 from graph.http.endpoint import RESPONSE_JSON, make_graphql_app
 from graph.http.responses import serialize_error
@@ -148,11 +147,11 @@ class TestAnonymousCallers:
     def validated(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found: list[str] = []
 
-        def validate(schema: Any, document: Any, *rest: Any, **settings: Any) -> Any:
+        def validate_document(document: Any, **settings: Any) -> Any:
             found.append(document.definitions[0].selection_set.selections[0].name.value)
-            return graphql.validate(schema, document, *rest, **settings)
+            return document_validator.validate_document(document, **settings)
 
-        monkeypatch.setattr(documents, "validate", validate)
+        monkeypatch.setattr(documents, "validate_document", validate_document)
         return found
 
     @pytest.mark.parametrize("credential", [None, "", "wrong", "runner"])
