@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from graph.context import Context
-from graph.errors import Conflict, Invalid, UnreadableRepository
+from graph.errors import Conflict, Invalid, NotFound, UnreadableRepository
 from graph.operations.loaders import Loader
 from graph.rules.git import refs
 from graph.rules.permissions import policy
@@ -20,6 +20,7 @@ from storage import tables
 from storage.git.repositories import StagedRepository
 from storage.git.repository import NotARepository
 from storage.tables.accounts import members
+from storage.tables.projects import projects as statements
 
 log = structlog.get_logger("graph")
 
@@ -85,7 +86,11 @@ class ForkRelation:
 
 async def link_fork(context: Context, project: tables.Project, source: tables.Project) -> ForkRelation:
     """Make the project a fork of another one. Raises Conflict, Invalid, NotFound."""
-    row = await projects.lock_project(context, project)
+    # Both are locked, so that two projects that are linked to each other at the same moment do not become forks of each other.
+    locked = {each.id: each for each in await context.all(statements.all_for_update({project.id, source.id}))}
+    if len(locked) < len({project.id, source.id}):
+        raise NotFound("Project")
+    row, source = locked[project.id], locked[source.id]
     if row.forked_from_id is not None:
         raise Conflict(None, "Project already forked")
     if source.id == row.id or source.forked_from_id == row.id:

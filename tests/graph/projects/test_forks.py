@@ -195,6 +195,16 @@ class TestRejections:
         assert await ask.codes(FORK, await make.user(), input={"projectPath": str(source.id)}) == ["UNAVAILABLE"]
         assert (await make.count(tables.Project), repository_folders(services)) == (1, [])
 
+    async def test_two_projects_that_become_forks_of_each_other(self, ask: Ask, make: DataFactory, dialect: str) -> None:
+        admin = await make.admin()
+        link = "mutation ($input: LinkForkInput!) { linkFork(input: $input) { userErrors { field code } } }"
+        for _ in range(3):
+            pair = [str((await make.project()).id) for _ in range(2)]
+            inputs = [{"projectPath": path, "sourcePath": source} for path, source in (pair, reversed(pair))]
+            payloads = await asyncio.gather(*(ask.data(link, admin, input=input) for input in inputs))
+            errors = [payload["linkFork"]["userErrors"] for payload in payloads]
+            assert sorted(errors, key=len) == [[], [{"field": "sourcePath", "code": "INVALID"}]]
+
 
 class TestRepositoryCopy:
     async def test_does_not_block_writers_and_checks_again_afterwards(
