@@ -1,6 +1,7 @@
 """Diffs of commits, file by file, and the lines of a diff that can be commented on."""
 
 import re
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import NamedTuple
@@ -175,6 +176,7 @@ def _patch_has_line(patch: str, line: int, sign: str) -> bool:
     return False
 
 
+_LINK_MODES = (int(FileMode.LINK), int(FileMode.COMMIT))
 _MODES_WITHOUT_BLOB = (int(FileMode.UNREADABLE), int(FileMode.COMMIT))
 
 
@@ -190,7 +192,7 @@ class _DiffReader:
         self._output_bytes_left = MAX_DIFF_BYTES
 
     def entries(self) -> list[FileDiff]:
-        listed = []
+        listed = list[_ListedChange]()
         count = len(self._diff)
         for index, delta in enumerate(self._diff.deltas):
             entry, old, new = _ChangedSide.pair_of(delta)
@@ -203,6 +205,7 @@ class _DiffReader:
                 break
             self._output_bytes_left -= cost
             listed.append((index, entry, old, new))
+        count -= _pair_renamed_links(listed)
         # libgit2 does not define the order of the two entries of a type change (a file becomes a symlink); git deletes first.
         listed.sort(key=lambda row: (row[3].raw_path, row[1].new_file))
         found = [self._read_patch(*row) for row in listed]
@@ -299,6 +302,46 @@ class _ChangedSide(NamedTuple):
             new_path = new.raw_path.decode("utf-8", "replace")
         modes = f"{old.mode:o}", f"{new.mode:o}"
         return FileDiff("", old_path, new_path, *modes, status == "A", status == "R", status == "D"), old, new
+
+
+_ListedChange = tuple[int, FileDiff, _ChangedSide, _ChangedSide]
+"""The position in the diff, the entry without its patch, and both sides."""
+
+
+def _pair_renamed_links(listed: list[_ListedChange]) -> int:
+    """Makes one entry of the removed and the added one of a renamed symbolic link or submodule, as git does, and returns how many.
+
+    libgit2 detects renames of files alone.
+    """
+    # A change of type, as from a file to a link, has both entries at its path.
+    paths = Counter(new.raw_path for _, _, _, new in listed)
+    # By their object, and by their object and name: a source with the name of the target is preferred.
+    sources: dict[tuple[object, ...], deque[_ListedChange]] = defaultdict(deque)
+    for change in listed:
+        _, entry, old, _ = change
+        if entry.deleted_file and old.mode in _LINK_MODES and paths[old.raw_path] == 1:
+            sources[old.mode, old.oid].append(change)
+            sources[old.mode, old.oid, _name_of(old)].append(change)
+    paired = set[int]()
+    for at, (index, entry, _, new) in enumerate(listed if sources else ()):
+        if not entry.new_file or paths[new.raw_path] > 1:
+            continue
+        for queue in (sources.get((new.mode, new.oid, _name_of(new))), sources.get((new.mode, new.oid))):
+            while queue and queue[0][0] in paired:
+                queue.popleft()
+            if queue:
+                source = queue.popleft()
+                paired.add(source[0])
+                mode = f"{new.mode:o}"
+                listed[at] = index, FileDiff("", source[1].old_path, entry.new_path, mode, mode, False, True, False), source[2], new
+                break
+    if paired:
+        listed[:] = [each for each in listed if each[0] not in paired]
+    return len(paired)
+
+
+def _name_of(side: _ChangedSide) -> bytes:
+    return side.raw_path.rpartition(b"/")[2]
 
 
 def _canonical_bits(mode: int) -> int:

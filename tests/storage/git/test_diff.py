@@ -107,6 +107,35 @@ class TestEntries:
             "new": "Binary files /dev/null and b/new differ\n",
         }
 
+    def test_renamed_links_and_submodules_are_those_of_git(self, repository: Repository):
+        link, other, submodule = (0o120000, b"target"), (0o120000, b"elsewhere"), (0o160000, b"5" * 40)
+        before: Files = {"a/link": link, "b/also": link, "same": other, "sub": submodule, "gone": other, "file": b"target"}
+        after: Files = {"c/also": link, "moved": link, "same": other, "lib/sub": submodule, "new": (0o120000, b"new"), "file": link}
+        first = commit_files(repository.path, before)
+        second = commit_files(repository.path, after, first)
+        raw = git(repository.path, "diff-tree", "-r", "-M", "--name-status", first, second)
+        assert [row for row in raw.splitlines() if row.startswith("R")] == [
+            "R100\tb/also\tc/also",
+            "R100\tsub\tlib/sub",
+            "R100\ta/link\tmoved",
+        ]
+
+        found = [
+            (entry.old_path, entry.new_path, entry.a_mode, entry.b_mode, entry.diff)
+            for entry in diff_of_commit(repository, second)
+            if entry.renamed_file
+        ]
+
+        assert found == [
+            ("b/also", "c/also", "120000", "120000", ""),
+            ("sub", "lib/sub", "160000", "160000", ""),
+            ("a/link", "moved", "120000", "120000", ""),
+        ]
+        others = [
+            (entry.new_path, entry.new_file, entry.deleted_file) for entry in diff_of_commit(repository, second) if not entry.renamed_file
+        ]
+        assert others == [("file", False, True), ("file", True, False), ("gone", False, True), ("new", True, False)]
+
     def test_modes_of_old_tools_are_those_of_git(self, repository: Repository):
         one, two = (git(repository.path, "hash-object", "-w", "--stdin", stdin=content) for content in (b"1\n", b"2\n"))
         first = commit_rows(repository.path, tree_row("100664", "a", one) + tree_row("100664", "b", one))
