@@ -17,7 +17,7 @@ MAX_LINE_LENGTH = 400
 MAX_MATCHES_PER_FILE = 20
 _MAX_OUTPUT_BYTES = 2 * 1024 * 1024
 _BLOCK_BYTES = 64 * 1024
-_MAX_CONTENT_BYTES = 16 * 1024
+_MAX_LINE_BYTES = 16 * 1024
 """Bytes of a line that are in memory at most, with the first occurrence of the string."""
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 """Of a character in UTF-8, all but the first byte."""
@@ -69,7 +69,7 @@ def search_text(repository: Repository, commit: str, text: str, limit: int) -> t
 
 
 def _read_rows(stream: BufferedReader) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yields the commit with the path, the number, and the part of each line around its first match that `_MAX_CONTENT_BYTES` allow.
+    """Yields the commit with the path, the number, and the part of each line around its first match that `_MAX_LINE_BYTES` allow.
 
     A line may have the size of its file, as those of minified scripts do, and the name of a file may contain line breaks.
     """
@@ -81,12 +81,12 @@ def _read_rows(stream: BufferedReader) -> Iterator[tuple[bytes, int, bytes]]:
             rest += block
         name, number, column, rest = fields
         match = int(column) - 1
-        start = 0 if match < _MAX_CONTENT_BYTES // 2 else match - MAX_LINE_LENGTH
+        start = 0 if match < _MAX_LINE_BYTES // 2 else match - MAX_LINE_LENGTH
         content, offset, end = b"", 0, -1
         while end < 0:
             end = rest.find(b"\n")
             part = rest if end < 0 else rest[:end]
-            content += part[max(start - offset, 0) :][: _MAX_CONTENT_BYTES - len(content)]
+            content += part[max(start - offset, 0) :][: _MAX_LINE_BYTES - len(content)]
             offset += len(part)
             rest = rest[end + 1 :] if end >= 0 else stream.read1(_BLOCK_BYTES)
             if end < 0 and not rest:
