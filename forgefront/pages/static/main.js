@@ -107,6 +107,7 @@ const main = document.getElementById("main");
 const progress = document.getElementById("progress");
 let navigation = new AbortController();
 let viewer = null;
+const MAX_NUMBER = 2 ** 31 - 1;
 /** The address of the page that is shown, without its fragment. */
 let addressShown = null;
 /** The reason for signing in again, shown once. */
@@ -115,6 +116,8 @@ let why = null;
 function found(path) {
   for (const [pattern, view] of VIEWS) {
     const match = pattern.exec(path);
+    // The service has no larger numbers, and would refuse them as invalid.
+    if (Number(match?.groups?.number ?? 0) > MAX_NUMBER) return null;
     if (match) return { view, where: match.groups ?? {} };
   }
   return null;

@@ -489,6 +489,17 @@ class TestNewMergeRequest:
         await page.wait_for("document.querySelector('.facts .label')?.innerText === 'ready'")
 
 
+async def test_unusual_values_of_an_address_are_understood(site: ListSite) -> None:
+    page = site.page
+    await site.visit(f"/{PATH}/dashboard?range=constructor")
+    await page.wait_for("document.querySelector('[name=range]')?.value === '30'")
+    await site.visit(f"/{PATH}/builds?days=999999999")
+    await page.wait_for("document.querySelector('.row')?.innerText.includes('compile')")
+    for part in ("issues/99999999999", "merge_requests/99999999999/changes", "builds/2147483648"):
+        await site.visit(f"/{PATH}/{part}")
+        assert await page.evaluate("document.querySelector('h1').innerText") == "Not found", part
+
+
 async def test_long_words_fit_a_telephone(site: ListSite) -> None:
     page = site.page
     await page.set_viewport(360, 640, mobile=True)

@@ -12,7 +12,7 @@ const FIELDS = ["range", "zone", "branch", "job", "author"];
 /** The choices of an address: strings, empty where nothing is chosen. */
 export function read(query) {
   const found = Object.fromEntries(FIELDS.map((name) => [name, query.get(name)?.trim() ?? ""]));
-  if (!RANGES[found.range]) found.range = DEFAULT_RANGE;
+  if (!Object.hasOwn(RANGES, found.range)) found.range = DEFAULT_RANGE;
   if (!isZone(found.zone)) found.zone = OWN_ZONE;
   return found;
 }

@@ -93,5 +93,8 @@ export function chips(page, list, chosen, narrowed, counts = {}) {
     narrowed.map((name) => h("a.removable", { href: to({ [name]: null }), title: "Remove this filter" }, `${name}: ${page.query.get(name)}`, h("span", { "aria-hidden": "true" }, " ×"))));
 }
 
+/** A date cannot have the milliseconds of more. */
+const MAX_DAYS = 36_500;
+
 /** The timestamp of `days` days ago. */
-const sinceDays = (days) => new Date(Date.now() - (Number.parseInt(days, 10) || 1) * 86_400_000).toISOString();
+const sinceDays = (days) => new Date(Date.now() - Math.min(MAX_DAYS, Math.max(1, Number.parseInt(days, 10) || 1)) * 86_400_000).toISOString();
