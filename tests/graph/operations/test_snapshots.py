@@ -10,7 +10,7 @@ from sqlalchemy import select
 from graph.context import Context, Services
 from graph.operations.transaction import commit_and_notify
 from graph.rules.issues import issues
-from graph.rules.merge_requests import merge_requests
+from graph.rules.merge_requests import merge_requests, merging
 from graph.rules.snapshots import NOT_IN_SNAPSHOT, SNAPSHOTS, IssueSnapshot, MergeRequestSnapshot
 from storage import tables
 from storage.tables import IssueState, MergeRequestState, MergeStatus
@@ -112,7 +112,10 @@ class TestDifferences:
     ) -> None:
         owner, project = await save_project(make)
         value, action = MERGE_REQUEST_CHANGES[column]
-        lock, notify = merge_requests.lock_merge_request, merge_requests.notify_changes
-        await change_column(services, owner, lock, notify, await make.merge_request(project), column, value)
+
+        async def lock(context: Context, row: tables.MergeRequest) -> tables.MergeRequest:
+            return await merging.lock_merge_request(context, row.id)
+
+        await change_column(services, owner, lock, merge_requests.notify_changes, await make.merge_request(project), column, value)
         assert await reported_actions(services) == [action]
         assert await make.count(tables.Change) == 1
