@@ -113,7 +113,7 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("pagehide", () => {
   isAway = true;
   update();
-  channel.close();
+  channel?.close();
   channel = null;
 });
 addEventListener("pageshow", () => {

@@ -378,3 +378,24 @@ async def test_what_is_edited_and_chosen_stays_while_others_change_a_merge_reque
     await page.wait_for("document.querySelector('h1').innerText.startsWith('Second title')")
     await asyncio.sleep(0.5)
     assert await page.evaluate("document.querySelector('h1').innerText.startsWith('Second title')")
+
+
+async def test_a_reply_to_a_long_thread_is_shown(site: FilesSite) -> None:
+    page = site.page
+    start = "mutation ($input: CreateThreadInput!) { createThread(input: $input) { thread { id } userErrors { message } } }"
+    request = {"projectPath": PATH, "iid": 1}
+    thread = (await site.ask(start, input={**request, "body": "Long?"}))["createThread"]["thread"]["id"]
+    for number in range(22):
+        await site.ask(REPLY, "mei", input={"id": thread, "body": f"Reply {number}."})
+    await site.visit(REQUEST)
+    card = "[...document.querySelectorAll('.thread')].at(-1)"
+    await page.wait_for(f"{card}?.innerText.includes('Reply 18.') && !{card}.innerText.includes('Reply 19.')")
+    await page.evaluate(f"[...{card}.querySelectorAll('button')].find((each) => each.innerText === 'Reply').click()")
+    await page.wait_for("document.activeElement.matches('.thread textarea')")
+    await page.type("The last one.")
+    await page.evaluate("document.activeElement.form.requestSubmit()")
+    await page.wait_for(f"{card}.innerText.includes('The last one.') && !{card}.querySelector('textarea')")
+    await site.ask(REPLY, "mei", input={"id": thread, "body": "Another one."})
+    await page.wait_for(f"{card}.innerText.includes('Another one.')", "replies of others are shown on pages that are open")
+    replies = f"[...{card}.querySelectorAll('.note')].map((each) => each.innerText).filter((each) => each.includes('Reply 21.')).length"
+    assert await page.evaluate(replies) == 1

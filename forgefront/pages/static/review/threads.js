@@ -22,7 +22,7 @@ export function threads(page, { read, done, isNew = () => false }) {
       do {
         const { threads: { nodes, pageInfo } } = await read("Threads", { after });
         for (const thread of nodes) {
-          if (cards.has(thread.id)) cards.get(thread.id).show(thread);
+          if (cards.has(thread.id)) await cards.get(thread.id).show(thread);
           else cards.set(thread.id, card(page, thread, { done, isNew }));
         }
         after = pageInfo.hasNextPage ? pageInfo.endCursor : null;
@@ -37,6 +37,8 @@ function card(page, thread, { done, isNew }) {
   const element = h("details.thread.card", { id: `thread-${thread.databaseId}`, open: !thread.isResolved }, summary,
     thread.excerpt ? excerpt(thread.excerpt) : null, notes, foot);
   let current = null;
+  /** The number of pages of notes that are shown, and whether the last one must be, because the viewer has replied. */
+  let [pages, hasReplied] = [1, false];
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const noteOf = (each) => showSuggestions(page, note(page, each, isNew(each), done), each, done);
   const resolve = doing("button.resolve", "Resolve", wrong, async () => {
@@ -54,6 +56,7 @@ function card(page, thread, { done, isNew }) {
   function openReply(focused) {
     const form = answer((body) => page.change("Reply", { thread: thread.id, body }), async () => {
       close();
+      hasReplied = true;
       await done();
     }, { page, name, label: "Your reply", word: "Reply", also: () => [thread.viewerCan.resolve ? resolve : null, h("button", { type: "button", onclick: close }, "Cancel")] });
     replace(foot, form, wrong);
@@ -66,7 +69,9 @@ function card(page, thread, { done, isNew }) {
     reply.focus({ preventScroll: true });
   }
 
-  function show(next) {
+  const readNotes = async (after) => (await page.ask("ThreadNotes", { thread: thread.id, after })).node.notes;
+
+  async function show(next) {
     const before = current;
     current = next;
     element.dataset.resolved = String(next.isResolved);
@@ -74,10 +79,21 @@ function card(page, thread, { done, isNew }) {
     resolve.textContent = next.isResolved ? "Open again" : "Resolve";
     replace(summary, title(next, next.notes.nodes.filter(isNew).length));
     if (JSON.stringify(before?.notes) === JSON.stringify(next.notes)) return;
-    showNotes(notes, [next.notes.nodes.map(noteOf), more(next.notes.pageInfo, async (after) => {
-      const { node } = await page.ask("ThreadNotes", { thread: next.id, after });
-      notes.lastChild.before(...node.notes.nodes.map(noteOf));
-      return node.notes.pageInfo;
+    const nodes = [...next.notes.nodes];
+    let { pageInfo } = next.notes;
+    let count = 1;
+    while (pageInfo.hasNextPage && (hasReplied || count < pages)) {
+      const further = await readNotes(pageInfo.endCursor);
+      nodes.push(...further.nodes);
+      pageInfo = further.pageInfo;
+      count += 1;
+    }
+    [pages, hasReplied] = [count, false];
+    showNotes(notes, [nodes.map(noteOf), more(pageInfo, async (after) => {
+      const further = await readNotes(after);
+      pages += 1;
+      notes.lastChild.before(...further.nodes.map(noteOf));
+      return further.pageInfo;
     }, "Show more replies")]);
   }
 
