@@ -200,7 +200,7 @@ def to_many(
     associates them with this row, of which `key` is a column then, and the condition by which the two are joined.
     """
     table = association[0] if association is not None else (key[0] if isinstance(key, tuple) else key).class_
-    conditions = {name: conditions_of for name, (_, conditions_of) in (extra_arguments or {}).items()}
+    extra_conditions = {name: make_conditions for name, (_, make_conditions) in (extra_arguments or {}).items()}
     declared = ToMany(
         KeysetListing(
             table=table,
@@ -214,7 +214,7 @@ def to_many(
         filter_visible,
         default_filter,
         key_attribute,
-        conditions,
+        extra_conditions,
         viewer_conditions,
     )
 

@@ -179,7 +179,7 @@ async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]
     await send({"type": "http.response.body", "body": body})
 
 
-# What the request says
+# Requests
 
 
 def _negotiate(accept: str | None) -> tuple[str | None, bool]:
@@ -246,7 +246,7 @@ def _is_json(content_type: str) -> bool:
     return kind == PLAIN_JSON and all(charset in ("utf-8", "utf8") for charset in charsets)
 
 
-# What the answer says
+# Responses
 
 
 def make_response(result: OperationResult, request_id: str, media_type: str) -> GraphqlResponse:

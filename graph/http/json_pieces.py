@@ -1,4 +1,4 @@
-"""Writes JSON in pieces, so that a large answer does not block the event loop."""
+"""Writes JSON in pieces, so that a large response does not block the event loop."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any

@@ -1,1 +1,1 @@
-"""Who people are outside of the instance: LDAP directories and OpenID providers. Rules decide what follows from it."""
+"""Identities outside of the instance: LDAP directories and OpenID providers. Rules decide what follows from them."""

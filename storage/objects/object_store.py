@@ -84,7 +84,7 @@ class ObjectStore(ABC):
     is_remote = False
     """Whether the objects are on another machine, so that several hosts can use them."""
 
-    async def check(self) -> None:  # noqa: B027 - a folder is checked by who writes into it
+    async def check(self) -> None:  # noqa: B027 - a folder is checked by its writers
         """Raises OSError if the store cannot be reached."""
 
     async def claim(self, owner: str) -> str:

@@ -52,7 +52,7 @@ class DirectoryComparison:
 
 @dataclass(frozen=True, slots=True)
 class AccountComparison:
-    """`changed` are the accounts that differ from what the directory says; `matched` is how many of all accounts are in the directory."""
+    """`changed` are the accounts that differ from the directory; `matched` is how many of all accounts are in it."""
 
     changed: list[DirectoryComparison]
     matched: int
@@ -139,7 +139,7 @@ def _compare(
     paths: Mapping[int, str],
     memberships: list[Any],
 ) -> list[DirectoryComparison]:
-    """The accounts that differ from what the directory says. `paths` are the mapped groups that exist."""
+    """The accounts that differ from the directory. `paths` are the mapped groups that exist."""
     levels: dict[int, dict[str, int]] = {}
     for user_id, group_id, level in memberships:
         levels.setdefault(user_id, {})[paths[group_id]] = level

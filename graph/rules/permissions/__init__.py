@@ -1,1 +1,1 @@
-"""Who may do what: the policy, in Python and in SQL, and the access of a viewer to projects."""
+"""Permissions: the policy, in Python and in SQL, and the access of a viewer to projects."""

@@ -154,8 +154,8 @@ class SqlDialect:
         return values_only.with_only_columns(_ordered_array(statement), maintain_column_froms=True).order_by(None).scalar_subquery()
 
     def aggregate_lists(self, statement: Any, ids: Any) -> Any:
-        """The values of `aggregate_list` for all rows at once, on PostgreSQL: a subquery of (key, names) that is read once, where those of
-        each row would be looked for one after another.
+        """The values of `aggregate_list` for all rows at once, on PostgreSQL: a subquery of (key, names) that is read once; separate
+        subqueries would be run for one row after another.
 
         `statement` selects (key, value) under the condition that the key is in a list; `ids` selects the keys to have instead.
         """

@@ -1,6 +1,6 @@
-"""Answers about the newest commits of a history, in the caller's thread: most questions need some dozen commits, and no git process.
+"""Queries of the newest commits of a history, in the caller's thread: most need some dozen commits, and no git process.
 
-Every function gives up after MAX_EXAMINED_COMMITS commits, or where the dates of commits mislead; git then answers.
+Every function gives up after MAX_EXAMINED_COMMITS commits, or where the dates of commits mislead; a git process then finds the result.
 """
 
 from dataclasses import dataclass

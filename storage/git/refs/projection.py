@@ -72,7 +72,7 @@ def write(path: Path, projection: RefProjection) -> None:
     The first projection also removes the loose refs, which the database has adopted; nobody reads the repository before it.
     """
     if read_version(path) is None:
-        _remove_loose_refs(path)
+        _remove_all_loose_refs(path)
     replace_file(path / "HEAD", f"ref: {BRANCHES}{projection.head}\n".encode())
     replace_file(path / "packed-refs", projection.render())
 
@@ -85,7 +85,7 @@ def remove_loose_refs(path: Path, adopted: Mapping[str, str]) -> None:
                 (path / name).unlink()
 
 
-def _remove_loose_refs(path: Path) -> None:
+def _remove_all_loose_refs(path: Path) -> None:
     for folder in (path / "refs").iterdir():
         if folder.is_dir():
             shutil.rmtree(folder)
