@@ -3,21 +3,30 @@
 It also creates single commits of an exact form.
 """
 
+import atexit
 import os
 import random
-import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+import pygit2
+from pygit2.enums import FileMode, ObjectType
 
 T = TypeVar("T")
 
 FIRST_COMMIT_TIME = 1_400_000_000
 """Commit time of the first commit, in seconds since 1970; each later one is 0 to 10 minutes younger."""
 
+MAX_COPIED_COMMITS = 300
+"""Longer histories are built where they are needed, since few tests need the same."""
 BUILT: dict[Path, Any] = {}
 """What the builders of `build_once` returned, by the path of their repository."""
 _LINES = [f"line of kind {kind}\n" for kind in range(40)]
@@ -60,6 +69,30 @@ def make_history(
     About every `merges_every`-th commit of master merges a side branch of one to three commits (0: no merges). From four commits on, the
     last two are the open branch `topic`. Tags `v1`, `v2`, … are spread over master; even ones are annotated.
     """
+    if commits > MAX_COPIED_COMMITS:
+        return _build_history(path, commits, authors, seed, merges_every, tags, files)
+    original = _original_history(commits, authors, seed, merges_every, tags, files)
+    # With the times of new files, which tests of packing compare.
+    shutil.copytree(original.path, path, copy_function=shutil.copy, dirs_exist_ok=True)
+    return replace(original, path=path)
+
+
+@cache
+def _originals_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="forgefront-histories-"))
+    owner = os.getpid()
+    # Not in the programs that are forked from this process.
+    atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
+    return folder
+
+
+@cache
+def _original_history(*arguments: int) -> GitHistory:
+    """The history with these arguments, to be copied: git takes ten times as long to make a small one as it takes to copy it."""
+    return _build_history(_originals_folder() / "-".join(map(str, arguments)), *arguments)
+
+
+def _build_history(path: Path, commits: int, authors: int, seed: int, merges_every: int, tags: int, files: int) -> GitHistory:
     subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(path)], check=True)
     stream = _FastImportStream(random.Random(seed), authors, files)
     branches, names = stream.write(commits, merges_every, tags)
@@ -95,9 +128,20 @@ def git(path: Path, *arguments: str, stdin: bytes = b"", environment: dict[str, 
     return done.stdout.decode("utf-8", "replace").removesuffix("\n")
 
 
+@contextmanager
+def open_objects(path: Path) -> Iterator[pygit2.Odb]:
+    """The objects of a repository. Tests write thousands of them, and a process for each takes fifty times as long as writing it."""
+    repository = pygit2.Repository(str(path))
+    try:
+        yield repository.odb
+    finally:
+        repository.free()
+
+
 def write_commit(path: Path, raw: bytes) -> str:
     """Stores `raw` as a commit object, whatever it contains; returns its id."""
-    return git(path, "hash-object", "-t", "commit", "-w", "--stdin", "--literally", stdin=raw)
+    with open_objects(path) as objects:
+        return str(objects.write(ObjectType.COMMIT, raw))
 
 
 def commit_rows(path: Path, rows: bytes, *parents: str) -> str:
@@ -117,17 +161,38 @@ def tree_row(mode: str, name: str, oid: str) -> bytes:
 
 def commit_files(path: Path, files: dict[str | bytes, bytes | tuple[int, bytes]], *parents: str) -> str:
     """Creates a commit whose whole tree is `files`: contents, or a mode and contents (for 0o160000, the id of a commit)."""
-    rows = []
-    for name, content in files.items():
-        mode, data = content if isinstance(content, tuple) else (0o100644, content)
-        oid = data.decode() if mode == 0o160000 else git(path, "hash-object", "-w", "--stdin", stdin=data)
-        rows.append(f"{mode:o} {oid}\t".encode() + (name if isinstance(name, bytes) else name.encode()) + b"\0")
-    index = {"GIT_INDEX_FILE": str(path / f"index-{secrets.token_hex(4)}")}
-    git(path, "read-tree", "--empty", environment=index)
-    git(path, "update-index", "-z", "--index-info", stdin=b"".join(rows), environment=index)
-    tree = git(path, "write-tree", environment=index)
-    Path(index["GIT_INDEX_FILE"]).unlink()
-    return git(path, "commit-tree", tree, *(part for parent in parents for part in ("-p", parent)), "-m", "A change")
+    rows: dict[bytes, tuple[int, str]] = {}
+    with open_objects(path) as objects:
+        for name, content in files.items():
+            mode, data = content if isinstance(content, tuple) else (0o100644, content)
+            oid = data.decode() if mode == 0o160000 else str(objects.write(ObjectType.BLOB, data))
+            rows[name if isinstance(name, bytes) else name.encode()] = mode, oid
+        return _write_change(objects, _write_tree(objects, rows), parents)
+
+
+def _write_tree(objects: pygit2.Odb, rows: dict[bytes, tuple[int, str]]) -> str:
+    """Stores the tree of files, by their paths, and those of its folders; returns its id."""
+    folders: dict[bytes, dict[bytes, tuple[int, str]]] = {}
+    entries: list[tuple[bytes, bytes]] = []
+    for name, (mode, oid) in rows.items():
+        folder, slash, rest = name.partition(b"/")
+        if slash:
+            folders.setdefault(folder, {})[rest] = mode, oid
+        else:
+            entries.append((name, b"%o %s\0%s" % (mode, name, bytes.fromhex(oid))))
+    # git sorts folders as if their names ended with a slash.
+    entries += [(name + b"/", b"40000 %s\0%s" % (name, bytes.fromhex(_write_tree(objects, inner)))) for name, inner in folders.items()]
+    return str(objects.write(ObjectType.TREE, b"".join(entry for _, entry in sorted(entries))))
+
+
+def _write_change(objects: pygit2.Odb, tree: str, parents: Iterable[str], message: str = "A change") -> str:
+    """Stores the commit that `git commit-tree` makes with the environment of the tests; returns its id."""
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in dict.fromkeys(parents))]
+    lines += [
+        f"{kind} {GIT_ENVIRONMENT[f'GIT_{kind.upper()}_NAME']} <{GIT_ENVIRONMENT[f'GIT_{kind.upper()}_EMAIL']}> {int(time.time())} +0000"
+        for kind in ("author", "committer")
+    ]
+    return str(objects.write(ObjectType.COMMIT, "\n".join([*lines, "", message.removesuffix("\n"), ""]).encode()))
 
 
 def commit_to_branch(
@@ -137,16 +202,19 @@ def commit_to_branch(
 
     A branch that does not exist starts at `start`, the name of a branch, a tag or a commit.
     """
-    index = {"GIT_INDEX_FILE": str(path / f"index-{secrets.token_hex(4)}")}
-    parent = git(path, "rev-parse", "--verify", "--end-of-options", f"refs/heads/{branch}" if start is None else start)
-    git(path, "read-tree", parent, environment=index)
-    rows = []
-    for name, content in files.items():
-        oid = "0" * 40 if content is None else git(path, "hash-object", "-w", "--stdin", stdin=content)
-        rows.append(f"{'0' if content is None else '100644'} {oid}\t{name}\0".encode())
-    git(path, "update-index", "-z", "--index-info", stdin=b"".join(rows), environment=index)
-    oid = git(path, "commit-tree", git(path, "write-tree", environment=index), "-p", parent, "-m", message)
-    Path(index["GIT_INDEX_FILE"]).unlink()
+    repository = pygit2.Repository(str(path))
+    try:
+        parent = repository.revparse_single(f"refs/heads/{branch}" if start is None else start).peel(pygit2.Commit)
+        index = pygit2.Index()
+        index.read_tree(parent.tree)
+        for name, content in files.items():
+            if content is not None:
+                index.add(pygit2.IndexEntry(name, repository.create_blob(content), FileMode.BLOB))
+            elif name in index:
+                index.remove(name)
+        oid = _write_change(repository.odb, str(index.write_tree(repository)), [str(parent.id)], message)
+    finally:
+        repository.free()
     git(path, "update-ref", f"refs/heads/{branch}", oid)
     return oid
 
