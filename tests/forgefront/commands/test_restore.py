@@ -242,6 +242,8 @@ class TestTarget:
         url = f"sqlite:///{tmp_path}/empty.db"
         migrated_databases.upgrade(url)
         target("restore", dump, "--database-url", url)
+        with sqlite3.connect(tmp_path / "empty.db") as connection:
+            assert connection.execute("SELECT count(*) FROM users").fetchone() > (0,)
 
 
 class TestKey:

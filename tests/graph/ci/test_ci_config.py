@@ -5,6 +5,7 @@ from time import thread_time
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -309,6 +310,15 @@ HOSTILE: dict[str, tuple[str, str]] = {
 }
 
 
+def has_same_values(read: Any, expected: Any) -> bool:
+    """Whether a document is the one that PyYAML has read, which leaves all scalars strings."""
+    if isinstance(expected, dict):
+        return isinstance(read, dict) and read.keys() == expected.keys() and all(has_same_values(read[key], expected[key]) for key in read)
+    if isinstance(expected, list):
+        return isinstance(read, list) and len(read) == len(expected) and all(map(has_same_values, read, expected))
+    return bool(read == expected) or (read is None and expected in (None, "", "~"))
+
+
 class TestHostileFiles:
     @pytest.mark.parametrize("name", HOSTILE)
     def test_is_rejected_in_time(self, name: str) -> None:
@@ -338,7 +348,9 @@ class TestHostileFiles:
         except PipelineConfigError as error:
             assert error.problems
         else:
-            assert found is None or to_json(found) == to_json(found)
+            read = None if found is None else to_json(found)
+            # PyYAML does not merge the mappings of `<<`.
+            assert "<<" in text or has_same_values(read, yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
 
     @settings(deadline=None, max_examples=40)
     @given(
