@@ -30,7 +30,11 @@ BOTH_DATABASES = (
     "tests/graph/statistics/test_branch_timeline.py",
     "tests/graph/runners/test_build_claims.py",
     "tests/graph/statistics/test_build_stats.py",
-    "tests/graph/statistics/test_copied_build_stats.py",
+    # The others are tests of the file with the copy, and of its threads.
+    *(
+        f"tests/graph/statistics/test_copied_build_stats.py::{name}"
+        for name in ("TestAnswers", "TestChanges", "TestPrunedLog", "TestUnusableCopy::test_is_replaced_", "TestState::test_has_")
+    ),
     "tests/graph/statistics/test_copied_flaky_builds.py",
     "tests/graph/statistics/test_flaky_builds.py",
     "tests/graph/imports/",
