@@ -105,7 +105,9 @@ class TestLists:
             # Of a bind and a search; without the list of controls that both may have.
             for operations in ([_element(0x61, success)], [entry, _element(0x65, success)]):
                 request = await reader.read(4096)
-                number = request[request.index(b"\2\1") :][:3]
+                # The number of the message follows the length of all, which has more bytes if it is long.
+                start = 2 if request[1] < 0x80 else 2 + (request[1] & 0x7F)
+                number = request[start : start + 2 + request[start + 1]]
                 writer.write(b"".join(_element(0x30, number + operation) for operation in operations))
             writer.close()
 
