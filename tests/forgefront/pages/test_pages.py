@@ -580,4 +580,4 @@ class TestManyProjects:
             # Until the service has answered, those that are loaded are narrowed.
             await asyncio.sleep(0.3)
             await page.wait_for(f"({shown}).includes('{found}')")
-        assert await page.evaluate("document.querySelector('.chips [aria-pressed=true] b').innerText") == "50+"
+        await page.wait_for("document.querySelector('.chips [aria-pressed=true] b').innerText === '50+'")
