@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Integer, String, literal
+from sqlalchemy import BigInteger, ColumnElement, Integer, Select, String, bindparam, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -205,3 +205,13 @@ def _replace_infinity(moment: str) -> str:
     last, first = "9999-12-31 23:59:59.999999+00", "0001-01-01 00:00:00+00"
     cases = f"WHEN 'infinity' THEN TIMESTAMPTZ '{last}' WHEN '-infinity' THEN TIMESTAMPTZ '{first}'"
     return f"(CASE {moment} {cases} ELSE {moment} END)"
+
+
+def advisory_lock(dialect: str, lock_class: int, key: ColumnElement[int]) -> Select[Any]:
+    """The statement that waits for other transactions with this class and key, and locks both until the transaction ends.
+
+    Run it by the session's `execute`. On SQLite it only begins the transaction, of which there is one at a time: reads do not begin it.
+    """
+    if dialect == "sqlite":
+        return select(literal(1))
+    return select(func.pg_advisory_xact_lock(bindparam("class", lock_class, Integer), key))

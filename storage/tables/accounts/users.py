@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, delete, exists, func, literal, or_, select, union, update
 from sqlmodel import Field, col
 
-from storage.database.dialects import insert_into
+from storage.database.dialects import advisory_lock, insert_into
 from storage.database.engine import Timestamp, enum_type, metadata
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.emails import Email
@@ -154,13 +154,8 @@ ADMINISTRATORS_LOCK = 7_220_320
 
 
 def lock_administrators(dialect: str) -> Select[Any]:
-    """The statement that serializes, until the transaction ends, those that take the administration from a user.
-
-    Run it by the session's `execute`, after the user is locked. On SQLite it only begins the transaction, of which there is one at a time.
-    """
-    if dialect == "sqlite":
-        return select(literal(1))
-    return select(func.pg_advisory_xact_lock(bindparam("class", ADMINISTRATORS_LOCK, Integer), bindparam("key", 0, Integer)))
+    """Serializes, as `advisory_lock`, the transactions that take the administration from a user. Run it after the user is locked."""
+    return advisory_lock(dialect, ADMINISTRATORS_LOCK, bindparam("key", 0, Integer))
 
 
 def is_administrator(user_id: int) -> ColumnElement[bool]:

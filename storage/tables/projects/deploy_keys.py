@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import Integer, Select, UniqueConstraint, bindparam, func, literal, select
+from sqlalchemy import Select, UniqueConstraint, bindparam, func, select
 from sqlmodel import Field, col
 
+from storage.database.dialects import advisory_lock
 from storage.tables.accounts.namespaces import Namespace
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.projects.projects import Project
@@ -42,11 +43,5 @@ LOCK_CLASS = 7_220_319
 
 
 def lock_fingerprint(dialect: str, fingerprint: str) -> Select[Any]:
-    """The statement that locks a fingerprint until the transaction ends: a key belongs to a user or to projects.
-
-    Run it by the session's `execute`. On SQLite it only begins the transaction, of which there is one at a time: reads do not begin it.
-    """
-    if dialect == "sqlite":
-        return select(literal(1))
-    key: Any = bindparam("fingerprint", fingerprint)
-    return select(func.pg_advisory_xact_lock(bindparam("class", LOCK_CLASS, Integer), func.hashtext(key)))
+    """Locks a fingerprint as `advisory_lock`: a key belongs to a user or to projects."""
+    return advisory_lock(dialect, LOCK_CLASS, func.hashtext(bindparam("fingerprint", fingerprint)))
