@@ -19,7 +19,7 @@ from forgefront.data_folder.file_permissions import find_exposed
 from graph.errors import NotFound
 from graph.rules.git import commit_index
 from storage import index_comparison, integrity, migrations
-from storage.database.engine import Database, is_unavailable
+from storage.database.engine import Database, is_unavailable, sqlite_result_code
 from storage.git.packing import object_check
 from storage.git.refs import projection
 from storage.git.repositories import Repositories
@@ -194,7 +194,7 @@ def _check_revision(config: Config, report: CheckReport) -> bool:
 
 def _remedy_of_sqlite(error: Exception) -> str:
     """What to do about a database file that cannot be read."""
-    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0) & 0xFF
+    code = sqlite_result_code(error)
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return "make the user who runs the service the owner of the file and its folder"
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):

@@ -182,9 +182,13 @@ def is_unusable(error: BaseException) -> bool:
     """
     cause = error.orig if isinstance(error, DBAPIError) else error
     state = str(getattr(cause, "sqlstate", None) or "")
-    if state:
-        return state.startswith(UNUSABLE_SQLSTATES)
-    return getattr(cause, "sqlite_errorcode", 0) & 0xFF in UNUSABLE_SQLITE_CODES
+    return state.startswith(UNUSABLE_SQLSTATES) if state else sqlite_result_code(error) in UNUSABLE_SQLITE_CODES
+
+
+def sqlite_result_code(error: BaseException) -> int:
+    """The primary result code of SQLite (https://sqlite.org/rescode.html) of an error; 0 if it is none of SQLite's."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return int(getattr(cause, "sqlite_errorcode", 0)) & 0xFF
 
 
 def describe_error(error: BaseException) -> str:
