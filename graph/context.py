@@ -41,7 +41,7 @@ from storage.database.statements.insert_cache import Numbering
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.git.content_cache import ContentCache
-from storage.git.protocol.transport import FairLimiter
+from storage.git.protocol.process_slots import FairLimiter
 from storage.git.refs.ref_cache import RefCache
 from storage.git.repositories import Repositories
 from storage.objects.object_store import ObjectStore

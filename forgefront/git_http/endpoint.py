@@ -22,9 +22,10 @@ from graph.git_access import GitAccess, RepositoryGrant
 from graph.operations.disconnects import wait_disconnected
 from storage.disk_full import is_disk_full
 from storage.git.protocol.packets import FLUSH_PACKET, encode_packet
+from storage.git.protocol.process_slots import TransportBusy
 from storage.git.protocol.process_supervision import BLOCK_BYTES
 from storage.git.protocol.push import ClientStream, InvalidPush, PushDecision, RefCommand
-from storage.git.protocol.transport import GitService, Transport, TransportBusy, TransportTimeout
+from storage.git.protocol.transport import GitService, Transport, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
 
 MAX_FETCH_BYTES = 64 * 1024 * 1024

@@ -12,7 +12,7 @@ from graph.rules.git.commits import get_commit
 from graph.served_files import read_first
 from storage import tables
 from storage.git.output_streams import ArchiveFormat, stream_archive
-from storage.git.protocol.transport import TransportBusy
+from storage.git.protocol.process_slots import TransportBusy
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES
+from storage.git.protocol.process_slots import FairLimiter, TransportBusy
 from storage.git.protocol.push import InvalidPush, PushAuthorizer, PushDecision, PushRule, RefCommand
-from storage.git.protocol.transport import HOOKS_FOLDER, FairLimiter, GitService, Transport, TransportBusy, TransportTimeout
+from storage.git.protocol.transport import HOOKS_FOLDER, GitService, Transport, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
 from tests.support.git.git_history import git, make_history
 from tests.support.waiting import wait_until
@@ -196,8 +197,8 @@ class TestFetch:
 
     @pytest.mark.parametrize("waits_for", ["request", "response"])
     async def test_a_slow_client_loses_its_slot_to_others(self, path: Path, monkeypatch: pytest.MonkeyPatch, waits_for: str) -> None:
-        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_SECONDS", 0.3)
-        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_CHECK_SECONDS", 0.05)
+        monkeypatch.setattr("storage.git.protocol.process_slots.SLOW_CLIENT_SECONDS", 0.3)
+        monkeypatch.setattr("storage.git.protocol.process_slots.SLOW_CLIENT_CHECK_SECONDS", 0.05)
         request = line(f"want {refs(path)['refs/heads/master']}\n".encode()) + b"0000" + line(b"done\n")
 
         async def drip() -> AsyncIterator[bytes]:
@@ -247,8 +248,8 @@ class TestPush:
 
     @pytest.mark.parametrize("stateless", [True, False])
     async def test_a_slow_client_loses_its_slot_to_others(self, path: Path, monkeypatch: pytest.MonkeyPatch, stateless: bool) -> None:
-        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_SECONDS", 0.4)
-        monkeypatch.setattr("storage.git.protocol.transport.SLOW_CLIENT_CHECK_SECONDS", 0.05)
+        monkeypatch.setattr("storage.git.protocol.process_slots.SLOW_CLIENT_SECONDS", 0.4)
+        monkeypatch.setattr("storage.git.protocol.process_slots.SLOW_CLIENT_CHECK_SECONDS", 0.05)
         master = refs(path)["refs/heads/master"]
 
         async def drip() -> AsyncIterator[bytes]:

@@ -1,0 +1,95 @@
+"""Slots of git processes: their users wait in a fair queue, and clients that are too slow lose theirs while others wait."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+
+from storage.git.protocol.push_gate import PushGate
+
+SLOW_CLIENT_SECONDS = 30.0
+"""Seconds that a fetch may wait for its client while others wait for its slot: for the whole request over HTTP, or until the client takes a
+block of the response. A push may wait as long for SLOW_CLIENT_BYTES. A few clients that send or read a byte now and then would otherwise
+stop all others."""
+SLOW_CLIENT_BYTES = 64 * 1024
+SLOW_CLIENT_CHECK_SECONDS = 5.0
+
+
+class TransportBusy(Exception):
+    """All processes are in use, and the queue is full or the wait timed out; a retry may succeed."""
+
+
+class FairLimiter:
+    """Allows at most `limit` concurrent users; others wait in a fair queue."""
+
+    def __init__(self, limit: int, *, max_waiting: int, seconds: float) -> None:
+        self._semaphore = asyncio.Semaphore(limit)
+        self._max_waiting = max_waiting
+        self._seconds = seconds
+        self.waiting = 0
+        self.running = 0
+
+    @contextlib.asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Acquires a slot for the block. Raises TransportBusy."""
+        if self.waiting >= self._max_waiting:
+            raise TransportBusy
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._semaphore.acquire()
+        except TimeoutError as error:
+            raise TransportBusy from error
+        finally:
+            self.waiting -= 1
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._semaphore.release()
+
+
+class SlowClientWatchdog:
+    """Ends a fetch or a push by its time limit if it waits for its client for too long while others wait for its slot.
+
+    `request` receives the request of a fetch, if git answers only after its end; `gate` passes on a push. `write_began` is when the present
+    block was passed to the client of a fetch.
+    """
+
+    def __init__(
+        self, limiter: FairLimiter, limit: asyncio.Timeout, *, request: "asyncio.Task[None] | None" = None, gate: PushGate | None = None
+    ) -> None:
+        self._limiter = limiter
+        self._limit = limit
+        self._request = request
+        self._gate = gate
+        self._began = asyncio.get_running_loop().time()
+        self._samples: deque[tuple[float, float, int]] = deque()
+        self.write_began: float | None = None
+        self.is_too_slow = False
+
+    async def watch(self) -> None:
+        while not self.is_too_slow:
+            await asyncio.sleep(SLOW_CLIENT_CHECK_SECONDS)
+            now = asyncio.get_running_loop().time()
+            is_slow = self._is_slow_fetch(now) if self._gate is None else self._is_slow_push(self._gate, now)
+            self.is_too_slow = is_slow and self._limiter.waiting > 0
+        self._limit.reschedule(now)
+
+    def _is_slow_fetch(self, now: float) -> bool:
+        since = self._began if self._request is not None and not self._request.done() else self.write_began
+        return since is not None and now - since > SLOW_CLIENT_SECONDS
+
+    def _is_slow_push(self, gate: PushGate, now: float) -> bool:
+        """Whether the last seconds were spent waiting for the client, which sent next to nothing."""
+        self._samples.append((now, gate.waited_seconds, gate.received_bytes))
+        while len(self._samples) > 1 and now - self._samples[1][0] >= SLOW_CLIENT_SECONDS:
+            self._samples.popleft()
+        began, waited_seconds, received_bytes = self._samples[0]
+        return (
+            not gate.is_complete.is_set()
+            and now - began >= SLOW_CLIENT_SECONDS
+            and gate.waited_seconds - waited_seconds > 0.9 * (now - began)
+            and gate.received_bytes - received_bytes < SLOW_CLIENT_BYTES
+        )
