@@ -17,7 +17,7 @@ from storage.git.commit_writer import CommitSignature, write_commit_of_tree
 from storage.git.history.short_histories import find_range
 from storage.git.repository import GitCommit, Repository
 from storage.git.subprocesses import git_command
-from storage.git.trees import EMPTY_TREE
+from storage.git.tree_objects import EMPTY_TREE
 
 MERGE_SECONDS = 20.0
 """Maximum duration of one merge."""

@@ -10,57 +10,45 @@ recursive listings). Everything is limited, because a tree of a few kilobytes ca
 
 import codecs
 import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import islice
 from time import monotonic
-from typing import NamedTuple
 
 import pygit2
 from pygit2.enums import ObjectType
 
-from storage.git.cancellation import check_cancelled
 from storage.git.repository import DamagedRepository, Repository
+from storage.git.tree_objects import (
+    DIRECTORY_TYPE,
+    MAX_NAME_BYTES,
+    REPLACEMENT,
+    ObjectKind,
+    TreeReader,
+    TreeRow,
+    decode_name,
+    find_row,
+)
 
-MAX_TREE_BYTES = 16 * 1024 * 1024
-"""Bytes of one tree object; a larger one raises DamagedRepository."""
 MAX_DEPTH = 128
 """Nested directories; deeper entries are neither listed nor found."""
-MAX_NAME_BYTES = 255
-"""Bytes of a directory's name; one with a longer name is listed but not entered, because file systems do not support it."""
 MAX_READ_BYTES = 8 * 1024 * 1024
 """A larger file is not read."""
 MAX_TEXT_BYTES = 1024 * 1024
 """Bytes of a file that are returned as text."""
 MAX_LISTING_SECONDS = 4.0
 """Maximum duration of one listing."""
-EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""The id of the empty tree, which git knows without storing it."""
 MAX_COUNT = 2**31 - 1
 """Maximum that `TreeListing.count` returns, the maximum of GraphQL's Int."""
 
 _MAX_PATH_LENGTH = MAX_DEPTH * (MAX_NAME_BYTES + 1)
-_ENTRY = re.compile(rb"([0-7]{5,12}) ([^\0]+)\0(.{20})", re.DOTALL)
-_DIRECTORY_TYPE = 0o04
-_CANONICAL_MODES = frozenset((b"100644", b"100755", b"40000", b"120000", b"160000"))
 _MAX_TRACKED_TREES = 16
 _BINARY_CHECK_BYTES = 8000
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class ListingTimeout(Exception):
     """The page or the count takes longer than MAX_LISTING_SECONDS."""
-
-
-class ObjectKind(StrEnum):
-    """The type of an entry; COMMIT is a submodule, a commit of another repository."""
-
-    TREE = "tree"
-    BLOB = "blob"
-    COMMIT = "commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +85,6 @@ class BlobContent:
     text: str | None
     truncated: bool
     data: bytes | None = field(repr=False)
-
-
-_KINDS_BY_TYPE = {_DIRECTORY_TYPE: ObjectKind.TREE, 0o16: ObjectKind.COMMIT}
-
-
-def canonical_mode(mode: bytes) -> bytes:
-    """Returns the mode of a tree's entry as git understands it: old tools wrote `040000` for a directory, and `100664` for a file."""
-    if mode in _CANONICAL_MODES:
-        return mode
-    bits = int(mode, 8)
-    if bits >> 12 == 0o10:
-        return b"100755" if bits & 0o100 else b"100644"
-    return {_DIRECTORY_TYPE: b"40000", 0o12: b"120000"}.get(bits >> 12, b"160000")
-
-
-class TreeRow(NamedTuple):
-    """An entry of a tree object, with its name as git stores it and its mode as git understands it. `key`: see `TreeListingEntry`."""
-
-    mode: bytes
-    name: bytes
-    oid: str
-    kind: ObjectKind
-    key: bytes
-
-    @classmethod
-    def parse(cls, mode: bytes, name: bytes, raw_oid: bytes) -> "TreeRow":
-        mode = canonical_mode(mode)
-        kind = _KINDS_BY_TYPE.get(int(mode, 8) >> 12, ObjectKind.BLOB)
-        return cls(mode, name, raw_oid.hex(), kind, name + b"/" if kind is ObjectKind.TREE else name)
-
-    @property
-    def is_expandable(self) -> bool:
-        """Whether it is a directory whose entries are listed."""
-        return self.kind is ObjectKind.TREE and len(self.name) <= MAX_NAME_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +184,7 @@ def argument_of(repository: Repository, commit: str, path: str) -> str:
 
     Raises UnknownCommit, DamagedRepository.
     """
-    if _REPLACEMENT not in path:
+    if REPLACEMENT not in path:
         return path
     trees = TreeReader(repository)
     parent, _, name = path.rpartition("/")
@@ -284,7 +238,7 @@ class DirectoryTracker:
         if self._path is None:
             return self._trees.root(commit)
         entry = self._path.entry_at(commit)
-        return entry[0] if entry is not None and int(entry[1], 8) >> 12 == _DIRECTORY_TYPE else None
+        return entry[0] if entry is not None and int(entry[1], 8) >> 12 == DIRECTORY_TYPE else None
 
     def entries(self, tree: str | None) -> Mapping[bytes, tuple[str, bytes]]:
         """Returns the id and the mode of each entry of a tree; nothing for None. Raises DamagedRepository."""
@@ -337,65 +291,10 @@ def decode_text(data: bytes, *, is_cut: bool = False) -> str:
     `is_cut`: an incomplete character at the end is dropped.
     """
     decoded = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=not is_cut).removeprefix("\ufeff")
-    invalid_count = decoded.count(_REPLACEMENT)
+    invalid_count = decoded.count(REPLACEMENT)
     if invalid_count and invalid_count > sum(not character.isascii() for character in decoded) - invalid_count:
         return data.decode("cp1252", "replace")
     return decoded
-
-
-def decode_name(name: bytes) -> str:
-    return name.decode("utf-8", "replace")
-
-
-class TreeReader:
-    """Reads the objects of one repository. There is no cache: a listing reads most trees once, and a hostile one has millions."""
-
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
-
-    def root(self, commit: str) -> str:
-        return self._repository.tree_of(commit)
-
-    def rows(self, oid: str) -> list[TreeRow]:
-        """Returns the sorted entries of a tree. Raises DamagedRepository."""
-        if oid == EMPTY_TREE:
-            return []
-        size = self.size(oid)
-        if size is None or size > MAX_TREE_BYTES:
-            raise self._damaged(oid)
-        data = self.read(oid, ObjectType.TREE)
-        rows, at = [], 0
-        for match in _ENTRY.finditer(data):
-            if match.start() != at:
-                break
-            at = match.end()
-            rows.append(TreeRow.parse(match[1], match[2], match[3]))
-        if at != len(data):
-            raise self._damaged(oid)
-        # Trees written by git have this order; in an unsorted tree, pages would skip entries.
-        rows.sort(key=lambda row: row.key)
-        return rows
-
-    def size(self, oid: str) -> int | None:
-        """Returns the size of an object in bytes; None if it does not exist or is damaged."""
-        check_cancelled()
-        try:
-            return int(self._repository.handle.odb.read_header(oid)[1])
-        except (KeyError, ValueError, pygit2.GitError, OSError):
-            return None
-
-    def read(self, oid: str, kind: ObjectType) -> bytes:
-        """Reads an object of this type. Raises DamagedRepository."""
-        try:
-            found, data = self._repository.handle.odb.read(oid)
-        except (KeyError, ValueError, pygit2.GitError, OSError) as error:
-            raise self._damaged(oid) from error
-        if found != kind:
-            raise self._damaged(oid)
-        return data
-
-    def _damaged(self, oid: str) -> DamagedRepository:
-        return DamagedRepository(f"{self._repository.path}: object {oid} cannot be read")
 
 
 def _find_directory(trees: TreeReader, commit: str, path: str) -> tuple[str, bytes]:
@@ -411,16 +310,3 @@ def _find_directory(trees: TreeReader, commit: str, path: str) -> tuple[str, byt
             raise LookupError(path)
         tree, prefix = row.oid, prefix + row.key
     return tree, prefix
-
-
-def find_row(rows: Sequence[TreeRow], name: str) -> TreeRow:
-    """Returns the entry with exactly this name, or else the first whose decoded name is equal. Raises LookupError."""
-    exact = name.encode("utf-8", "surrogatepass")
-    for row in rows:
-        if row.name == exact:
-            return row
-    if _REPLACEMENT in name:
-        for row in rows:
-            if decode_name(row.name) == name:
-                return row
-    raise LookupError(name)

@@ -15,7 +15,8 @@ from graph.fields.entities import global_id
 from graph.rules.runners import runner_registration
 from storage import tables
 from storage.database.engine import now
-from storage.git.trees import ListingPage, ObjectKind, TreeListing
+from storage.git.tree_objects import ObjectKind
+from storage.git.trees import ListingPage, TreeListing
 from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, UserState, Visibility
 from tests.make import DataFactory, ssh_key

@@ -14,7 +14,7 @@ from graph.rules.permissions.policy import Action, require
 from graph.types.git.blame import BlameRange
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from storage.git.trees import ObjectKind
+from storage.git.tree_objects import ObjectKind
 
 TreeEntryKind = strawberry.enum(
     ObjectKind,

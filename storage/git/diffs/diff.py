@@ -12,7 +12,7 @@ from pygit2.enums import DiffFind, DiffOption, FileMode
 from storage.git.diffs.diff_workers import WORKERS, DiffFailed
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.subprocesses import git_command
-from storage.git.trees import canonical_mode
+from storage.git.tree_objects import canonical_mode
 
 MAX_DIFF_BYTES = 5_000_000
 """Maximum of bytes of UTF-8 of all entries of one diff, including paths and fields."""

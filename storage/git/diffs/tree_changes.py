@@ -12,7 +12,8 @@ import pygit2
 from pygit2.enums import FileMode, ObjectType
 
 from storage.git.repository import DamagedRepository, Repository
-from storage.git.trees import EMPTY_TREE, MAX_DEPTH, MAX_NAME_BYTES, ObjectKind, TreeReader, TreeRow, find_row
+from storage.git.tree_objects import EMPTY_TREE, MAX_NAME_BYTES, ObjectKind, TreeReader, TreeRow, find_row
+from storage.git.trees import MAX_DEPTH
 
 _ANY_OID = pygit2.Oid(hex="1" * 40)
 _TREE_MODE = "40000"
@@ -55,8 +56,8 @@ def check_path(path: str) -> None:
 def write_tree(repository: Repository, commit: str | None, changes: Sequence[TreeChange]) -> str:
     """Writes the tree of a commit (None: the empty tree) with these changes, synced to disk, and returns its id.
 
-    A name in a path stands for the entry that is found by it (`storage/git/trees.py`), whose own name may have other bytes. The caller has
-    checked the paths, and that removed files exist. Raises UnknownCommit, PathTaken, DamagedRepository.
+    A name in a path stands for the entry that `find_row` returns for it, whose own name may have other bytes. The caller has checked the
+    paths, and that removed files exist. Raises UnknownCommit, PathTaken, DamagedRepository.
     """
     handle, trees = repository.handle, TreeReader(repository)
     tree = EMPTY_TREE if commit is None else repository.tree_of(commit)
