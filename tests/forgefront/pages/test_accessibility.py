@@ -1,4 +1,5 @@
-"""Every page in Chromium: no violation of axe-core (WCAG 2.2 AA, best practices), no overflow on a phone, no complaint of the browser.
+"""Every page in Chromium: no violation of axe-core (WCAG 2.2 AA, best practices), no overflow on a phone, no complaint of the browser,
+no message without a text.
 
 `scripts/check --pages` tries every page in both themes, at desktop and at phone size. The suite tries every tenth, in the light theme at
 desktop size and in the dark one at phone size.
@@ -33,6 +34,9 @@ RUN_AXE = (
   .then(({violations}) => violations.flatMap(({id, nodes}) =>
     nodes.map(({target, failureSummary}) => `${id} ${target.join(' ')}: ${failureSummary}`)))"""
 )
+EMPTY_MESSAGES = """[...document.querySelectorAll('.wrong, [role=alert]')]
+  .filter(each => !each.textContent.trim() && each.checkVisibility() && each.getBoundingClientRect().height > 1)
+  .map(each => each.outerHTML)"""
 FOLLOW = """(address => {
   for (const each of document.querySelector('main').children) each.dataset.previous = '';
   const link = Object.assign(document.createElement('a'), {href: address});
@@ -68,6 +72,7 @@ class Inspector:
             where = f"{stop.name} ({scheme}, {width} px)"
             found: list[Any] = await self.page.evaluate(RUN_AXE)
             self.findings += [f"{where}: {each}" for each in found]
+            self.findings += [f"{where}: has an empty message: {each}" for each in await self.page.evaluate(EMPTY_MESSAGES)]
             shown = await self.page.evaluate("document.documentElement.scrollWidth")
             if shown > width:
                 self.findings.append(f"{where}: is {shown} px wide")

@@ -75,16 +75,16 @@ function csv(page, operation, variables, list) {
   const query = new URLSearchParams(Object.entries(variables).filter(([, value]) => value !== null).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : value]));
   if (list) query.set("list", list);
   const href = `${base}/q/${operation}.csv?${query}`;
-  const wrong = h("span.wrong", { role: "alert" });
+  const wrong = h("span.wrong", { role: "alert", hidden: true });
   return [h("a", { href, title: "Download the rows; spreadsheets can import this address", onclick: async (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    wrong.textContent = "";
+    wrong.hidden = true;
     try {
       await save(page, href, `${operation}.csv`);
       page.say("The file is saved.");
     } catch (error) {
-      if (error.name !== "AbortError") wrong.textContent = error.message;
+      if (error.name !== "AbortError") [wrong.textContent, wrong.hidden] = [error.message, false];
     }
   } }, "CSV"), wrong];
 }

@@ -46,12 +46,14 @@ export async function open(page) {
   page.title(group ? first.name : "Projects", group ? [[first.name, address("groups", first.path)]] : []);
   take(first);
   page.show(
-    h("header.page-head", null, h("h1", null, group ? first.name : "Projects"), chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/")),
-      h("a.button", { href: `${location.pathname}?screen=20`, title: "Wall mode for a screen: no controls, pages rotate" }, "Screen"),
-      !group && page.viewer.canCreateGroup ? h("a.button", { href: address("-", "new_group") }, "New group") : null,
-      group && !first.viewerCan.createProject ? null : h("a.button", { href: group ? `${address("-", "new_project")}?namespace=${encodeURIComponent(group)}` : address("-", "new_project") }, "New project")),
+    h("header.page-head", null, h("h1", null, group ? first.name : "Projects"),
+      h("div.actions", null,
+        h("a.button", { href: `${location.pathname}?screen=20`, title: "Wall mode for a screen: no controls, pages rotate" }, "Screen"),
+        !group && page.viewer.canCreateGroup ? h("a.button", { href: address("-", "new_group") }, "New group") : null,
+        group && !first.viewerCan.createProject ? null : h("a.button", { href: group ? `${address("-", "new_project")}?namespace=${encodeURIComponent(group)}` : address("-", "new_project") }, "New project"))),
     group && first.description ? h("p.quiet", null, first.description) : null,
     group ? groupTabs(first) : null,
+    h("div.page-head", null, chips, h("div.filter", null, field, h("kbd", { "aria-hidden": "true" }, "/"))),
     list, nothing, footer);
   const seconds = screenSeconds(page);
   // Tiles are sorted again at each step, since nobody clicks them on a screen.
