@@ -80,7 +80,7 @@ class TestChanges:
         page = site.page
         await site.visit(REQUEST)
         await page.wait_for_text("It can be merged.")
-        assert await page.evaluate(TEXTS.format(".tabs a")) == ["Talk", "Commits 1", "Builds", "Changes 4"]
+        assert await page.evaluate(TEXTS.format(".tabs a")) == ["Discussion", "Commits 1", "Builds", "Changes 4"]
         assert "You may merge into main." in await page.evaluate("document.querySelector('.blockers').innerText")
         for word, found in (("Commits", "Behind"), ("Builds", "There are no builds"), ("Changes", "gone.txt")):
             await page.evaluate(f"[...document.querySelectorAll('.tabs a')].find(each => each.innerText.startsWith({word!r})).click()")
@@ -330,7 +330,7 @@ class TestVisits:
         new = TEXTS.format(".new-line ~ .note")
         assert [each.splitlines()[-1] for each in await page.evaluate(new)] == ["just now", "My own remark.", "A new remark."]
         assert "Added 1 commit" in (await page.evaluate(new))[0]
-        assert (await page.evaluate(TEXTS.format(".tabs a")))[0] == "Talk 1 new"
+        assert (await page.evaluate(TEXTS.format(".tabs a")))[0] == "Discussion 1 new"
         await site.visit(REQUEST, "priya")
         await page.wait_for_text("A new remark.")
         assert await page.evaluate("document.querySelectorAll('.new-tag, .new-line').length") == 0

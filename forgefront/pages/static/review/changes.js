@@ -51,14 +51,14 @@ export function changes(page, entries, { readFile, viewed = [], mark = null, thr
 function file(entry, at, { readFile, change, threads, done, open }) {
   const word = WORDS.find(([name]) => entry[name])?.[1];
   const counts = () => h("span.counted", null, h("b.added", null, `+${entry.additions}`), h("b.removed", null, `−${entry.deletions}`));
-  const talk = threads?.of(entry) ?? null;
-  const body = changedFile(entry, { read: async () => linesOf(await readFile(entry.newPath)), threads: talk });
+  const ownThreads = threads?.of(entry) ?? null;
+  const body = changedFile(entry, { read: async () => linesOf(await readFile(entry.newPath)), threads: ownThreads });
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const box = h("input", { type: "checkbox", checked: done, onchange: store });
   const size = body.hunks.reduce((sum, { lines }) => sum + lines.length, 0);
   const summary = h("summary", { "data-item": true },
     h("span.diff-path", null, entry.renamedFile ? [entry.oldPath, " → "] : null, pathOf(entry)),
-    word ? h("span.tag", null, word) : null, talk?.count, counts());
+    word ? h("span.tag", null, word) : null, ownThreads?.count, counts());
   const element = h("details.diff", { open, id: `file-${at + 1}` }, summary,
     change ? h("div.diff-head", null, h("label.check", null, box, "Viewed", h("span.unseen", null, ` ${pathOf(entry)}`)), wrong) : null, body.element);
   let drawn = null;

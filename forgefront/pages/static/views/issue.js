@@ -23,13 +23,13 @@ export async function open(page) {
     return { ...project.issue, mayTriage: project.viewerCan.triageIssues };
   };
   // What is read again when somebody else has changed the issue; what is typed is elsewhere.
-  let [issue, talk, first, answering] = [null, null, null, null];
+  let [issue, conversation, first, answering] = [null, null, null, null];
   const soon = renewal(page, async () => {
     const next = await read();
     if (standing(next) === standing(issue)) return;
     issue = first = next;
     show();
-    await talk.renew();
+    await conversation.renew();
     page.say("The issue has changed.");
   });
   await page.follow("Changed", { path }, { event: ({ issueChanged }) => issueChanged.issue.iid === iid && soon(), gap: soon });
@@ -42,7 +42,7 @@ export async function open(page) {
     answering?.renew();
   };
   first = issue;
-  talk = await discussion(async (after) => {
+  conversation = await discussion(async (after) => {
     const { notes } = after || !first ? await read(after) : first;
     first = null;
     return notes;
@@ -50,14 +50,14 @@ export async function open(page) {
   show();
 
   if (issue.viewerCan.comment || issue.viewerCan.update)
-    answering = answerForm(page, { path, iid, isClosed: () => issue.state === "CLOSED", can: issue.viewerCan, done: () => talk.renew({ isWhole: true }) });
+    answering = answerForm(page, { path, iid, isClosed: () => issue.state === "CLOSED", can: issue.viewerCan, done: () => conversation.renew({ isWhole: true }) });
   page.title(`#${iid} ${issue.title}`, [[path, address(path)], ["issues", address(path, "issues")]]);
   page.show(
     h("article.reading", null, head,
       issue.mayTriage ? triage(page, { path, iid, operation: "UpdateIssue", record: () => issue, done: page.reload }) : null,
-      text, talk.element,
+      text, conversation.element,
       answering?.element));
-  await goToNote(talk);
+  await goToNote(conversation);
 }
 
 const above = (path, issue) => [

@@ -1,4 +1,4 @@
-// A merge request: its talk, commits, builds and changes, and whether it can be merged. The address names the tab.
+// A merge request: its discussion, commits, builds and changes, and whether it can be merged. The address names the tab.
 
 import { address } from "../address.js";
 import { counted } from "../diff.js";
@@ -19,13 +19,13 @@ import { triage } from "../work/triage.js";
 
 const POLL = 4000;
 const UNDECIDED = new Set(["PENDING", "RUNNING"]);
-const TABS = { talk: showTalk, commits: showCommits, builds: showBuilds, changes: showChanges };
+const TABS = { discussion: showDiscussion, commits: showCommits, builds: showBuilds, changes: showChanges };
 
 /** A value that changes when the checks of a commit change. */
 const checks = (commit) => JSON.stringify([commit?.oid, commit?.rollup?.state, commit?.builds?.nodes.map(({ databaseId, status }) => [databaseId, status])]);
 
 export async function open(page) {
-  const { path, tab = "talk" } = page.where;
+  const { path, tab = "discussion" } = page.where;
   const iid = Number(page.where.number);
   const about = { path, iid };
   const read = async (operation, variables = {}) => {
@@ -71,7 +71,7 @@ export async function open(page) {
     await page.change(operation, { ...about, ...variables });
     soon();
   };
-  const styles = Promise.all([sheet("review"), tab === "changes" ? sheet("files") : null, tab === "talk" ? sheet("lists") : null]);
+  const styles = Promise.all([sheet("review"), tab === "changes" ? sheet("files") : null, tab === "discussion" ? sheet("lists") : null]);
   request = await read("MergeRequest");
   entitle();
   show();
@@ -104,20 +104,20 @@ function above(request) {
 function tabs({ iid, project, commitCount, headCommit, diffStat, lastVisit }, current) {
   const counts = { commits: commitCount, builds: headCommit?.rollup?.counts.total, changes: diffStat?.files };
   const fresh = {
-    talk: lastVisit?.newNoteCount ? `${lastVisit.newNoteCount} new` : null,
+    discussion: lastVisit?.newNoteCount ? `${lastVisit.newNoteCount} new` : null,
     changes: lastVisit?.headOid && headCommit && lastVisit.headOid !== headCommit.oid ? "new" : null,
   };
-  return h("nav.tabs", { "aria-label": "Parts of the merge request" }, [["talk", "Talk"], ["commits", "Commits"], ["builds", "Builds"], ["changes", "Changes"]].map(([name, word]) =>
-    h("a", { href: address(project.fullPath, "merge_requests", iid, ...(name === "talk" ? [] : [name])), "aria-current": name === current ? "page" : null },
+  return h("nav.tabs", { "aria-label": "Parts of the merge request" }, [["discussion", "Discussion"], ["commits", "Commits"], ["builds", "Builds"], ["changes", "Changes"]].map(([name, word]) =>
+    h("a", { href: address(project.fullPath, "merge_requests", iid, ...(name === "discussion" ? [] : [name])), "aria-current": name === current ? "page" : null },
       word, counts[name] ? [" ", h("span.tab-count", null, counts[name])] : null, fresh[name] ? [" ", h("span.tab-count.new-tag", null, fresh[name])] : null)));
 }
 
 // Each tab shows itself in `body`, and has `ready`, and `renew(request, before)` for events.
 
-function showTalk({ page, about, read, act, body, request, soon }) {
+function showDiscussion({ page, about, read, act, body, request, soon }) {
   const [side, box, text, said] = [h("div.column"), h("div"), h("div"), h("div.review", { "data-walk": true })];
   const chosen = { remove: false };
-  let talk = null;
+  let conversation = null;
   let shown = null;
   const show = (now) => {
     const html = now.descriptionHtml;
@@ -137,7 +137,7 @@ function showTalk({ page, about, read, act, body, request, soon }) {
   const ready = (async () => {
     const record = visit(page, about);
     let [isNew, line, firstNew] = [null, null, null];
-    const started = threads(page, { read, done: () => talk.renew(), isNew: (each) => isNew(each) });
+    const started = threads(page, { read, done: () => conversation.renew(), isNew: (each) => isNew(each) });
     // A thread is shown where its first note is.
     const row = (each) => {
       const card = each.thread && started.byId(each.thread.id);
@@ -149,7 +149,7 @@ function showTalk({ page, about, read, act, body, request, soon }) {
       if (element && isNew(each)) firstNew ??= each.databaseId;
       return each.databaseId === firstNew ? [line, element] : element;
     };
-    talk = await discussion(async (after) => {
+    conversation = await discussion(async (after) => {
       const { notes, lastVisit } = await read("Notes", { after });
       isNew ??= newerThan(lastVisit, page.viewer);
       line ??= lastVisit ? newLine(lastVisit) : null;
@@ -157,14 +157,14 @@ function showTalk({ page, about, read, act, body, request, soon }) {
       record.saw({ note: Math.max(0, ...notes.nodes.map(({ databaseId }) => databaseId)) || null });
       return notes;
     }, withLine, showNotes);
-    replace(said, unresolvedOnly(said), talk.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => talk.renew({ isWhole: true }), { page }) : null);
-    await goToNote(talk);
+    replace(said, unresolvedOnly(said), conversation.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => conversation.renew({ isWhole: true }), { page }) : null);
+    await goToNote(conversation);
   })().catch(failedIn(said));
   return {
     ready,
     async renew(now) {
       show(now);
-      await talk?.renew();
+      await conversation?.renew();
     },
   };
 }

@@ -67,11 +67,11 @@ function editing(page, { id, databaseId, author }, text, changed) {
   return button;
 }
 
-/** Scrolls to the comment that the address names by its fragment, as addresses in hooks do, unless the page is opened again. Further pages of `talk` are read for it. */
-export async function goToNote(talk = null) {
+/** Scrolls to the comment that the address names by its fragment, as addresses in hooks do, unless the page is opened again. Further pages of `conversation` are read for it. */
+export async function goToNote(conversation = null) {
   const id = /^#(note_\d+)$/.exec(location.hash)?.[1];
   if (!id || scrollY) return;
-  if (!document.getElementById(id)) await talk?.renew({ isWhole: true });
+  if (!document.getElementById(id)) await conversation?.renew({ isWhole: true });
   const element = document.getElementById(id);
   element?.closest("details")?.toggleAttribute("open", true);
   element?.scrollIntoView({ block: "center" });

@@ -50,8 +50,8 @@ export async function open(page) {
   await Promise.all([
     (async () => replace(files, changes(page, (await read("Changes")).diff, { readFile: fileReader(page, path, commit.oid) })))().catch(unless(files)),
     (async () => {
-      const talk = await discussion(async (after) => (await read("Notes", { after })).comments, comment);
-      replace(said, talk.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => talk.renew({ isWhole: true }), { page }) : null);
+      const conversation = await discussion(async (after) => (await read("Notes", { after })).comments, comment);
+      replace(said, conversation.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => conversation.renew({ isWhole: true }), { page }) : null);
     })().catch(unless(said)),
   ]);
 }
