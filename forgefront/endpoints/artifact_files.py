@@ -1,6 +1,6 @@
 """The endpoint of files inside artifacts: `GET /NAMESPACE/PROJECT/builds/ID/artifacts/file/PATH`, for callers who can see the build.
 
-Whatever a build packed must not run as a page of this site: text and pictures are shown as such, HTML and SVG as text, everything else is
+Whatever a build packed must not run as a page of this site: text and images are shown as such, HTML and SVG as text, everything else is
 an attachment; all with `nosniff` and a content security policy that blocks everything.
 """
 
@@ -22,7 +22,7 @@ from rest_v3.requests.credentials import read_credential
 PATH_PATTERN = re.compile(r"/([^/]+/[^/]+)/builds/(\d{1,10})/artifacts/file/(.+)", re.DOTALL)
 MAX_BUILD_ID = 2**31 - 1
 TEXT_TYPE = "text/plain; charset=utf-8"
-PICTURE_TYPES = {
+IMAGE_TYPES = {
     "png": "image/png",
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
@@ -84,7 +84,7 @@ class ArtifactFileEndpoint:
 
 async def _send(scope: Scope, receive: Receive, send: Send, file: ServedFile) -> None:
     extension = file.name.rpartition(".")[2].lower()
-    shown_type = TEXT_TYPE if TEXT_EXTENSIONS.fullmatch(extension) else PICTURE_TYPES.get(extension)
+    shown_type = TEXT_TYPE if TEXT_EXTENSIONS.fullmatch(extension) else IMAGE_TYPES.get(extension)
     headers = Headers(
         {
             "content-type": shown_type or "application/octet-stream",

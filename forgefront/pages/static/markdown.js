@@ -3,6 +3,7 @@
 
 import { base } from "./address.js";
 import { h } from "./dom.js";
+import { imageType } from "./images.js";
 import * as session from "./session.js";
 
 const policy = globalThis.trustedTypes?.createPolicy("markdown", { createHTML: (html) => html }) ?? { createHTML: (html) => html };
@@ -11,8 +12,7 @@ const ATTRIBUTES = { A: ["href", "title"], CODE: ["data-suggestion"], OL: ["star
 const ELEMENTS = new Set("A BLOCKQUOTE BR CODE DEL EM H1 H2 H3 H4 H5 H6 HR IMG INPUT LI OL P PRE S STRONG TABLE TBODY TD TH THEAD TR UL".split(" "));
 /** The address of a file of a project: the path of the project, and that of the file. */
 const FILE = /^\/([^/]+\/[^/]+)\/files\/(.+)$/;
-const KINDS = { png: "png", jpg: "jpeg", jpeg: "jpeg", gif: "gif", webp: "webp", bmp: "bmp", svg: "svg+xml" };
-const MAX_PICTURE_BYTES = 10_000_000;
+const MAX_IMAGE_BYTES = 10_000_000;
 const UPLOAD = /\/uploads\/[0-9a-f]{32}\/[^/]+$/;
 
 /** A text as the server rendered it, such as `descriptionHtml`. */
@@ -42,7 +42,7 @@ function rebuilt(node) {
   const attributes = Object.fromEntries((ATTRIBUTES[node.nodeName] ?? []).map((name) => [name, node.getAttribute(name)]));
   if (node.nodeName === "A") attributes.rel = "noopener noreferrer nofollow";
   const element = h(tagOf(node.nodeName), attributes, children(node));
-  if (node.hasAttribute("data-picture")) picture(element);
+  if (node.hasAttribute("data-image")) linkedImage(element);
   if (node.nodeName === "A") attachment(element);
   // Wide blocks scroll by themselves, also by keyboard.
   if (node.nodeName === "PRE") element.tabIndex = 0;
@@ -79,15 +79,15 @@ function attachment(link) {
 }
 
 /** A link of a file to an image in the repository shows it, once a reader comes near it; the link stays if it is large, or missing. */
-function picture(link) {
+function linkedImage(link) {
   const { pathname, searchParams } = new URL(link.href);
   const [, path, place] = FILE.exec(pathname.slice(base.length)) ?? [];
-  const kind = KINDS[place?.split(".").at(-1).toLowerCase()];
+  const type = imageType(place ?? "");
   const ref = searchParams.get("ref");
-  if (!kind || !ref || !pathname.startsWith(`${base}/`)) return;
+  if (!type || !ref || !pathname.startsWith(`${base}/`)) return;
   const shown = h("img", { alt: link.textContent });
   shown.addEventListener("load", () => link.replaceChildren(shown));
-  nearby(link, () => load(shown, `${base}/api/v3/projects/${encodeURIComponent(decodeURIComponent(path))}/repository/blobs/${encodeURIComponent(ref)}?filepath=${place}`, kind));
+  nearby(link, () => load(shown, `${base}/api/v3/projects/${encodeURIComponent(decodeURIComponent(path))}/repository/blobs/${encodeURIComponent(ref)}?filepath=${place}`, type));
 }
 
 function nearby(element, act) {
@@ -99,18 +99,18 @@ function nearby(element, act) {
   observer.observe(element);
 }
 
-/** Shows the bytes of an address; as `kind`, where the service does not say what they are. */
-async function load(shown, path, kind = null) {
+/** Shows the bytes of an address; as `type`, where the service does not say what they are. */
+async function load(shown, path, type = null) {
   try {
     const response = await fetch(path, { headers: { "PRIVATE-TOKEN": session.token() }, credentials: "omit" });
-    if (!response.ok || Number(response.headers.get("Content-Length")) > MAX_PICTURE_BYTES) {
+    if (!response.ok || Number(response.headers.get("Content-Length")) > MAX_IMAGE_BYTES) {
       response.body?.cancel();
       return;
     }
     const reader = new FileReader();
     reader.onload = () => (shown.src = reader.result);
     const bytes = await response.blob();
-    reader.readAsDataURL(kind ? new Blob([bytes], { type: `image/${kind}` }) : bytes);
+    reader.readAsDataURL(type ? new Blob([bytes], { type }) : bytes);
   } catch {
     // The alternative text stays.
   }

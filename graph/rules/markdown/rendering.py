@@ -2,7 +2,7 @@
 
 `parse` finds the references in a text, such as `#7` or `@dev`; `render` writes the HTML once the caller knows what they link to. Raw HTML
 is shown as text. Images other than uploads become links, because loading them would reveal to their host who reads the page. The link of an
-image in the repository has the attribute `data-picture`.
+image in the repository has the attribute `data-image`.
 """
 
 import re
@@ -41,7 +41,7 @@ REFERENCE_PATTERN = re.compile(
 TASK_PATTERN = re.compile(r"\[([ xX])\](?=\s)")
 UPLOAD_PATTERN = re.compile(r"/uploads/[0-9a-f]{32}/[A-Za-z0-9._+-]{1,255}")
 IMAGE_PATTERN = re.compile(r".*\.(?:png|jpe?g|gif|bmp)", re.IGNORECASE)
-PICTURE_PATTERN = re.compile(r".*\.(?:png|jpe?g|gif|bmp|webp|svg)", re.IGNORECASE)
+IMAGE_FILE_PATTERN = re.compile(r".*\.(?:png|jpe?g|gif|bmp|webp|svg)", re.IGNORECASE)
 
 SUGGESTION_PATTERN = re.compile(r"suggestion(?::-(?P<above>[0-9]{1,2})\+(?P<below>[0-9]{1,2}))?")
 """What follows the fence of a suggestion; with the numbers of lines above and below the commented one that it also replaces."""
@@ -51,7 +51,7 @@ MAX_SUGGESTIONS = 20
 """Suggestions of a text; further ones are ordinary code."""
 
 ATTRIBUTES = {
-    "a": {"href", "title", "data-picture"},
+    "a": {"href", "title", "data-image"},
     "code": {"data-suggestion"},
     "img": {"src", "alt", "title"},
     "input": {"disabled", "checked", "aria-label"},
@@ -245,10 +245,10 @@ def _text_html(text: str, links: Mapping[Reference, ReferenceLink]) -> str:
     return "".join([*pieces, escape(text[start:])])
 
 
-def _link(url: str, text: str, title: str = "", *, is_picture: bool = False) -> str:
+def _link(url: str, text: str, title: str = "", *, is_image: bool = False) -> str:
     title_attribute = f' title="{escape(title)}"' if title else ""
-    picture_attribute = ' data-picture=""' if is_picture else ""
-    return f'<a href="{escape(url)}"{title_attribute}{picture_attribute}>{escape(text)}</a>'
+    image_attribute = ' data-image=""' if is_image else ""
+    return f'<a href="{escape(url)}"{title_attribute}{image_attribute}>{escape(text)}</a>'
 
 
 def _checkbox(task: re.Match[str]) -> str:
@@ -265,7 +265,7 @@ def _image(image: Token, base: LinkBase, *, in_link: bool) -> Token:
     if in_link:
         return _html(escape(alt or source))
     is_file = _is_relative(source) and not UPLOAD_PATTERN.fullmatch(source)
-    return _html(_link(url, alt or source, is_picture=is_file and PICTURE_PATTERN.fullmatch(urlsplit(source).path) is not None))
+    return _html(_link(url, alt or source, is_image=is_file and IMAGE_FILE_PATTERN.fullmatch(urlsplit(source).path) is not None))
 
 
 def _html(html: str) -> Token:

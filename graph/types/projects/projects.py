@@ -162,7 +162,7 @@ class Project(
     creator: User | None = to_one(tables.Project.creator_id, description="User who created it; null if the account was deleted.")
     creator_id: int | None = column(description="v3 ID of the user who created it.")
     archived: bool = column(description="Whether it is archived, that is read-only.")
-    avatar_url: str | None = column(description="URL of the picture of the project.")
+    avatar_url: str | None = column(description="URL of the image of the project.")
     created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")
     last_activity_at: datetime = column(description="When it was last active.")

@@ -21,10 +21,10 @@ LIST = """query ($id: String!, $build: Int!, $path: String!, $first: Int, $after
         nodes { name path kind size downloadUrl } totalCount pageInfo { hasNextPage endCursor hasPreviousPage startCursor } } } } }"""
 FILE = """query ($id: String!, $build: Int!, $path: String!) { project(path: $id) { artifact(buildId: $build) {
     file(path: $path) { size downloadUrl } } } }"""
-PICTURE = b"\x89PNG\r\n\x1a\n"
+IMAGE = b"\x89PNG\r\n\x1a\n"
 
 
-CONTENT = pack_files({"site/index.html": b"<script>alert(1)</script>", "site/a b.png": PICTURE, "unit.log": b"1 passed\n", "tool": b"\0\1"})
+CONTENT = pack_files({"site/index.html": b"<script>alert(1)</script>", "site/a b.png": IMAGE, "unit.log": b"1 passed\n", "tool": b"\0\1"})
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ async def test_are_listed_by_folder_and_downloaded(app: httpx.AsyncClient, ask: 
     url = (await page(path="site/"))["nodes"][0]["downloadUrl"]
     assert url.startswith(f"{EXTERNAL_URL}/") and url.endswith(f"/builds/{build.id}/artifacts/file/site/a%20b.png")
     headers = {"PRIVATE-TOKEN": token_of(owner)}
-    picture = await app.get(url.removeprefix(EXTERNAL_URL), headers=headers)
-    assert (picture.status_code, picture.content, picture.headers["content-type"]) == (200, PICTURE, "image/png")
+    image = await app.get(url.removeprefix(EXTERNAL_URL), headers=headers)
+    assert (image.status_code, image.content, image.headers["content-type"]) == (200, IMAGE, "image/png")
     for path, kind, shown in (
         ("site/index.html", "text/plain; charset=utf-8", "inline"),
         ("tool", "application/octet-stream", "attachment"),
@@ -77,7 +77,7 @@ async def test_are_listed_by_folder_and_downloaded(app: httpx.AsyncClient, ask: 
     assert (await app.get(f"{address}x", headers=headers)).status_code == 404
     assert (await app.get(address.replace(f"/{build.id}/", "/9999999999/"), headers=headers)).status_code == 404
     assert (await app.post(address, headers=headers)).status_code == 405
-    assert (await app.head(address, headers=headers)).headers["content-length"] == str(len(PICTURE))
+    assert (await app.head(address, headers=headers)).headers["content-length"] == str(len(IMAGE))
     assert (await ask(LIST, owner, **about, path="none")).errors[0].message == "Folder not found."
 
 

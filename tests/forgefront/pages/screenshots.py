@@ -1,7 +1,7 @@
-"""Takes pictures of the pages in Chromium, and writes what each page costs: `scripts/screenshots [FOLDER]`.
+"""Takes screenshots of the pages in Chromium, and writes what each page costs: `scripts/screenshots [FOLDER]`.
 
-Without a folder it writes the pictures that the documents show, and the table `pages.md`, into docs/screenshots; with one, pictures of all
-pages in both themes and on a phone.
+Without a folder it writes the screenshots that the documents show, and the table `pages.md`, into docs/screenshots; with one, screenshots
+of all pages in both themes and on a phone.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ PHONE_SIZE = (390, 844)
 
 
 DOCUMENTED = {"wall": "wall", "dashboard": "dashboard", "merge request changes": "merge-request", "file": "file"}
-"""The pages that the documents show, with the names of their pictures."""
+"""The pages that the documents show, with the names of their screenshots."""
 
 
 def storefront() -> DemoProject:
@@ -99,7 +99,7 @@ async def take_screenshots(folder: Path | None) -> None:
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     target = folder or Path("docs/screenshots")
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="forgefront-pictures-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="forgefront-screenshots-") as scratch:
         projects = (*PROJECTS, storefront())
         async with run_demo_server(Path(scratch, "data"), projects) as forge, open_chromium(Path(scratch, "profile")) as page:
             stops = await create_tour(forge)
@@ -115,7 +115,7 @@ async def take_screenshots(folder: Path | None) -> None:
                 rows.append(await measure(page, forge, stop))
                 print(rows[-1])
                 if name := DOCUMENTED.get(stop.name):
-                    save_picture(await page.screenshot(), target / f"{name}.png")
+                    save_screenshot(await page.screenshot(), target / f"{name}.png")
             (target / "pages.md").write_text(TABLE_HEAD + "\n".join(rows) + "\n")
 
 
@@ -158,10 +158,10 @@ async def take_all_variants(page: BrowserPage, forge: DemoServer, stop: TourStop
         await page.set_color_scheme("light" if scheme == "phone" else scheme)
         await page.set_viewport(width, height, scale=2 if scheme == "phone" else 1, mobile=scheme == "phone")
         await show(page, forge, stop)
-        save_picture(await page.screenshot(), folder / f"{stop.name.replace('/', ' ').replace(' ', '-')}-{scheme}.png")
+        save_screenshot(await page.screenshot(), folder / f"{stop.name.replace('/', ' ').replace(' ', '-')}-{scheme}.png")
 
 
-def save_picture(data: bytes, path: Path) -> None:
+def save_screenshot(data: bytes, path: Path) -> None:
     path.write_bytes(data)
     print(path, len(data) // 1000, "kB")
 

@@ -57,7 +57,7 @@ async def test_a_project_has_pictures_that_lead_to_their_rows_and_operations(sit
     branch = await card(site, "The branch over time")
     assert f"broken by\nMT\n{HOSTILE}" in branch and "not fixed yet" in branch
     assert "Show delivery dates" in await card(site, "Open merge requests by age")
-    # The names of people are in the table even though pictures do not show them.
+    # The names of people are in the table even though charts do not show them.
     assert "mei" in await card(site, "People and builds")
     links = await page.evaluate(
         "[...document.querySelectorAll('section[aria-label=\"Success rate\"] .card-links a')].map(link => link.href)"
@@ -140,7 +140,7 @@ async def test_pictures_of_a_group_lead_to_its_builds(site: PagesSite) -> None:
     footers = "[...document.querySelectorAll('.chart .card-links')]"
     await page.wait_for(f"{footers}.length && {footers}.every(each => each.firstChild)")
     rows = f"{footers}.map(each => each.firstChild.innerText)"
-    assert "GraphiQL" not in await page.evaluate(rows), "each picture leads to its rows"
+    assert "GraphiQL" not in await page.evaluate(rows), "each chart leads to its rows"
     await page.evaluate("document.querySelector('section[aria-label=\"Success rate\"] .card-links a').click()")
     await page.wait_for("document.querySelectorAll('.row').length > 0 && location.pathname === '/groups/web/builds'")
     assert await page.evaluate("location.search") == "?status=failed&branch=default&days=30"

@@ -33,7 +33,7 @@ CHOSEN = "[...document.querySelectorAll('.code-line.chosen .number')].map(each =
 
 
 def png() -> bytes:
-    """A picture of two pixels by one."""
+    """An image of two pixels by one."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -44,12 +44,12 @@ def png() -> bytes:
 
 FILES = {
     NAME: f"<script>alert(1)</script> {HOSTILE}".encode(),
-    "README.md": f"# {HOSTILE}\n\nhttps://example.org/\n\n![A picture](picture.png)\n".encode(),
+    "README.md": f"# {HOSTILE}\n\nhttps://example.org/\n\n![An image](image.png)\n".encode(),
     "docs/guide/deep/er/page.txt": b"".join(b"line %d\n" % number for number in range(1, 3201)),
     "docs/windows.txt": b"one\r\ntwo\r\n",
     "docs/latin.txt": "caf\u00e9 \u00e0 la cr\u00e8me".encode("latin-1"),
-    "picture.png": png(),
-    "picture.svg": b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)" width="9" height="9"><script>alert(2)</script></svg>',
+    "image.png": png(),
+    "image.svg": b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)" width="9" height="9"><script>alert(2)</script></svg>',
     "broken.gif": b"GIF\0",
     "data.bin": b"\0\1",
     "order.js": "x = '\u202e'".encode(),
@@ -125,14 +125,14 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     await page.wait_for("document.querySelector('.readme .markdown h3')")
     await page.click(".tabs a[href$=files]")
     await page.wait_for("document.querySelector('.file')")
-    entries = ["docs", "src", "README.md", "broken.gif", "data.bin", "empty.txt", "file-0.txt", "order.js", "picture.png", "picture.svg"]
+    entries = ["docs", "src", "README.md", "broken.gif", "data.bin", "empty.txt", "file-0.txt", "image.png", "image.svg", "order.js"]
     assert await page.evaluate(ENTRIES) == entries
     await page.wait_for(f"document.querySelectorAll('.file-change a[href*=commit]').length === {len(entries)}")
     assert HOSTILE in await page.evaluate("document.querySelector('.file-change:has(time)').closest('ol').innerText")
     assert await page.evaluate("document.querySelector('.readme .markdown h3').innerText") == HOSTILE
     assert await page.evaluate("document.querySelectorAll('.readme .markdown a[href=\\'https://example.org/\\']').length") == 1
     await page.evaluate("document.querySelector('.readme').scrollIntoView()")
-    await page.wait_for('document.querySelector(\'.readme a[href*="/files/picture.png"] > img[alt="A picture"]\')?.naturalWidth > 0')
+    await page.wait_for('document.querySelector(\'.readme a[href*="/files/image.png"] > img[alt="An image"]\')?.naturalWidth > 0')
     assert await page.evaluate("document.querySelectorAll('main [href*=new_file], main .danger').length") == 0
 
     # By keyboard: the first entry, the file in it, and up again.
@@ -183,14 +183,14 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
         ("data.bin", "binary"),
         ("empty.txt", "This file is empty."),
         ("order.js", "invisible characters"),
-        ("broken.gif", "The picture cannot be shown."),
-        ("picture.svg", "onload"),
+        ("broken.gif", "The image cannot be shown."),
+        ("image.svg", "onload"),
     ):
         await site.visit(address("files", name), "guest")
         await page.wait_for_text(text)
-    for name, width in (("picture.svg", 9), ("picture.png", 2)):
+    for name, width in (("image.svg", 9), ("image.png", 2)):
         await site.visit(address("files", name), "guest")
-        await page.wait_for(f"document.querySelector('.picture img')?.naturalWidth === {width}")
+        await page.wait_for(f"document.querySelector('.image img')?.naturalWidth === {width}")
     await page.evaluate("[...document.querySelectorAll('.file-head button')].find(each => each.innerText === 'Download').click()")
     await page.wait_for(
         "performance.getEntriesByType('resource').some(each => each.name.includes('filepath=') && each.responseStatus === 200)"
@@ -259,7 +259,7 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
 async def test_missing_files_refs_and_projects_are_reported(site: FilesSite) -> None:
     page = site.page
     await site.visit(address("files", ref="gone"))
-    # The picture in README.md must be loaded before its branch is deleted.
+    # The image in README.md must be loaded before its branch is deleted.
     await page.wait_for(f"{ENTRIES}.length > 3 && document.querySelector('.readme img')?.naturalWidth > 0")
     await site.ask(
         "mutation ($input: DeleteBranchInput!) { deleteBranch(input: $input) { deletedId } }", input={"projectPath": PATH, "name": "gone"}

@@ -321,7 +321,7 @@ class TestNewIssue:
         await page.wait_for("document.querySelectorAll('.note:not(.system)').length === 3 && document.activeElement.id === 'comment'")
         await page.type(":+1:")
         await page.evaluate("document.activeElement.form.requestSubmit()")
-        await page.wait_for("[...document.querySelectorAll('.note')].at(-1).innerText.includes('+1 In favour')", "a vote is shown as one")
+        await page.wait_for("[...document.querySelectorAll('.note')].at(-1).innerText.includes('+1 In favor')", "a vote is shown as one")
 
 
 class TestLiveIssues:

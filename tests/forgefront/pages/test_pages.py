@@ -29,7 +29,7 @@ KEEP_MINUTES = """(() => {
   window.setInterval = (act, pause) => { if (pause === 60_000) window.minutes.push(act); return repeat(act, pause); };
 })()"""
 """Keeps what a page does each minute, so that a test need not wait."""
-PASTE_PICTURE = """(() => {
+PASTE_IMAGE = """(() => {
   const clipboardData = new DataTransfer();
   clipboardData.items.add(new File(['GIF89a'], 'shot.gif', {type: 'image/gif'}));
   document.querySelector('textarea').dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true, cancelable: true})); })()"""
@@ -430,7 +430,7 @@ class TestProjects:
             await site.visit("/web/storefront/issues/1", "mei")
         await page.evaluate("document.querySelector('textarea').focus()")
         await page.type(f"Seen too. {HOSTILE}")
-        await page.evaluate(PASTE_PICTURE)
+        await page.evaluate(PASTE_IMAGE)
         await page.wait_for("document.querySelector('textarea').value.includes('![shot](')")
         await page.click(".actions button")
         await page.wait_for_text("Status changed to closed")

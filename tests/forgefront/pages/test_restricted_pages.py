@@ -52,8 +52,8 @@ async def tiles(site: ListSite, path: str, username: str) -> list[str]:
     return found
 
 
-async def wrong_pictures(site: ListSite, path: str, username: str) -> list[str]:
-    """The messages that a dashboard shows in place of pictures."""
+async def failed_charts(site: ListSite, path: str, username: str) -> list[str]:
+    """The messages that a dashboard shows in place of charts."""
     await site.visit(path, username)
     await site.page.wait_for(
         "document.querySelector('.chart .card-body').childElementCount && !document.querySelector('.chart[aria-busy]')"
@@ -78,11 +78,11 @@ class TestRestrictedPages:
             shown = await headings(site, f"/{PATH}/commit/{tip}", "mei")
             assert shown[0] == TITLE
             assert ("Builds" in shown) is (disabled != "buildsEnabled")
-            assert await wrong_pictures(site, "/groups/web/dashboard", "mei") == [], disabled
+            assert await failed_charts(site, "/groups/web/dashboard", "mei") == [], disabled
 
         await site.run(UPDATE, input={"projectPath": project, **dict.fromkeys(SECTIONS, True)})
         await site.forge.run_as("ada", "AddProjectMember", projectPath=PATH, username="guest", accessLevel="GUEST")
-        assert await wrong_pictures(site, "/groups/web/dashboard", "guest") == []
+        assert await failed_charts(site, "/groups/web/dashboard", "guest") == []
         for path in ("/", "/groups/web"):
             assert await tiles(site, path, "guest") == ["storefront"]
         assert "You may not see the code of this project." in await site.page.evaluate("document.querySelector('.tile').innerText")

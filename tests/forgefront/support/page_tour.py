@@ -1,4 +1,4 @@
-"""Every page of a service with something to show on each: for the checks of all pages and for the pictures."""
+"""Every page of a service with something to show on each: for the checks of all pages and for the screenshots."""
 
 import re
 from collections.abc import AsyncIterator

@@ -102,17 +102,17 @@ class TestUser:
 class TestAvatar:
     async def test_follows_the_template(self, services: Services, make: DataFactory) -> None:
         user = await make.user("ada")
-        graph = Graph(replace(services, avatar_url_template="https://pictures.example/{email_md5}?u={username}&i={id}"))
+        graph = Graph(replace(services, avatar_url_template="https://images.example/{email_md5}?u={username}&i={id}"))
 
         data = await Ask(graph).data("{ viewer { avatarUrl } }", user)
 
         digest = hashlib.md5(b"ada@example.org", usedforsecurity=False).hexdigest()
-        assert data["viewer"]["avatarUrl"] == f"https://pictures.example/{digest}?u=ada&i={user.id}"
+        assert data["viewer"]["avatarUrl"] == f"https://images.example/{digest}?u=ada&i={user.id}"
 
     async def test_is_none_when_the_settings_switch_the_service_off(self, services: Services, make: DataFactory) -> None:
         user = await make.user()
         await make.settings(avatar_service_enabled=False)
-        graph = Graph(replace(services, avatar_url_template="https://pictures.example/{id}"))
+        graph = Graph(replace(services, avatar_url_template="https://images.example/{id}"))
 
         assert await Ask(graph).data("{ viewer { avatarUrl } }", user) == {"viewer": {"avatarUrl": None}}
 
@@ -120,7 +120,7 @@ class TestAvatar:
         user = await make.user()
         for _ in range(5):
             await make.user()
-        ask = Ask(Graph(replace(services, avatar_url_template="https://pictures.example/{id}")))
+        ask = Ask(Graph(replace(services, avatar_url_template="https://images.example/{id}")))
 
         with statements.assert_at_most(3):
             await ask.data("{ users { nodes { avatarUrl } } }", user)

@@ -25,7 +25,7 @@ RENDERED = {
     "[x](../../../../b.md)": f'<p><a href="https://forge.example/git/ada/mill/files/b.md?ref=main" {REL}>x</a></p>',
     f"![a]({UPLOAD}/a.png)": f'<p><img src="https://forge.example/git/ada/mill{UPLOAD}/a.png" alt="a"></p>',
     f"![a]({UPLOAD}/a.svg)": f'<p><a href="https://forge.example/git/ada/mill{UPLOAD}/a.svg" {REL}>a</a></p>',
-    "![a](b.svg)": f'<p><a href="https://forge.example/git/ada/mill/files/docs/b.svg?ref=main" data-picture="" {REL}>a</a></p>',
+    "![a](b.svg)": f'<p><a href="https://forge.example/git/ada/mill/files/docs/b.svg?ref=main" data-image="" {REL}>a</a></p>',
     "![a](https://spy.example/a.png)": f'<p><a href="https://spy.example/a.png" {REL}>a</a></p>',
 }
 

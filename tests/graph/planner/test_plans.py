@@ -93,10 +93,10 @@ class TestComputedFields:
         assert oracle.comparison_counts.total() == requested > 10
 
     async def test_pictures_with_a_service_for_them_and_without(self, services: Services, week: WeekData) -> None:
-        pictures = PlanOracle(replace(services, avatar_url_template="https://pictures.example/{email_md5}?u={username}&i={id}"))
+        images = PlanOracle(replace(services, avatar_url_template="https://images.example/{email_md5}?u={username}&i={id}"))
         people = "nodes { author { avatarUrl webUrl } assignee { avatarUrl } }"
         text = f'{{ project(path: "acme/web") {{ issues {{ {people} }} owner {{ avatarUrl webUrl }} }} viewer {{ avatarUrl }} }}'
-        for oracle in (PlanOracle(services), pictures):
+        for oracle in (PlanOracle(services), images):
             await oracle.compare(prepare_document(parse(text)), {}, week.ann)
             assert oracle.comparison_counts == {"rows": 1}
 

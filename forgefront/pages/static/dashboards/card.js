@@ -1,4 +1,4 @@
-// The frame of a picture: its title and figures, what is under the pointer, its table, and the links to its rows, its operation and its CSV.
+// The frame of a chart: its title and figures, what is under the pointer, its table, and the links to its rows, its operation and its CSV.
 
 import { base } from "../address.js";
 import { h, replace } from "../dom.js";
@@ -6,8 +6,8 @@ import * as graph from "../graph.js";
 import { save } from "../project/downloads.js";
 
 /**
- * The card of an operation. `show(data, variables)` returns `{figures, picture, key, below, columns, rows, list}`: `figures` is a list of
- * `[value, name]`, `columns` and `rows` are those of the table, which is folded below a `picture`, and `list` is that of the CSV where it is
+ * The card of an operation. `show(data, variables)` returns `{figures, chart, key, below, columns, rows, list}`: `figures` is a list of
+ * `[value, name]`, `columns` and `rows` are those of the table, which is folded below a `chart`, and `list` is that of the CSV where it is
  * not the first. `links(variables)` is a list of `[word, address]`. `load` gets the variables of filters.js, with `sent` for the operation.
  */
 export function card(page, { title, wide = false, view, operation, show, links = () => [] }) {
@@ -24,12 +24,12 @@ export function card(page, { title, wide = false, view, operation, show, links =
         const data = await asked(page, view, operation, variables);
         if (newest !== variables) return;
         const wrong = graph.errorIn(data);
-        // The picture of a group has the projects whose data the viewer may see.
+        // The chart of a group has the projects whose data the viewer may see.
         if (wrong && !(data.group && wrong.code === "FORBIDDEN")) throw wrong;
-        const { figures: numbers = [], picture, key = null, below = null, columns, rows, list = null } = show(data, variables);
+        const { figures: numbers = [], chart, key = null, below = null, columns, rows, list = null } = show(data, variables);
         replace(figures, numbers.map(([value, name]) => h("div", null, h("dt", null, name), h("dd", null, value))));
         const open = content.querySelector("details")?.open;
-        replace(content, rows.length ? [picture, key, below, columns ? table(title, columns, rows, { open, folded: picture !== null }) : null] : h("p.quiet.nothing", null, "Nothing in this range. Choose a longer one, or fewer filters."));
+        replace(content, rows.length ? [chart, key, below, columns ? table(title, columns, rows, { open, folded: chart !== null }) : null] : h("p.quiet.nothing", null, "Nothing in this range. Choose a longer one, or fewer filters."));
         replace(footer, links(variables).map(([word, href]) => h("a", { href }, word)), await inGraphiql(view, variables.sent), csv(page, operation, variables.sent, list));
       } catch (error) {
         if (error.name === "AbortError" || newest !== variables) return;
@@ -42,7 +42,7 @@ export function card(page, { title, wide = false, view, operation, show, links =
   };
 }
 
-/** The answer of an operation, which several pictures share. */
+/** The answer of an operation, which several charts share. */
 function asked(page, view, operation, { sent, answers }) {
   const name = `${operation} ${JSON.stringify(sent)}`;
   if (!answers.has(name)) answers.set(name, graph.ask(`dashboards/${view}`, operation, sent, { signal: page.signal }));

@@ -1,4 +1,4 @@
-// Pictures of statistics as SVG: lines, columns and bands over time. Every series differs by its marker, dashes or pattern as well as by colour.
+// Charts of statistics as SVG: lines, columns and bands over time. Every series differs by its marker, dashes or pattern as well as by colour.
 
 import { h, replace, s } from "../dom.js";
 import { duration } from "../parts.js";
@@ -13,9 +13,9 @@ const TICKS = 4;
 const MAX_MARKERS = 40;
 let patterns = 0;
 
-/** A picture that fills its container: `draw(width)` returns its SVG element, again whenever the width changes. */
+/** A chart that fills its container: `draw(width)` returns its SVG element, again whenever the width changes. */
 export function fitted(draw) {
-  const box = h("div.picture");
+  const box = h("div.plot");
   let shown = 0;
   new ResizeObserver(([{ contentRect: { width } }]) => {
     if (width < 1 || Math.abs(width - shown) < 1) return;
@@ -106,7 +106,7 @@ export const bands = ({ label, span, rows, zone, read }) =>
     ]);
   });
 
-/** A small picture of the last builds, oldest first: a bar for each, as high as it took long; that of a failed one stands on a line. */
+/** A small chart of the last builds, oldest first: a bar for each, as high as it took long; that of a failed one stands on a line. */
 export function builds(nodes) {
   if (!nodes.length) return null;
   const shown = nodes.toReversed();

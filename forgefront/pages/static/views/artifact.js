@@ -1,10 +1,11 @@
-// The files in the artifact of a build: a folder of the archive, or one of its files as text or as a picture.
+// The files in the artifact of a build: a folder of the archive, or one of its files as text or as an image.
 
 import { address } from "../address.js";
 import { artifactAddress, entryRows, isArchive, styles } from "../artifact/listing.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { errorIn } from "../graph.js";
+import { imageType } from "../images.js";
 import { empty, more } from "../parts.js";
 import { fetched, save } from "../project/downloads.js";
 import { lines } from "../repository/lines.js";
@@ -12,7 +13,6 @@ import { size } from "../sizes.js";
 
 const PAGE_ENTRIES = 200;
 const MAX_SHOWN_BYTES = 1024 * 1024;
-const PICTURES = { png: "png", jpg: "jpeg", jpeg: "jpeg", gif: "gif", webp: "webp", bmp: "bmp", ico: "x-icon", svg: "svg+xml" };
 
 export async function open(page) {
   const { path, number, at = "" } = page.where;
@@ -68,7 +68,7 @@ function folder(path, build, entries, read) {
   }, "Show more files")];
 }
 
-/** A file: its lines or the picture, if it is small enough, and a button that saves it. */
+/** A file: its lines or the image, if it is small enough, and a button that saves it. */
 async function file(page, { name, size: bytes, downloadUrl }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const shown = h("div");
@@ -87,9 +87,9 @@ async function file(page, { name, size: bytes, downloadUrl }) {
     replace(shown, h("p.file-note", null, error.message));
     return element;
   }
-  const picture = PICTURES[name.split(".").at(-1).toLowerCase()];
+  const type = imageType(name);
   const text = textOf(contents);
-  if (picture) replace(shown, h("div.picture", null, h("img", { alt: name, src: `data:image/${picture};base64,${base64(contents)}` })));
+  if (type) replace(shown, h("div.image", null, h("img", { alt: name, src: `data:${type};base64,${base64(contents)}` })));
   else if (text === null) replace(shown, h("p.file-note", null, "This file is binary, so it is not shown as text."));
   else if (!text) replace(shown, h("p.file-note", null, "This file is empty."));
   else {

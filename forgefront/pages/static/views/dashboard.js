@@ -1,7 +1,7 @@
-// The dashboard of a project or a group: pictures of its builds, branches and merge requests over a range of time.
+// The dashboard of a project or a group: charts of its builds, branches and merge requests over a range of time.
 
 import * as filters from "../dashboards/filters.js";
-import { pictures } from "../dashboards/pictures.js";
+import { charts } from "../dashboards/charts.js";
 import { styles } from "../dashboards/styles.js";
 import { h } from "../dom.js";
 import { showGroup } from "../group/head.js";
@@ -16,7 +16,7 @@ export async function open(page) {
   const chosen = filters.read(page.query);
   const [own] = await Promise.all([path ? project(page, path) : group(page, name), styles()]);
   const form = filters.form(chosen, { branches: own.branches, change });
-  const all = pictures(page, own, form.offer);
+  const all = charts(page, own, form.offer);
   const grid = h("div.charts", null, all.map(({ element }) => element));
   const seconds = screenSeconds(page);
 
@@ -32,7 +32,7 @@ export async function open(page) {
 
   function change() {
     page.setAddress(`${location.pathname}${filters.toQuery(chosen, seconds ? { screen: String(seconds) } : {})}`);
-    load().then(() => page.say("The pictures have changed."));
+    load().then(() => page.say("The charts have changed."));
   }
 }
 

@@ -121,7 +121,7 @@ function showDiscussion({ page, about, read, act, body, request, soon }) {
   let shown = null;
   const show = (now) => {
     const html = now.descriptionHtml;
-    // Pictures in an unchanged one are not loaded again.
+    // Images in an unchanged one are not loaded again.
     if (!shown || html !== shown.descriptionHtml) keepFocus(text, () => replace(text, html ? h("div.card", null, markdown(html)) : h("p.quiet", null, "No description.")));
     keepFocus(box, () => replace(box, mergeBox(now, act, chosen)));
     replace(side, closing(now));

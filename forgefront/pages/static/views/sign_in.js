@@ -36,7 +36,7 @@ export async function open(page) {
       withToken
         ? form([field("token", "Private token", { type: "password", autocomplete: "current-password" }), h("p.hint", null, "It is stored in this browser and sent only to this service.")], (given) => given.token.trim())
         : form([
-          field("login", "User name or e-mail", { autocomplete: "username" }),
+          field("login", "User name or email", { autocomplete: "username" }),
           field("password", "Password", { type: "password", autocomplete: "current-password" }),
         ], byPassword),
       frontPage.openIdLabel ? h("button.provider", { type: "button", onclick: atProvider }, `Sign in with ${frontPage.openIdLabel}`) : null,

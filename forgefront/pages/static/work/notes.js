@@ -14,7 +14,7 @@ import { draftNames } from "../repository/drafts.js";
 export function note(page, each, isNew = false, changed = () => {}) {
   const { databaseId, bodyHtml, system, author, createdAt } = each;
   if (system) return h("div.note.system", null, person(author), markdown(bodyHtml), ago(createdAt));
-  const text = h("div", null, each.upvote ? vote("+1", "In favour") : each.downvote ? vote("−1", "Against") : markdown(bodyHtml));
+  const text = h("div", null, each.upvote ? vote("+1", "In favor") : each.downvote ? vote("−1", "Against") : markdown(bodyHtml));
   const edit = each.viewerCan?.update ? editing(page, each, text, changed) : null;
   return h("article.note.card", { id: `note_${databaseId}` },
     h("header", null, person(author), ago(createdAt), isNew ? h("span.tag.new-tag", null, "new") : null, edit), text);

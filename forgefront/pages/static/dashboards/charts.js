@@ -1,4 +1,4 @@
-// The pictures of a dashboard: what each asks, and how its answer is shown.
+// The charts of a dashboard: what each asks, and how its answer is shown.
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
@@ -14,8 +14,8 @@ const LAST_CHANGES = 6;
 const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 1000) / 10} %`);
 const count = (value) => new Intl.NumberFormat("en").format(value);
 
-/** The pictures of a project or a group. `own` is `{kind: "project" | "group", path}`; `offer(name, values)` suggests values of a filter. */
-export function pictures(page, own, offer) {
+/** The charts of a project or a group. `own` is `{kind: "project" | "group", path}`; `offer(name, values)` suggests values of a filter. */
+export function charts(page, own, offer) {
   const isGroup = own.kind === "group";
   const builds = (word, state) => ({ chosen }) => [[word, buildList(own, chosen, state)]];
   const place = isGroup ? ["groups", own.path] : [own.path];
@@ -35,7 +35,7 @@ export function pictures(page, own, offer) {
   ];
 }
 
-/** The address of the builds that a picture shows. */
+/** The address of the builds that a chart shows. */
 function buildList({ kind, path }, chosen, state) {
   const query = new URLSearchParams(Object.entries({ status: state ?? "all", ref: chosen.branch === "*" ? "" : chosen.branch, branch: chosen.branch ? "" : "default", job: chosen.job, author: chosen.author, days: chosen.range }).filter(([, value]) => value));
   return `${kind === "group" ? address("groups", path, "builds") : address(path, "builds")}?${query}`;
@@ -47,7 +47,7 @@ const dated = (zone, bucket) => {
   return (time) => (bucket === "WEEK" ? `week of ${form.format(time)}` : form.format(time));
 };
 
-// Builds over time: one operation, three pictures.
+// Builds over time: one operation, three charts.
 
 function buildsOverTime(page, { kind }) {
   const isGroup = kind === "group";
@@ -70,7 +70,7 @@ function quantiles({ buildStats: { rows, truncated }, whole }, { span, zone, buc
   ];
   return {
     figures: all ? [[svg.took(all.p50), "p50"], [svg.took(all.p95), "p95"]] : [],
-    picture: svg.overTime({ label: `${words}, from ${name(span[0])} to ${name(span[1])}; the table has the figures`, span, points, series, zone, seconds: true,
+    chart: svg.overTime({ label: `${words}, from ${name(span[0])} to ${name(span[1])}; the table has the figures`, span, points, series, zone, seconds: true,
       read: (at) => say.say(at === null ? null : `${name(points[at])}: p50 ${svg.took(series[0].values[at])}, p95 ${svg.took(series[1].values[at])}, ${count(found[at][field].count)} builds`) }),
     key: svg.key(series),
     below: say.element,
@@ -90,7 +90,7 @@ function success({ buildStats: { rows }, whole }, { span, zone, bucket }) {
   const series = [{ name: "passed, of passed and failed", kind: "line", look: "series-1", marker: "circle", values: rows.map(({ successRate }) => (successRate === null ? null : successRate * 100)) }];
   return {
     figures: all ? [[percent(all.successRate), "passed"], [count(all.counts.failed), "failed"], [count(all.retried), "retried"]] : [],
-    picture: svg.overTime({ label: `Share of builds that passed, from ${name(span[0])} to ${name(span[1])}; the table has the figures`, span, points, series, zone, unit: " %", top: 100,
+    chart: svg.overTime({ label: `Share of builds that passed, from ${name(span[0])} to ${name(span[1])}; the table has the figures`, span, points, series, zone, unit: " %", top: 100,
       read: (at) => say.say(at === null ? null : `${name(points[at])}: ${percent(rows[at].successRate)}, ${count(rows[at].counts.failed)} of ${count(rows[at].counts.total)} failed`) }),
     key: svg.key(series),
     below: say.element,
@@ -126,7 +126,7 @@ function timeline(page, { path }) {
         const say = reading(`${project.branch.name}: state over time`);
         return {
           figures: [[percent(good + bad ? good / (good + bad) : null), "time passing"], [svg.took(bad), "failing"]],
-          picture: svg.bands({ label: `States of the branch ${project.branch.name}; the table has them`, span, zone, rows: [{ name: project.branch.name, segments }],
+          chart: svg.bands({ label: `States of the branch ${project.branch.name}; the table has them`, span, zone, rows: [{ name: project.branch.name, segments }],
             read: (segment) => say.say(segment && described(segment, when)) }),
           below: [say.element, changes(path, segments, when)],
           columns: ["From", "State", "Lasted", "Commit", "Author"],
@@ -156,7 +156,7 @@ function timelines(page, links) {
         const say = reading("The default branch of each project");
         return {
           figures: group.projects.totalCount > group.projects.nodes.length ? [[`${group.projects.nodes.length} of ${group.projects.totalCount}`, "projects"]] : [],
-          picture: svg.bands({ label: "States of the default branches; the table has them", span, zone, rows: shown, read: (segment) => say.say(segment && described(segment, when)) }),
+          chart: svg.bands({ label: "States of the default branches; the table has them", span, zone, rows: shown, read: (segment) => say.say(segment && described(segment, when)) }),
           below: say.element,
           columns: ["Project", "Now", "Since", "Passing", "Failing"],
           rows: shown.map(({ name, fullPath, segments }) => [h("a", { href: `${address(fullPath)}/dashboard${toQuery(chosen)}` }, name), wordOf(segments.at(-1).state), when(segments.at(-1).from), svg.took(share(segments, "SUCCESS")), svg.took(share(segments, "FAILED"))]),
@@ -185,7 +185,7 @@ function leadTime(page, _own, links) {
         ];
         return {
           figures: [[svg.took(whole[0].leadTime.p50), "p50"], [svg.took(whole[0].leadTime.p90), "p90"], ...(whole[0].redAtMerge ? [[count(whole[0].redAtMerge), "red when merged"]] : [])],
-          picture: svg.overTime({ label: "Lead time of merge requests; the table has the figures", span, points, series, zone, seconds: true,
+          chart: svg.overTime({ label: "Lead time of merge requests; the table has the figures", span, points, series, zone, seconds: true,
             read: (at) => say.say(at === null ? null : `${name(points[at])}: p50 ${svg.took(series[0].values[at])}, p90 ${svg.took(series[1].values[at])}, ${count(rows[at].leadTime.count)} merged`) }),
           key: svg.key(series),
           below: say.element,
@@ -203,7 +203,7 @@ function groupLeadTime(page, links) {
       show({ group }, { chosen }) {
         const rows = group.projects.nodes.filter(({ whole }) => whole?.[0]?.leadTime.count);
         return {
-          picture: null,
+          chart: null,
           columns: ["Project", "Merged", "p50", "p90"],
           rows: rows.map(({ name, fullPath, whole: [{ merged, leadTime }] }) => [h("a", { href: `${address(fullPath)}/dashboard${toQuery(chosen)}` }, name), count(merged), svg.took(leadTime.p50), svg.took(leadTime.p90)]),
         };
@@ -234,7 +234,7 @@ function throughput(page, { kind }, links) {
         ];
         return {
           figures: [[count(total("merged")), "merged"], [count(total("opened")), "opened"], [count(total("closed")), "closed"]],
-          picture: svg.overTime({ label: "Merge requests opened and merged; the table has the figures", span, points, series, zone, top: 4,
+          chart: svg.overTime({ label: "Merge requests opened and merged; the table has the figures", span, points, series, zone, top: 4,
             read: (at) => say.say(at === null ? null : `${name(points[at])}: ${rows[at].merged} merged, ${rows[at].opened} opened, ${rows[at].closed} closed`) }),
           key: svg.key(series),
           below: say.element,
@@ -258,7 +258,7 @@ function openByAge(page, { kind }, links) {
         const largest = Math.max(...ages.map(([, number]) => number));
         return {
           figures: [[count(totalCount), "open"], ...(nodes.length ? [[svg.took(days[0] * 86_400), "oldest"]] : []), ...(totalCount > nodes.length ? [[count(nodes.length), "oldest shown"]] : [])],
-          picture: h("dl.ages", null, ages.map(([name, number]) => h("div", null, h("dt", null, name), h("dd", null, svg.shares([[number, "NONE-FILLED"]], largest), h("span", null, count(number)))))),
+          chart: h("dl.ages", null, ages.map(([name, number]) => h("div", null, h("dt", null, name), h("dd", null, svg.shares([[number, "NONE-FILLED"]], largest), h("span", null, count(number)))))),
           below: h("ol.changes", { "aria-label": "The oldest" }, nodes.slice(0, OLDEST).map((each) =>
             h("li", null, symbol(each.headCommit?.rollup?.state ?? "NONE"), h("a", { href: address(each.project.fullPath, "merge_requests", each.iid) }, `!${each.iid} ${each.title}`), h("span.quiet", null, each.author.name, ", ", ago(each.createdAt))))),
           columns: ["Merge request", "Author", "Opened", "Builds"],
@@ -280,7 +280,7 @@ function flaky(page, { kind, path }, links) {
         found.sort((a, b) => b.flips - a.flips);
         return {
           figures: [[svg.took(found.reduce((sum, { wastedSeconds }) => sum + wastedSeconds, 0)), "wasted"]],
-          picture: null,
+          chart: null,
           columns: [...(isGroup ? ["Project"] : []), "Job", "Flips", "Runs", "Share", "Wasted", "Merge requests held up"],
           rows: found.map((each) => [...(isGroup ? [each.project] : []), h("a", { href: `${address(each.fullPath, "builds")}?${new URLSearchParams({ status: "all", job: each.name })}` }, each.name), count(each.flips), count(each.runs),
             h("span.share", null, svg.shares([[each.rate, "FAILED"]], 1), percent(each.rate)), svg.took(each.wastedSeconds), count(each.blockedMergeRequests)]),
@@ -291,7 +291,7 @@ function flaky(page, { kind, path }, links) {
 }
 
 const ranked = (rows, first, href) => ({
-  picture: null,
+  chart: null,
   columns: [first, "Builds", "Passed and failed", "Rate", "Retried", "p50", "p95"],
   rows: rows.map(([name, row]) => [href?.(row) ? h("a", { href: href(row) }, name) : name, count(row.counts.total),
     svg.shares([[row.counts.success, "SUCCESS"], [row.counts.failed, "FAILED"]], row.counts.total), percent(row.successRate), count(row.retried), svg.took(row.duration?.p50), svg.took(row.duration?.p95)]),
