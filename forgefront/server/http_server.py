@@ -21,7 +21,6 @@ from types import FrameType
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.config import STARTUP_FAILURE
 from uvicorn.lifespan.off import LifespanOff
 
 from forgefront import logs
@@ -55,7 +54,7 @@ def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallb
     """Serves until it is stopped; returns after a clean shutdown.
 
     `on_ready` is called, in a thread, once the app serves requests, with the configuration in which the port and the external address are
-    final. Raises ConfigError when the address cannot be bound, SystemExit(3) when the app cannot start (the log says why), and what `build`
+    final. Raises ConfigError when the address cannot be bound, SystemExit(1) when the app cannot start (the log says why), and what `build`
     raises.
     """
     logs.configure(config.log_format, config.log_level)
@@ -169,7 +168,8 @@ class ForgefrontServer(uvicorn.Server):
             if not self.should_exit:
                 await self.lifespan.startup()
                 if self.lifespan.should_exit:
-                    raise SystemExit(STARTUP_FAILURE)
+                    # Not uvicorn's STARTUP_FAILURE, which is 3: that is the exit code of an import that left something behind.
+                    raise SystemExit(1)
             if listen is not None:
                 await listen()
             if not self.should_exit:

@@ -452,7 +452,7 @@ class TestShutdown:
 class TestStartup:
     def test_app_that_cannot_start(self, tmp_path: Path) -> None:
         with run_app_server(tmp_path, SERVING_FAILS="1") as found:
-            assert found.process.wait(10) == 3
+            assert found.process.wait(10) == 1
             assert [line["event"] for line in found.lines()] == ["as asked", "Application startup failed. Exiting."]
         with run_app_server(tmp_path, SERVING_FAILS="build") as found:
             assert found.process.wait(10) == 1
@@ -518,7 +518,7 @@ class TestWorkers:
 
     def test_failing_start_ends_all(self, tmp_path: Path) -> None:
         with run_app_server(tmp_path, SERVING_FORKS="1", SERVING_FAILS="1", **WORKERS) as found:
-            assert found.process.wait(15) == 3
+            assert found.process.wait(15) == 1
 
 
 def is_running(process: int) -> bool:
