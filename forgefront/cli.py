@@ -1,12 +1,13 @@
 """The command line: `forgefront serve`, `dump`, `restore`, `admin …` and the others of `forgefront --help`."""
 
+import errno
 import gc
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 COMMANDS = {
     "serve": ("serve:serve", "Serve until SIGTERM or Ctrl-C: GraphQL at /graphql, REST v3 at /api/v3."),
@@ -31,8 +32,23 @@ COMMANDS = {
 }
 """Module and attribute of each command in `forgefront.commands`, and the first sentence of its help."""
 
+
+class Program(TyperGroup):
+    """All commands. A command whose output cannot be written because the disk is full ends with a message."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        try:
+            return super().main(*args, **settings)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            typer.echo(f"forgefront: {error.filename or 'the output'} cannot be written: {error.strerror}", err=True)
+            raise SystemExit(1) from None
+
+
 main = typer.Typer(
     name="forgefront",
+    cls=Program,
     no_args_is_help=True,
     # A traceback with the values of all variables would show secrets.
     pretty_exceptions_enable=False,

@@ -358,6 +358,12 @@ class TestProgram:
     def test_version(self) -> None:
         assert re.fullmatch(r"forgefront \d+\.\d+\.\d+\n", CliRunner().invoke(main, ["--version"]).stdout)
 
+    @pytest.mark.parametrize("arguments", [("--version",), ("translate", "GET /user")])
+    def test_full_disk_has_no_traceback(self, arguments: tuple[str, ...]) -> None:
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([sys.executable, "-m", "forgefront.cli", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (1, "forgefront: the output cannot be written: No space left on device\n")
+
     def test_loads_only_what_a_command_needs(self) -> None:
         """In a new interpreter, because this one has loaded everything."""
         code = f"""
