@@ -1,5 +1,6 @@
 """`forgefront restore`."""
 
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +66,7 @@ def restore(
     if as_json:
         print_result(result, True)
     else:
-        _print(config, result, report)
+        _print(config, result, report, _describe_start(config, data, database_url))
     if report.problems:
         raise typer.Exit(EXIT_FAILED)
 
@@ -151,11 +152,19 @@ def _summarize(config: Config, restored: InstanceRestore, report: CheckReport, s
     }
 
 
-def _print(config: Config, result: dict[str, Any], report: CheckReport) -> None:
+def _describe_start(config: Config, data: Path | None, database_url: str | None) -> str:
+    """How to serve what was restored. It does not repeat the URL, which may contain a password."""
+    command = f"forgefront serve --data {shlex.quote(str(config.data))}" if data else "forgefront serve"
+    if database_url:
+        return f"Set FORGEFRONT_DATABASE_URL to the database of --database-url, and start it with: {command}"
+    return f"Start it with: {command}"
+
+
+def _print(config: Config, result: dict[str, Any], report: CheckReport, start: str) -> None:
     for note in result["notes"]:
         typer.echo(f"note   {note}")
     for problem in report.describe_problems():
         typer.echo(problem)
     what = f"{result['rows']:,} rows, {result['repositories']:,} repositories and {result['files']:,} files"
     typer.echo(f"Restored {what} into {config.data} and {result['database']} in {result['seconds']:.0f} s.")
-    typer.echo(f"Checked: {report.count_problems()}.{'' if report.problems else ' Start it with: forgefront serve'}")
+    typer.echo(f"Checked: {report.count_problems()}.{'' if report.problems else f' {start}'}")

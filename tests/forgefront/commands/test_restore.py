@@ -100,7 +100,12 @@ class TestRestoredFolder:
 
     def test_text_says_what_to_do(self, target: CommandRunner, dump: Path) -> None:
         output = target("restore", dump).stdout
-        assert output.startswith("Restored ") and output.endswith("Checked: no problems. Start it with: forgefront serve\n")
+        assert output.startswith("Restored ")
+        assert output.endswith(f"Checked: no problems. Start it with: forgefront serve --data {target.data}\n")
+
+    def test_text_names_the_setting_of_another_database(self, target: CommandRunner, dump: Path, tmp_path: Path) -> None:
+        output = target("restore", dump, "--database-url", f"sqlite:///{tmp_path}/elsewhere.db").stdout
+        assert "Set FORGEFRONT_DATABASE_URL to the database of --database-url, and start it with: " in output
 
     def test_files_are_for_their_owner(self, target: CommandRunner, dump: Path) -> None:
         target("restore", dump)
