@@ -38,6 +38,8 @@ LIST_PAGE_SIZE = 500
 ABORT_SECONDS = 10.0
 MAX_OWNER_LENGTH = 64
 CLOSE_SECONDS = 0.2
+STALL_SECONDS = 60.0
+"""Seconds until a request fails whose server is silent. A part of an upload has to be sent within this time."""
 
 
 def open_bucket(url: str, settings: Mapping[str, str]) -> S3Store:
@@ -47,11 +49,17 @@ def open_bucket(url: str, settings: Mapping[str, str]) -> S3Store:
     """
     config: dict[str, Any] = dict(settings)
     allows_http = str(config.get("endpoint", "")).startswith("http://")
-    # The timeout covers a whole object, so it is long; stalled connections fail earlier on their own.
+    # The timeout covers a whole object, so it is long. That of reading ends a request whose server no longer answers; it includes the time
+    # to send a part.
     return S3Store.from_url(
         url,
         config=config,  # type: ignore[arg-type]
-        client_options={"allow_http": allows_http, "timeout": timedelta(hours=6), "connect_timeout": timedelta(seconds=5)},
+        client_options={
+            "allow_http": allows_http,
+            "timeout": timedelta(hours=6),
+            "connect_timeout": timedelta(seconds=5),
+            "read_timeout": timedelta(seconds=STALL_SECONDS),
+        },
         retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
     )
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from storage.objects import bucket_store
 from storage.objects.folder_store import FolderStore
-from storage.objects.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge, new_key, open_store
+from storage.objects.object_store import ObjectNotFound, ObjectStore, ObjectStoreUnavailable, ObjectTooLarge, new_key, open_store
 from storage.objects.uploads import INCOMING_PREFIX
 from tests.support.servers.s3_server import SETTINGS
 
@@ -178,3 +179,24 @@ async def test_an_unreachable_bucket_is_a_connection_error(tmp_path: Path) -> No
 
     with pytest.raises(ConnectionError, match="the object store is unavailable"):
         await store.put_bytes(new_key(), b"x")
+
+
+class TestSilentServer:
+    """A server that accepts connections and does not answer, as one whose disk hangs."""
+
+    async def test_requests_end(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(bucket_store, "STALL_SECONDS", 0.3)
+        end = asyncio.Event()
+
+        async def ignore(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await end.wait()
+            writer.close()
+
+        async with await asyncio.start_server(ignore, "127.0.0.1", 0) as server:
+            endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            store = open_store("s3://forge/builds", tmp_path, {**SETTINGS, "endpoint": endpoint})
+            async with asyncio.timeout(30):
+                for request in (store.put(new_key(), chunks(b"a"), 1), store.read(new_key()), store.check()):
+                    with pytest.raises(ObjectStoreUnavailable):
+                        await request
+            end.set()
