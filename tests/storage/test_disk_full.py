@@ -40,6 +40,8 @@ class TestIsDiskFull:
     def test_git_objects(self) -> None:
         assert is_disk_full(pygit2.GitError(f"failed to write: {os.strerror(errno.ENOSPC)}"))
         assert not is_disk_full(pygit2.GitError("object not found"))
+        assert is_disk_full(OSError(f"failed to write out file: {os.strerror(errno.ENOSPC)}"))
+        assert not is_disk_full(OSError("failed to write out file: Input/output error"))
 
     def test_sqlite(self, tmp_path: Path) -> None:
         error = fill_sqlite(tmp_path)
