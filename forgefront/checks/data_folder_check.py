@@ -4,6 +4,7 @@ It changes nothing, except `repair`, which makes counters and the index equal to
 """
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
@@ -20,6 +21,7 @@ from graph.errors import NotFound
 from graph.rules.git import commit_index
 from storage import index_comparison, integrity, migrations
 from storage.database.engine import Database, is_unavailable, sqlite_result_code
+from storage.disk_full import is_disk_full
 from storage.git.packing import object_check
 from storage.git.refs import projection
 from storage.git.repositories import Repositories
@@ -128,7 +130,7 @@ def _check_folder(config: Config, report: CheckReport) -> bool:
             with tempfile.TemporaryFile(dir=folder) as file:
                 file.write(b"x" * 4096)
         except OSError as error:
-            report.add("folder", folder, f"it is not writable: {error.strerror}", "make the user who runs the service its owner")
+            report.add("folder", folder, f"it is not writable: {error.strerror}", _remedy_of_folder(error))
     if config.data.stat().st_mode & 0o077:
         report.notes.append(f"other users of this machine can enter {config.data}; chmod 700 prevents this")
     for path, mode in find_exposed(config):
@@ -147,6 +149,15 @@ def _check_folder(config: Config, report: CheckReport) -> bool:
             "folder", config.data, "it contains a demo whose creation was interrupted", "run `forgefront demo` again, which starts over"
         )
     return True
+
+
+def _remedy_of_folder(error: OSError) -> str:
+    """What to do about a folder in which no file can be created."""
+    if is_disk_full(error):
+        return "free disk space"
+    if error.errno == errno.EROFS:
+        return "mount its file system for writing, and see whether the kernel reports errors of the disk"
+    return "make the user who runs the service its owner"
 
 
 def _check_key(config: Config, report: CheckReport) -> TokenCipher | None:

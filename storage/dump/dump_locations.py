@@ -28,11 +28,16 @@ def create_dump(location: str, s3_settings: Mapping[str, str]) -> Iterator[DumpO
     path = Path(location)
     if path.exists():
         raise DumpError(f"{location} exists already; name a new file")
-    try:
-        with create_file(path) as file:
-            yield file
-    except FileExistsError:
-        raise DumpError(f"{location} exists already; name a new file") from None
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(create_file(path))
+        except OSError as error:
+            raise DumpError(f"{location} cannot be written: {error.strerror}") from None
+        yield file
+        try:
+            stack.close()
+        except FileExistsError:
+            raise DumpError(f"{location} exists already; name a new file") from None
 
 
 @contextlib.contextmanager

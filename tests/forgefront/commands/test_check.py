@@ -2,20 +2,23 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import shutil
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from forgefront.backend import Backend
 from forgefront.buckets.bucket_move import move_to_buckets
 from forgefront.checks import artifact_check, data_folder_check
+from forgefront.checks.check_report import CheckReport
 from forgefront.config import Config
 from storage import integrity
 from storage.database.engine import Database
@@ -129,6 +132,24 @@ class TestFolder:
         usage = shutil._ntuple_diskusage(100, 99, 1)  # type: ignore[attr-defined]
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
         assert only_problem(healthy)["problem"] == "only 0 MB are free on its disk"
+
+    @pytest.mark.parametrize(
+        ("number", "remedy"),
+        [
+            (errno.ENOSPC, "free disk space"),
+            (errno.EROFS, "mount its file system for writing, and see whether the kernel reports errors of the disk"),
+            (errno.EACCES, "make the user who runs the service its owner"),
+        ],
+    )
+    def test_that_cannot_be_written(self, healthy: CommandRunner, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str) -> None:
+        def fail(dir: Path) -> NoReturn:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+        report = CheckReport()
+        assert data_folder_check._check_folder(Config.load(data=healthy.data), report)
+        problems = {(problem.problem, problem.remedy) for problem in report.problems if "not writable" in problem.problem}
+        assert problems == {(f"it is not writable: {os.strerror(number)}", remedy)}
 
 
 class TestKey:

@@ -156,6 +156,10 @@ class TestDump:
         refuses(source, "exists already; name a new file", "dump", tmp_path / "forge.tar")
         assert (tmp_path / "forge.tar").read_text() == "precious"
 
+    def test_folder_that_does_not_exist(self, source: CommandRunner, tmp_path: Path) -> None:
+        file = tmp_path / "absent" / "forge.tar"
+        refuses(source, f"{file} cannot be written: No such file or directory", "dump", file)
+
     def test_failure_leaves_no_file(self, source: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(InstanceDump, "_add_repositories", fail)
         (tmp_path / "dumps").mkdir()
