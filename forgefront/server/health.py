@@ -113,8 +113,11 @@ def create_folder_check(folder: Path) -> ReadinessCheck:
     def write() -> None:
         name = folder / f".readiness-{os.getpid()}"
         try:
-            name.write_bytes(b"x" * 4096)
-            name.unlink()
+            try:
+                name.write_bytes(b"x" * 4096)
+            finally:
+                # A full disk lets an empty file be created.
+                name.unlink(missing_ok=True)
         except OSError as error:
             raise NotReadyError(f"the folder is not writable: {error.strerror or type(error).__name__}") from error
 

@@ -1,6 +1,7 @@
 """Health and readiness, which supervisors and load balancers read."""
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import AsyncIterator
@@ -68,6 +69,16 @@ class TestReadiness:
             },
         }
         assert "secret-name" not in response.text
+
+    async def test_full_disk_leaves_no_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def create_empty(path: Path, data: bytes) -> int:
+            path.touch()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", create_empty)
+        with pytest.raises(NotReadyError, match="No space left on device"):
+            await create_folder_check(tmp_path)()
+        assert os.listdir(tmp_path) == []  # noqa: PTH208
 
     async def test_database_without_its_tables(self, tmp_path: Path) -> None:
         database = Database(f"sqlite:///{tmp_path}/empty.db")
