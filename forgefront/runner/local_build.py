@@ -115,6 +115,8 @@ def read_job(folder: Path, name: str) -> JobConfig:
 def describe_build(folder: Path, job: JobConfig, variables: Mapping[str, str], timeout_seconds: int) -> ClaimedBuild:
     """The job as a forge would describe it. Raises LocalBuildRejected."""
     head = _read_git(folder, "rev-parse", "HEAD")
+    # Of a file whose times changed without its contents, as after `touch`, `git stash create` fails without a message.
+    _run_git(folder, "update-index", "-q", "--refresh")
     sha = _read_git(folder, "stash", "create") or head
     ref = _read_git(folder, "rev-parse", "--abbrev-ref", "HEAD")
     predefined = {
@@ -179,8 +181,8 @@ def _git_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in REPOSITORY_VARIABLES}
 
 
-def _read_git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603
+def _run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603
         ["git", *arguments],  # noqa: S607
         cwd=folder,
         capture_output=True,
@@ -188,6 +190,10 @@ def _read_git(folder: Path, *arguments: str) -> str:
         check=False,
         env={**_git_environment(), **IDENTITY},
     )
+
+
+def _read_git(folder: Path, *arguments: str) -> str:
+    done = _run_git(folder, *arguments)
     if done.returncode != 0:
         raise LocalBuildRejected(f"git {' '.join(arguments)} in {folder} fails: {done.stderr.strip()}")
     return done.stdout.strip()

@@ -1,6 +1,7 @@
 """`forgefront runner exec`, `check` and `unit`: without a server."""
 
 import json
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -75,6 +76,17 @@ class TestExec:
             (folder / ".gitlab-ci.yml").write_text(f"include: {name}\njob: {{script: make}}\n")
             assert f"forgefront: line 1: include: `{name}`: {problem}" in run("exec", "job", "--folder", folder).stderr
         assert run("exec", "job", "--folder", tmp_path).exit_code == 2
+
+    def test_file_with_other_times_is_no_change(self, tmp_path: Path) -> None:
+        (tmp_path / ".gitlab-ci.yml").write_text("job: {script: echo ran}\n")
+        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+        for arguments in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "First"]):
+            subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+        os.utime(tmp_path / ".gitlab-ci.yml", (1, 1))
+
+        done = run("--executor", "shell", "exec", "job", "--folder", tmp_path)
+
+        assert (done.exit_code, "\nran" in done.output) == (0, True), done.output
 
     def test_leaves_the_repository_alone_within_a_hook(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         main, folder = tmp_path / "main", tmp_path / "100%41 tree"
