@@ -59,7 +59,7 @@ def configure(log_format: Literal["json", "text"], level: str, stream: TextIO | 
     ]
     renderer: Processor = _render_json if log_format == "json" else _create_text_renderer(stream)
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, redact, renderer],
+        processors=[*shared, _add_logger_name, structlog.processors.format_exc_info, redact, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(min_level),
         logger_factory=_StreamLoggerFactory(stream, min_level),
         cache_logger_on_first_use=False,
@@ -92,13 +92,23 @@ def configure(log_format: Literal["json", "text"], level: str, stream: TextIO | 
     logging.captureWarnings(True)
 
 
-class _StreamLoggerFactory(structlog.WriteLoggerFactory):
-    """A logger with its stream and minimum level."""
+class _StreamLogger(structlog.WriteLogger):
+    """A logger with the name that `structlog.get_logger` was called with."""
+
+    def __init__(self, stream: TextIO, name: str | None) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+class _StreamLoggerFactory:
+    """Creates loggers with their stream and minimum level."""
 
     def __init__(self, stream: TextIO, min_level: int) -> None:
-        super().__init__(stream)
         self.stream = stream
         self.min_level = min_level
+
+    def __call__(self, name: str | None = None) -> _StreamLogger:
+        return _StreamLogger(self.stream, name)
 
 
 WriteLine = Callable[[dict[str, Any]], None]
@@ -227,6 +237,12 @@ def _matches_secret_name(name: str) -> bool:
 def _add_request_id(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     if "request_id" not in line and (request_id := REQUEST_ID.get()) is not None:
         line["request_id"] = request_id
+    return line
+
+
+def _add_logger_name(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if "logger" not in line and logger.name:
+        line["logger"] = logger.name
     return line
 
 

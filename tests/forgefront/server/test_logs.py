@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import pytest
 import structlog
@@ -35,6 +36,18 @@ class TestFormat:
         assert (first["event"], first["level"], first["count"]) == ("one", "info", 1)
         assert (second["event"], second["level"], second["logger"]) == ("two 2", "info", "anything")
         assert str(first["time"]).endswith("Z") and str(second["time"]).endswith("Z")
+
+    @pytest.mark.parametrize("log_format", ["json", "text"])
+    def test_lines_have_the_name_of_their_logger(self, log_format: Literal["json", "text"]) -> None:
+        stream = io.StringIO()
+        logs.configure(log_format, "info", stream)
+        structlog.get_logger("hosts").info("one", seconds=1)
+        structlog.get_logger("hosts").bind(logger="access").info("two")
+        structlog.get_logger().info("three")
+        structlog.reset_defaults()
+        first, second, third = stream.getvalue().splitlines()
+        names = ('"logger":"hosts"', '"logger":"access"', '"logger"') if log_format == "json" else ("[hosts]", "[access]", "[hosts]")
+        assert (names[0] in first, names[1] in second, names[2] in third) == (True, True, False)
 
     def test_level(self, lines: Callable[[], list[dict[str, object]]]) -> None:
         structlog.get_logger().debug("no")
