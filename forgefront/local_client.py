@@ -4,6 +4,7 @@ Operations run as an administrator, or as the user that is named; the rules of t
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ OPTION_NAMES = {
     "accessLevel": "--level",
     "expiresInHours": "--hours",
     "scopes": "--scope",
+    "tagList": "--tag",
     "username": "username",
     "messenger": "--skype",
     "professionalProfile": "--linkedin",
@@ -59,7 +61,9 @@ class LocalClient:
         operation = prepare_operation(self._document, name)
         given = drop_nulls(**variables)
         try:
-            return unwrap_result(await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, given))
+            result = await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, given)
+            # A path is an argument of the commands that create something.
+            return unwrap_result(result, {"path": "--new-path" if name.startswith("Update") else "path"})
         except OperationRejected as error:
             missing = _find_missing_name(str(error), {"username": by or self._username} | given | given.get("input", {}))
             if error.code is not Code.NOT_FOUND or missing is None:
@@ -90,7 +94,7 @@ def drop_nulls(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def unwrap_result(result: OperationResult) -> Any:
+def unwrap_result(result: OperationResult, option_names: Mapping[str, str] | None = None) -> Any:
     """The value of the single root field. Raises OperationRejected, whose message names options rather than input fields."""
     if result.errors:
         first_error = result.errors[0]
@@ -100,12 +104,13 @@ def unwrap_result(result: OperationResult) -> Any:
         return value
     errors = value.pop("userErrors")
     if errors:
-        lines = [f"{option_name(error['field'])}: {error['message']}" if error["field"] else error["message"] for error in errors]
+        names = {**OPTION_NAMES, **(option_names or {})}
+        lines = [f"{option_name(error['field'], names)}: {error['message']}" if error["field"] else error["message"] for error in errors]
         raise OperationRejected("\n".join(dict.fromkeys(lines)), code=Code(errors[0]["code"]))
     ((_, entity),) = value.items()
     return entity
 
 
-def option_name(field: str) -> str:
+def option_name(field: str, names: Mapping[str, str] = OPTION_NAMES) -> str:
     """`dueDate` becomes `--due-date`."""
-    return OPTION_NAMES.get(field) or "--" + re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), field)
+    return names.get(field) or "--" + re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), field)

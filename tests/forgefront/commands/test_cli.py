@@ -256,7 +256,9 @@ class TestGroups:
         assert cli("admin", "group", "show", "crew", code=1).stderr == "forgefront: Group not found: crew\n"
 
     def test_refused(self, cli: CommandRunner) -> None:
-        assert "--path" in cli("admin", "group", "create", "12", code=1).stderr
+        assert cli("admin", "group", "create", "12", code=1).stderr.startswith("forgefront: path: ")
+        cli("admin", "group", "create", "team")
+        assert cli("admin", "group", "change", "team", "--new-path", "12", code=1).stderr.startswith("forgefront: --new-path: ")
 
 
 class TestProjects:
@@ -306,6 +308,14 @@ class TestProjects:
         cli("admin", "project", "create", "notes")
         assert cli.json("admin", "project", "change", "root/notes", "--group", "team")["path"] == "team/notes"
         assert cli("admin", "project", "change", "team/notes", "--group", "team", "--name", "x", code=2)
+
+    def test_taken_names_the_argument_or_the_option(self, cli: CommandRunner) -> None:
+        for path in ("tools", "notes"):
+            cli("admin", "project", "create", path)
+        taken = "has already been taken\n"
+        assert cli("admin", "project", "create", "notes", "--name", "New", code=1).stderr == f"forgefront: path: {taken}"
+        result = cli("admin", "project", "change", "root/tools", "--new-path", "notes", code=1)
+        assert result.stderr == f"forgefront: --new-path: {taken}"
 
     def test_rejects_a_path_that_is_not_a_repository(self, cli: CommandRunner, tmp_path: Path) -> None:
         (tmp_path / "plain").mkdir()
