@@ -1,11 +1,15 @@
 """Files that survive a power failure (synced to the disk), or that no reader sees half written (replaced atomically)."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+NO_HARD_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS))
+"""How file systems without hard links refuse to create one."""
 
 
 def sync_path(path: Path) -> None:
@@ -37,7 +41,8 @@ def replace_file(path: Path, contents: bytes) -> None:
 def create_file(path: Path) -> Iterator[BinaryIO]:
     """Writes a new file (mode 0600), which appears complete and synced at the end of the block.
 
-    If the block raises, nothing is left. Raises FileExistsError if another file has appeared there, which stays; OSError.
+    If the block raises, nothing is left. Raises FileExistsError if another file has appeared there, which stays; OSError. On a file system
+    without hard links, such as FAT or one of FUSE, the file is empty for a moment before it is complete.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
@@ -46,7 +51,22 @@ def create_file(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        path.hardlink_to(temporary)
+        try:
+            path.hardlink_to(temporary)
+        except OSError as error:
+            if error.errno not in NO_HARD_LINKS:
+                raise
+            _replace_claimed(path, temporary)
         sync_path(path.parent)
     finally:
-        temporary.unlink()
+        temporary.unlink(missing_ok=True)
+
+
+def _replace_claimed(path: Path, temporary: Path) -> None:
+    """Renames a file to a name that nobody has. Raises FileExistsError."""
+    path.touch(mode=0o600, exist_ok=False)
+    try:
+        temporary.rename(path)
+    except BaseException:
+        path.unlink()
+        raise

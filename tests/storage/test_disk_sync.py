@@ -1,5 +1,7 @@
 """Files appear complete or not at all."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,15 @@ class TestCreateFile:
         with pytest.raises(ZeroDivisionError), create_file(tmp_path / "file"):
             _ = 1 / 0
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
+    def test_needs_no_hard_links(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+        def fail(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(Path, "hardlink_to", fail)
+        self.test_does_not_replace_another_file(tmp_path)
+        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+        with monkeypatch.context() as patched, pytest.raises(OSError, match=os.strerror(number)), create_file(tmp_path / "other"):
+            patched.setattr(Path, "rename", fail)
+        assert list(tmp_path.iterdir()) == [tmp_path / "file"]
