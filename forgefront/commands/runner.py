@@ -251,4 +251,4 @@ def unit(
         settings = load_settings(file if is_written else None, options, {} if is_written else {"url": "http://localhost", "token": "none"})
     except InvalidRunnerConfig as error:
         fail(str(error), EXIT_USAGE)
-    typer.echo(render_unit(file, user, settings.grace, has_grace_option="grace" in options), nl=False)
+    typer.echo(render_unit(file, user, settings.grace, options), nl=False)

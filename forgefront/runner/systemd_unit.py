@@ -1,8 +1,12 @@
 """The systemd unit of a runner."""
 
+import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+PLAIN_WORD = re.compile(r"[\w@:,./=+-]+")
 
 TEMPLATE = """\
 # /etc/systemd/system/forgefront-runner.service; the user: useradd --system --home-dir /var/lib/forgefront-runner forgefront-runner
@@ -13,7 +17,7 @@ Wants=network-online.target
 
 [Service]
 User={user}
-ExecStart={program} runner --config {config}{options}
+ExecStart={command}
 Restart=on-failure
 RestartSec=5
 # Longer than `grace`, after which builds are given back.
@@ -36,8 +40,26 @@ WantedBy=multi-user.target
 """
 
 
-def render_unit(config: Path, user: str, grace: float, *, has_grace_option: bool) -> str:
-    """The text of the unit. `has_grace_option` says that `grace` is not that of the file, so that the runner needs the option too."""
-    program = shutil.which("forgefront") or f"{sys.executable} -m forgefront.cli"
-    options = f" --grace {grace:g}" if has_grace_option else ""
-    return TEMPLATE.format(user=user, program=program, config=config.absolute(), options=options, stop_seconds=int(grace) + 30)
+def render_unit(config: Path, user: str, grace: float, options: Mapping[str, object]) -> str:
+    """The text of the unit. `options` are those of the command line, which the file does not have; `grace` is the one that applies."""
+    program = shutil.which("forgefront")
+    start = [str(Path(program).absolute())] if program else [sys.executable, "-m", "forgefront.cli"]
+    arguments = ["runner", "--config", str(config.absolute())]
+    for name, value in options.items():
+        text = str(value.absolute()) if isinstance(value, Path) else f"{value:g}" if isinstance(value, float) else str(value)
+        arguments += [f"--{name.replace('_', '-')}", text]
+    words = [quote_word(start[0], is_program=True), *map(quote_word, (*start[1:], *arguments))]
+    return TEMPLATE.format(user=user, command=" ".join(words), stop_seconds=int(grace) + 30)
+
+
+def quote_word(text: str, *, is_program: bool = False) -> str:
+    """A word of `ExecStart=`, in which systemd expands `%`, and, except in the path of the program, `$` (systemd.service(5)).
+
+    >>> print(quote_word("/srv/ci"), quote_word("/srv/my ci/50% $HOME"), quote_word("/opt/$a b/run", is_program=True))
+    /srv/ci "/srv/my ci/50%% $$HOME" "/opt/$a b/run"
+    """
+    if PLAIN_WORD.fullmatch(text):
+        return text
+    text = text.replace("%", "%%") if is_program else text.replace("%", "%%").replace("$", "$$")
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", text) + '"'

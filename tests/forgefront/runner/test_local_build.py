@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -138,6 +139,26 @@ class TestHelp:
         file.write_text('grace = -1\n[[forge]]\nurl = "http://localhost"\ntoken = "none"\n')
         done = run("--config", file, "unit")
         assert done.exit_code == 2 and "grace" in done.stderr
+
+    def test_the_unit_quotes_what_systemd_expands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        folder = tmp_path / "my runner 50% $HOME"
+        folder.mkdir()
+        program = folder / "forgefront"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        file = folder / 'a"b\\n.toml'
+        done = run("--config", file, "--builds-dir", "my builds", "--concurrent", "3", "unit")
+        quoted = str(folder).replace("%", "%%")
+        escaped = quoted.replace("$", "$$")
+        assert done.stdout.partition("ExecStart=")[2].splitlines()[0] == (
+            f'"{quoted}/forgefront" runner --config "{escaped}/a\\"b\\\\n.toml" --concurrent 3 --builds-dir "{tmp_path}/my builds"'
+        )
+        if analyze := shutil.which("systemd-analyze"):
+            (tmp_path / "runner-test.service").write_text(done.stdout)
+            checked = subprocess.run([analyze, "verify", tmp_path / "runner-test.service"], capture_output=True, text=True, check=False)
+            assert "runner-test.service" not in checked.stderr
 
     def test_without_a_forge_the_options_are_named(self) -> None:
         done = run()
