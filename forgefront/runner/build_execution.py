@@ -97,9 +97,11 @@ class BuildExecution:
         try:
             root = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix=f"build-{self.job.build_id}-", dir=self.folder)))
             passed = await self._run_build(root)
-        except OSError as error:
-            self.trace.write_line(f"ERROR: The runner failed: {error.strerror or error}")
-            self.log.error("build failed to run", error=str(error))
+        except Exception as error:
+            # Whatever fails, it fails this build only: another runner would have the same failure after the lease has expired.
+            reason = error.strerror or error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            self.trace.write_line(f"ERROR: The runner failed: {reason}")
+            self.log.error("build failed to run", exc_info=error)
             passed = False
         finally:
             alarm.cancel()
@@ -143,6 +145,9 @@ class BuildExecution:
     async def _run_build(self, root: Path) -> bool:
         """Runs the build; returns whether it passed."""
         job = self.job
+        if job.problem:
+            self.trace.write_line(f"ERROR: The runner failed: {job.problem}")
+            return False
         self.trace.write_line(f"Running {job.name} for {job.ref} at {job.sha[:8]} ({self.executor.name})")
         try:
             options = CheckoutOptions.parse(job.variables)
@@ -361,6 +366,10 @@ class BuildExecution:
         except RequestRejected as error:
             self.log.error("trace was rejected", why=str(error))
             self._stop_because(ServiceUnreachable(str(error)))
+        except Exception as error:
+            # A build that reports nothing is assigned to another runner.
+            self.log.error("trace could not be sent", exc_info=error)
+            self._stop_because(ServiceUnreachable(f"{type(error).__name__}: {error}"))
 
     async def _wait_for_output(self, sent_at: float, heartbeat_seconds: float) -> None:
         """Waits until there is output and SEND_INTERVAL_SECONDS have passed since the last call, for a heartbeat, or for the end."""

@@ -154,9 +154,15 @@ class BuildRunner:
                 if job is None or not self._claims_ended.is_set():
                     return job
                 await self._give_back(forge, job)
-            except ServiceUnreachable as error:
+            except RequestRejected:
+                raise
+            except Exception as error:
+                # An unexpected failure, too, concerns this forge only.
                 self._metrics.unreachable(forge.name)
-                log.warning("waiting for the service", forge=forge.name, why=str(error), again_in=pause)
+                if isinstance(error, ServiceUnreachable):
+                    log.warning("waiting for the service", forge=forge.name, why=str(error), again_in=pause)
+                else:
+                    log.error("request for a build failed", forge=forge.name, again_in=pause, exc_info=error)
                 await self._unless_set(self._claims_ended, asyncio.sleep(pause))
                 if self._slots_are_shared:
                     return None

@@ -21,6 +21,8 @@ MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 10.0
 RETRYABLE_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 507))
 RETRYABLE_CODES = frozenset(("UNAVAILABLE", "LIMIT_EXCEEDED", "INTERNAL"))
 """Codes of errors that say nothing about the request, such as that of an operation that took too long; many have the status 200."""
+UNPARSED_TIMEOUT_SECONDS, UNPARSED_TRACE_BYTES = 60, 2**20
+"""Limits of a build that cannot be parsed: it only reports why."""
 CHUNK_BYTES = 2**18
 """Bytes of a file that are sent at once."""
 
@@ -73,7 +75,10 @@ class EarlierArtifact:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBuild:
-    """A build to run. `secrets` are values that are masked in the trace; `dependencies` the artifacts that it needs."""
+    """A build to run. `secrets` are values that are masked in the trace; `dependencies` the artifacts that it needs.
+
+    `problem` says why the runner cannot run the build, whose other fields are then empty; the build fails with it.
+    """
 
     build_id: int
     token: str
@@ -94,6 +99,7 @@ class ClaimedBuild:
     services: tuple[str, ...] = ()
     cache: CacheRules | None = None
     dependencies: tuple[EarlierArtifact, ...] = ()
+    problem: str = ""
 
 
 class ForgeClient:
@@ -125,7 +131,7 @@ class ForgeClient:
     async def claim(self, wait_seconds: int = CLAIM_WAIT_SECONDS) -> ClaimedBuild | None:
         """A build to run; waits up to the given seconds for one. Raises RequestRejected, ServiceUnreachable."""
         payload = await self._call("Claim", {**self._runner_info, "waitSeconds": wait_seconds}, self._token, retry_seconds=0.0)
-        return _parse_build(payload["build"]["databaseId"], payload["job"]) if payload["build"] else None
+        return parse_build(payload["build"]["databaseId"], payload["job"]) if payload["build"] else None
 
     async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
         """Sets RUNNING, SUCCESS, FAILED, or PENDING to return the build to the queue. Raises BuildRevoked, ServiceUnreachable after the
@@ -234,7 +240,8 @@ class ForgeClient:
                 reason = f"it responds with {response.status_code}"
                 retry_after = response.headers.get("retry-after", "")
                 wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else pause
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
+                # Besides failures of the connection, a response whose compression is damaged.
                 reason, wait = _describe_failure(error), pause
             except _OperationFailed as error:
                 reason, wait = str(error), pause
@@ -263,16 +270,52 @@ def _describe_error(error: dict[str, Any]) -> tuple[str | None, str]:
     return extensions.get("code") if isinstance(extensions, dict) else None, str(error.get("message", ""))
 
 
-def _describe_failure(error: httpx.TransportError) -> str:
+def _describe_failure(error: httpx.RequestError) -> str:
     reason = type(error).__name__
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         reason = f"{error}; set SSL_CERT_FILE to the authority that issued its certificate"
     return reason
 
 
+def parse_build(build_id: int, payload: Any) -> ClaimedBuild:
+    """The build that a service describes. What this runner cannot parse is a build with a `problem`, so that the service learns of it.
+
+    Raises ServiceUnreachable if it has not even a token.
+    """
+    try:
+        return _parse_build(build_id, payload)
+    except Exception as error:
+        log.error("build cannot be parsed", build=build_id, exc_info=error)
+        token = payload.get("token") if isinstance(payload, dict) else None
+        if not isinstance(token, str):
+            raise ServiceUnreachable(f"The service assigned build {build_id} without a token.") from error
+        name, offset, lease_seconds = (payload.get(key) for key in ("name", "traceOffset", "leaseSeconds"))
+        return ClaimedBuild(
+            build_id=build_id,
+            token=token,
+            name=name if isinstance(name, str) else "",
+            ref="",
+            sha="",
+            repository_url="",
+            script=(),
+            after_script=(),
+            variables={},
+            secrets=frozenset((token,)),
+            artifacts=None,
+            timeout_seconds=UNPARSED_TIMEOUT_SECONDS,
+            lease_seconds=lease_seconds if isinstance(lease_seconds, int) else UNPARSED_TIMEOUT_SECONDS,
+            trace_offset=offset if isinstance(offset, int) else 0,
+            trace_limit=UNPARSED_TRACE_BYTES,
+            problem=f"The runner cannot parse the build: {type(error).__name__}: {error}",
+        )
+
+
 def _parse_build(build_id: int, payload: dict[str, Any]) -> ClaimedBuild:
     artifact_rules, cache_rules = payload["artifacts"], payload["cache"]
     variables = {each["key"]: each["value"] for each in payload["variables"]}
+    for text in (payload["token"], payload["repositoryUrl"], *payload["script"], *payload["afterScript"], *variables, *variables.values()):
+        if not isinstance(text, str):
+            raise TypeError(f"{type(text).__name__} instead of a string")
     return ClaimedBuild(
         build_id=build_id,
         token=payload["token"],

@@ -42,8 +42,9 @@ class TraceBuffer:
         self._add(self._decoder.decode(data))
 
     def write_line(self, text: str) -> None:
-        """Adds a line of the runner."""
-        self._add(("" if self._is_at_line_start else "\n") + text + "\n")
+        """Adds a line of the runner, which may contain names of files that are not UTF-8."""
+        readable = text.encode(errors="backslashreplace").decode()
+        self._add(("" if self._is_at_line_start else "\n") + readable + "\n")
 
     def finish(self) -> None:
         """Ends the output."""

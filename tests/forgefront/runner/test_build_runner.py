@@ -16,7 +16,7 @@ from forgefront.runner import build_runner
 from forgefront.runner.build_runner import BuildRunner, Forge, create_work_folder
 from forgefront.runner.executors.executor import Limits
 from forgefront.runner.executors.shell import ShellExecutor
-from forgefront.runner.forge_client import ClaimedBuild, RequestRejected, ServiceUnreachable
+from forgefront.runner.forge_client import ClaimedBuild, RequestRejected, ServiceUnreachable, parse_build
 from forgefront.runner.metrics import RunnerMetrics
 from forgefront.runner.settings import InvalidRunnerConfig, load_settings
 from tests.forgefront.runner.test_runner import FakeService, make_work
@@ -150,6 +150,30 @@ class TestForges:
             'forgefront_runner_rejected{forge="three"} 1.0',
         ):
             assert line in answer
+
+    async def test_a_build_that_cannot_be_parsed_fails_alone(self, tmp_path: Path) -> None:
+        class OtherForge(FakeForge):
+            async def claim(self, wait_seconds: int) -> ClaimedBuild | None:
+                if self.claims < 2:
+                    self.claims += 1
+                    description = {"token": "fb-7-" + "x" * 20, "name": "odd", "script": [None]} if self.claims == 1 else {}
+                    return parse_build(7, description)
+                return await super().claim(wait_seconds)
+
+        odd, crashing, good = OtherForge("true"), FakeForge("true", first_error=KeyError("userErrors")), FakeForge("true", "true")
+        ended: list[str] = []
+        runner = make_runner([("odd", odd), ("crashing", crashing), ("good", good)], tmp_path, ended, max_concurrent=4)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("forgefront.runner.build_runner.MIN_PAUSE_SECONDS", 0.01)
+            running = asyncio.create_task(runner.run(only_one=False))
+            async with asyncio.timeout(20):
+                while len(ended) < 5:  # noqa: ASYNC110 - the runner has no event for it
+                    await asyncio.sleep(0.01)
+            runner.stop()
+            assert await running is False
+
+        assert sorted(ended) == ["crashing: passed", "good: passed", "good: passed", "odd: failed", "odd: passed"]
+        assert odd.statuses == ["FAILED", "SUCCESS"]
 
     async def test_a_second_stop_returns_builds_at_once(self, tmp_path: Path) -> None:
         forge, ended = FakeForge("trap '' TERM; while :; do sleep 0.05; done"), []

@@ -33,6 +33,7 @@ from forgefront.runner.forge_client import (
     ForgeClient,
     RequestRejected,
     ServiceUnreachable,
+    parse_build,
 )
 from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
@@ -554,6 +555,31 @@ class TestService:
             server.close()
             await service.close()
 
+    async def test_a_damaged_response_is_requested_again(self) -> None:
+        body = b'{"data":{"updateBuild":{"build":{"status":"RUNNING"},"userErrors":[]}}}'
+        answers = [b"Content-Encoding: gzip\r\n", b""]
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b'"}}}')
+            writer.write(b"HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s" % (answers.pop(0), len(body), body))
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        service = ForgeClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "fr-" + "x" * 20, min_retry_seconds=0.01)
+        try:
+            await service.report_status(make_work(FakeService(), Path()).job, "RUNNING", retry_seconds=5)
+            assert answers == []
+        finally:
+            server.close()
+            await service.close()
+
+    async def test_a_build_that_cannot_be_parsed_is_described_with_its_problem(self) -> None:
+        job = parse_build(7, {"token": "fb-7-" + "x" * 20, "name": "odd", "traceOffset": 9})
+        assert (job.build_id, job.name, job.trace_offset) == (7, "odd", 9)
+        assert job.problem == "The runner cannot parse the build: KeyError: 'artifacts'"
+        with pytest.raises(ServiceUnreachable, match="build 7 without a token"):
+            parse_build(7, None)
+
     @pytest.mark.parametrize(
         "body", [b"[]", b'{"data":null}', b'{"message":"404 Not Found"}', b'{"data":{"a":1}}', b'{"errors":"x"}', b"<p>"]
     )
@@ -613,6 +639,13 @@ class TestTrace:
 
         assert text == "ü\ufffd\ufffd\ufffd"
         assert trace.offset == len(text.encode())
+
+    async def test_names_files_that_are_not_utf8(self) -> None:
+        trace = TraceBuffer([], limit=10**6)
+        trace.write_line(f"WARNING: {os.fsdecode(bytes([255]))}: cannot be read.")
+
+        trace.mark_sent(text := trace.next_chunk())
+        assert text == "WARNING: \\udcff: cannot be read.\n"
 
     async def test_is_bounded(self) -> None:
         trace = TraceBuffer([], limit=10**9)
