@@ -21,7 +21,7 @@ from forgefront.runner import archive, scripts
 from forgefront.runner.build_cache import BuildCache, list_untracked
 from forgefront.runner.checkout import Checkout, CheckoutFailed, CheckoutOptions
 from forgefront.runner.executors.executor import BuildImages, BuildNotStarted, Executor, Session, Workspace
-from forgefront.runner.folders import measure_folder, remove_folder
+from forgefront.runner.folders import FolderUnreadable, measure_folder, remove_folder
 from forgefront.runner.forge_client import BuildRevoked, ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
 from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import TraceBuffer
@@ -219,7 +219,12 @@ class BuildExecution:
         limit = self.executor.limits.disk_bytes
         while limit:
             started = time.monotonic()
-            if await asyncio.to_thread(measure_folder, root, limit) > limit:
+            try:
+                size = await asyncio.to_thread(measure_folder, root, limit)
+            except FolderUnreadable:
+                self._end("The space of the build on disk cannot be measured, because it keeps making folders unreadable.")
+                return
+            if size > limit:
                 self._end(f"The build exceeded its limit of {limit} bytes on disk.")
                 return
             # A folder with very many files is measured less often.

@@ -5,15 +5,28 @@ import itertools
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 MAX_PATH_PIECE = 1000
 """Characters, which have up to four bytes, of a path that are opened at once; the system allows 4096 bytes."""
+PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OWNER_READS = stat.S_IRUSR | stat.S_IXUSR
+MAX_MODE_CHANGES = 100
+"""How often a folder is made readable that a program makes unreadable at the same time."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger("runner")
+
+
+class FolderUnreadable(Exception):
+    """A program makes a folder unreadable again and again."""
 
 
 def remove_folder(folder: Path) -> None:
@@ -77,7 +90,7 @@ def _list_entries(folder: int) -> list[tuple[str, bool]]:
 
 def _open_folder(name: str, parent: int | None = None) -> int:
     """Opens a folder, not through a symbolic link, after it was made readable and writable. Raises OSError."""
-    path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    path = os.open(name, PATH_FLAGS, dir_fd=parent)
     try:
         with contextlib.suppress(OSError):
             Path(f"/proc/self/fd/{path}").chmod(stat.S_IRWXU)
@@ -87,33 +100,114 @@ def _open_folder(name: str, parent: int | None = None) -> int:
 
 
 def measure_folder(folder: Path, limit: int) -> int:
-    """The bytes that a folder takes on disk; stops counting above the limit. Files that end meanwhile are not counted."""
-    total, pending = 0, [os.fspath(folder)]
-    while pending and total <= limit:
-        path = pending.pop()
-        with contextlib.suppress(OSError), _open_long_path(path) as handle, os.scandir(handle) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(f"{path}/{entry.name}")
+    """The bytes that a folder takes on disk; stops counting above the limit. Files that end meanwhile are not counted.
+
+    Folders that their owner, the user of this process, made unreadable are readable while they are measured. Raises FolderUnreadable when
+    a program makes one unreadable again and again. Unreadable folders of other users, as in containers, are not counted.
+    """
+    total, pending = 0, [_Pending("")]
+    try:
+        while pending and total <= limit:
+            current = pending.pop()
+            with contextlib.suppress(OSError), _open_below(folder, current.path) as handle:
+                if current.old_mode is not None:
+                    _restore_mode(handle, current.old_mode)
+                    continue
+                mode = stat.S_IMODE(os.fstat(handle).st_mode)
+                if mode & OWNER_READS != OWNER_READS:
+                    # Folders that are added later are measured earlier.
+                    pending.append(_Pending(current.path, mode))
+                with _scan(handle) as entries:
+                    for entry in entries:
+                        with contextlib.suppress(OSError):
+                            total += _retry_readable(handle, partial(entry.stat, follow_symlinks=False)).st_blocks * 512
+                            if entry.is_dir(follow_symlinks=False):
+                                pending.append(_Pending(f"{current.path}/{entry.name}".lstrip("/")))
+    finally:
+        for each in reversed(pending):
+            if each.old_mode is not None:
+                with contextlib.suppress(OSError, FolderUnreadable), _open_below(folder, each.path) as handle:
+                    _restore_mode(handle, each.old_mode)
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A folder to measure, by its path below the first one; one with a mode has been measured with its contents, and gets the mode back."""
+
+    path: str
+    old_mode: int | None = None
+
+
+def _retry_readable(folder: int, call: Callable[[], T]) -> T:
+    """The result of a call that needs an open folder to be readable, which is made so if its owner is the user of this process.
+
+    Raises FolderUnreadable, OSError.
+    """
+    for _ in range(MAX_MODE_CHANGES):
+        try:
+            return call()
+        except PermissionError:
+            found = os.fstat(folder)
+            if found.st_uid != os.geteuid():
+                raise
+            Path(f"/proc/self/fd/{folder}").chmod(stat.S_IMODE(found.st_mode) | OWNER_READS)
+    raise FolderUnreadable
+
+
+def _restore_mode(folder: int, mode: int) -> None:
+    """Sets the mode that an open folder had before it was made readable, unless it was changed meanwhile. Raises OSError."""
+    if stat.S_IMODE(os.fstat(folder).st_mode) == mode | OWNER_READS:
+        Path(f"/proc/self/fd/{folder}").chmod(mode)
+
+
 @contextlib.contextmanager
-def _open_long_path(path: str) -> Iterator[int]:
-    """Opens a folder whose path may be longer than the system allows, piece by piece. Raises OSError."""
-    handle, position = -1, 0
+def _scan(folder: int) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """The entries of a folder that was opened with O_PATH. Raises FolderUnreadable, OSError."""
+    handle = _retry_readable(folder, partial(os.open, f"/proc/self/fd/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     try:
-        while position < len(path):
-            end = len(path) if len(path) - position <= MAX_PATH_PIECE else path.rindex("/", position + 1, position + MAX_PATH_PIECE)
-            piece = path[position:end] if position == 0 else path[position:end].lstrip("/")
-            outer = handle
-            handle = os.open(piece, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer if outer >= 0 else None)
-            if outer >= 0:
-                os.close(outer)
-            position = end
+        with os.scandir(handle) as entries:
+            yield entries
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _open_below(top: Path, path: str) -> Iterator[int]:
+    """Opens a folder with O_PATH, by its path below `top`, which may be longer than the system allows. Folders on the way are made
+    readable. Raises FolderUnreadable, OSError."""
+    try:
+        handle = _open_pieces(top, _split_path(path), _open_path)
+    except PermissionError:
+        handle = _open_pieces(top, path.split("/"), lambda name, outer: _retry_readable(outer, partial(_open_path, name, outer)))
+    try:
         yield handle
     finally:
-        if handle >= 0:
-            os.close(handle)
+        os.close(handle)
+
+
+def _open_pieces(top: Path, pieces: Iterable[str], open_piece: Callable[[str, int], int]) -> int:
+    """Opens a folder below `top`, by the pieces of its path. Raises what `open_piece` raises."""
+    handle = os.open(top, PATH_FLAGS)
+    try:
+        for piece in filter(None, pieces):
+            outer, handle = handle, open_piece(piece, handle)
+            os.close(outer)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _open_path(path: str, outer: int) -> int:
+    """Opens a folder by its path below an open one. Raises OSError."""
+    return os.open(path, PATH_FLAGS, dir_fd=outer)
+
+
+def _split_path(path: str) -> Iterator[str]:
+    """The pieces of a relative path, each short enough for the system."""
+    while len(path) > MAX_PATH_PIECE:
+        end = path.rindex("/", 0, MAX_PATH_PIECE)
+        yield path[:end]
+        path = path[end + 1 :]
+    yield path

@@ -9,6 +9,7 @@ import subprocess
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from forgefront.runner.executors.bubblewrap import BubblewrapExecutor
 from forgefront.runner.executors.executor import Executor, ExecutorUnavailable, Limits, Workspace
 from forgefront.runner.executors.processes import run_process
 from forgefront.runner.executors.shell import ShellExecutor
-from forgefront.runner.folders import measure_folder, remove_folder
+from forgefront.runner.folders import FolderUnreadable, measure_folder, remove_folder
 from forgefront.runner.forge_client import (
     OPERATIONS_FILE,
     ArtifactRules,
@@ -116,6 +117,7 @@ alone:
   script: ["echo files: $(ls -A)"]
 """
 EXECUTORS = ("shell", "bubblewrap")
+UNPRIVILEGED_USER = 65534
 
 
 def require_executor(name: str) -> Executor:
@@ -126,6 +128,21 @@ def require_executor(name: str) -> Executor:
     except ExecutorUnavailable as error:
         pytest.skip(f"bubblewrap: {error.reason}")
     return executor
+
+
+@contextmanager
+def run_unprivileged(folder: Path) -> Iterator[None]:
+    """Lets a test of root, for whom all folders are readable, run as another user, who owns the folder."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, UNPRIVILEGED_USER, -1)
+    os.seteuid(UNPRIVILEGED_USER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 @dataclass
@@ -803,6 +820,29 @@ class TestArchive:
 
         assert 10**6 <= measure_folder(tmp_path, 10**9) < 2 * 10**6
         remove_folder(tmp_path)
+
+    def test_what_unreadable_folders_take_is_measured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        # The folders above are readable for root only, which this test is not.
+        monkeypatch.chdir(tmp_path)
+        modes = {"hidden": 0, "hidden/inner": 0o100, "listed": 0o400, "open": 0o755}
+        for path in modes:
+            Path(path).mkdir()
+            Path(path, "file").write_bytes(os.urandom(10**5))
+        with run_unprivileged(Path()):
+            for path, mode in reversed(modes.items()):
+                Path(path).chmod(mode)
+
+            assert 4 * 10**5 <= measure_folder(Path(), 10**9) < 5 * 10**5
+            assert measure_folder(Path(), 10**5) > 10**5
+        assert {path: Path(path).stat().st_mode & 0o777 for path in modes} == modes
+
+    def test_a_program_that_keeps_folders_unreadable_is_detected(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("hidden").mkdir(mode=0)
+        with run_unprivileged(Path()), monkeypatch.context() as patch:
+            patch.setattr(Path, "chmod", lambda *_: None)
+            with pytest.raises(FolderUnreadable):
+                measure_folder(Path(), 10**9)
 
     def test_names_files_whose_path_is_too_long(self, tmp_path: Path) -> None:
         root, unreadable = tmp_path / "root", []
