@@ -175,6 +175,8 @@ class BuildExecution:
         job, paths = self.job, session.paths
         variables = scripts.expand_references({**job.variables, "CI_PROJECT_DIR": paths.code}, job.secrets)
         environment = scripts.build_environment(variables, paths.home, paths.temporary, paths.path)
+        if problem := scripts.find_environment_problem(environment):
+            raise BuildNotStarted(problem)
         checkout = await self._check_out(workspace, session, options)
         needs_tracked = (job.artifacts and job.artifacts.includes_untracked) or (job.cache and job.cache.includes_untracked)
         tracked = await checkout.list_tracked() if needs_tracked else frozenset()

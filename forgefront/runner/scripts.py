@@ -10,10 +10,16 @@ from collections.abc import Iterable, Mapping, Set
 MAX_SYNTAX_CHECKS = 200
 """Maximum number of lines of a script that are checked for the end of a command; the lines after them are shown as one command."""
 
+MAX_VARIABLE_BYTES = 2**17
+"""What Linux permits for one variable, with its name (MAX_ARG_STRLEN)."""
+POINTER_BYTES = 8
+ARGUMENT_BYTES = 2**14
+"""What remains for the arguments of programs, which count too."""
+
 BASH = shutil.which("bash")
 SHELL: tuple[str, ...] = (BASH, "--noprofile", "--norc", "-eo", "pipefail") if BASH else ("sh", "-e")
 
-
+NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
@@ -46,6 +52,22 @@ def build_environment(variables: Mapping[str, str], home: str, temporary: str, p
     """The environment of a script: PATH, its own folders, and the build's variables."""
     found = {"PATH": path, "HOME": home, "TMPDIR": temporary, "LANG": "C.UTF-8", "TERM": "dumb", "SHELL": SHELL[0]}
     return {**found, **{key: value for key, value in variables.items() if key and "=" not in key and "\0" not in key + value}}
+
+
+def find_environment_problem(environment: Mapping[str, str]) -> str:
+    """Why no program can be started with this environment (execve(2)); empty if programs can."""
+    sizes = {key: len(os.fsencode(f"{key}={value}")) + 1 for key, value in environment.items()}
+    name = max(sizes, key=lambda key: sizes[key], default="")
+    if name and sizes[name] > MAX_VARIABLE_BYTES:
+        return f"The variable {name} takes {sizes[name]} bytes; the system permits {MAX_VARIABLE_BYTES}."
+    total, limit = sum(sizes.values()) + POINTER_BYTES * len(sizes), os.sysconf("SC_ARG_MAX") - ARGUMENT_BYTES
+    return f"The variables take {total} bytes; the system permits {limit}." if total > limit else ""
+
+
+def export_lines(environment: Mapping[str, str]) -> str:
+    """The commands of a shell that set the variables. Names that a shell does not accept are left out."""
+    pairs = ((key, value) for key, value in environment.items() if NAME_PATTERN.fullmatch(key) and (key != "PATH" or value))
+    return "".join(f"export {key}={shlex.quote(value)}\n" for key, value in pairs)
 
 
 def build_script(commands: Iterable[str]) -> str:

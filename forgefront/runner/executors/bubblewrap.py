@@ -18,7 +18,7 @@ from forgefront.runner.executors.executor import UNLIMITED, BuildPaths, Executor
 from forgefront.runner.executors.host_executor import HostExecutor
 from forgefront.runner.executors.processes import run_process, terminate_descendants
 from forgefront.runner.executors.resource_limits import ControlGroup, ControlGroups, limit_arguments
-from forgefront.runner.scripts import SHELL
+from forgefront.runner.scripts import BASH, NAME_PATTERN, SHELL, export_lines
 from forgefront.runner.trace_buffer import TraceBuffer
 
 USER_ID = 1000
@@ -27,6 +27,13 @@ SHARED_MEMORY_BYTES = 2**26
 """Size of /dev/shm, if memory is not limited; else it may be half of the memory."""
 CHECK_SECONDS = 20.0
 SCRIPT_PATH, MIRROR_PATH = "/run/forgefront/script", "/run/forgefront/mirror.git"
+VARIABLES_PATH = "/run/forgefront/variables"
+EXPORT_COMMAND = (*((BASH, "--posix") if BASH else ("/bin/sh",)), "-c", '. "$0"; exec "$@"', VARIABLES_PATH)
+"""Reads variables from a file. Unlike other shells, bash passes on names that are not its own; with --posix it ignores BASH_ENV."""
+MAX_OPTIONS = 8900
+"""Number of options for bwrap, which rejects more than 9000 arguments. A variable takes three."""
+SHELL_VARIABLES = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"))
+"""Variables that a shell cannot set."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 SYSTEM_FILES = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts", "gai.conf", "host.conf"),
@@ -135,8 +142,12 @@ class BubblewrapSession(Session):
             if self._workspace.mirror:
                 # There is none if the code was cloned after all.
                 options += ["--ro-bind-try", str(self._workspace.mirror), MIRROR_PATH]
-            options += ["--remount-ro", "/", "--chdir", self.paths.code, "--clearenv"]
-            for name, value in environment.items():
+            end = ["--remount-ro", "/", "--chdir", self.paths.code, "--clearenv"]
+            passed, exported = split_environment(environment, (MAX_OPTIONS - len(options) - len(end)) // 3)
+            if exported:
+                options += ["--ro-bind-data", str(_memory_file(opened, export_lines(exported).encode())), VARIABLES_PATH]
+            options += end
+            for name, value in passed.items():
                 options += ["--setenv", name, value]
             # In memory, since the variables are secrets and command lines are not; and not in the environment of bwrap, which is outside
             # of the sandbox, because LD_PRELOAD would apply to it.
@@ -145,6 +156,7 @@ class BubblewrapSession(Session):
             command = [
                 *(self._executor.program, "--args", str(arguments), "--"),
                 *limit_arguments(self._executor.limits, controlled, is_own_namespace=True),
+                *(EXPORT_COMMAND if exported else ()),
                 *(*SHELL, SCRIPT_PATH),
             ]
 
@@ -168,6 +180,16 @@ class BubblewrapSession(Session):
                 await asyncio.to_thread(self._group.kill)
         # bwrap and the shell report the signal that ended a script as 128 and its number.
         return 128 - code if code - 128 in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT) else code
+
+
+def split_environment(environment: Mapping[str, str], count: int) -> tuple[dict[str, str], dict[str, str]]:
+    """At most `count` variables for bwrap, and the rest, which a shell sets. Names that no shell can set come first.
+
+    >>> split_environment({"A": "1", "B": "2", "c-d": "3"}, 2)
+    ({'c-d': '3', 'A': '1'}, {'B': '2'})
+    """
+    pairs = sorted(environment.items(), key=lambda pair: bool(NAME_PATTERN.fullmatch(pair[0])) and pair[0] not in SHELL_VARIABLES)
+    return dict(pairs[:count]), dict(pairs[count:])
 
 
 def _memory_file(opened: list[int], data: bytes) -> int:

@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import secrets
-import shlex
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
@@ -29,6 +28,7 @@ from forgefront.runner.executors.executor import (
     Workspace,
 )
 from forgefront.runner.executors.processes import run_process
+from forgefront.runner.scripts import NAME_PATTERN, export_lines
 from forgefront.runner.trace_buffer import TraceBuffer
 
 PROGRAMS = ("podman", "docker")
@@ -49,7 +49,6 @@ exit $code
 The first process of a container gets only signals that it handles, and `--init` needs a program that not every machine has.
 """
 IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}")
-NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 REMEDY = "Install podman (Debian: apt-get install podman) or docker, and try `podman info` as the runner's user."
 
 
@@ -257,12 +256,6 @@ def service_aliases(image: str) -> tuple[str, ...]:
     """
     name = re.sub(r"(@.*|:[^/]*)$", "", image).replace(":", "")
     return tuple(dict.fromkeys((name.replace("/", "__"), name.replace("/", "-"))))
-
-
-def export_lines(environment: Mapping[str, str]) -> str:
-    """The commands of a shell that set the variables. Names that a shell does not accept are left out."""
-    pairs = ((key, value) for key, value in environment.items() if NAME_PATTERN.fullmatch(key) and (key != "PATH" or value))
-    return "".join(f"export {key}={shlex.quote(value)}\n" for key, value in pairs)
 
 
 def _to_expression(pattern: str) -> str:

@@ -90,6 +90,12 @@ class TestBubblewrap:
         assert code == 0
         assert (await run_script(BubblewrapExecutor(limits), tmp_path, "head -c 1G /dev/zero | tail -n 1 >/dev/null"))[0] != 0
 
+    async def test_has_more_variables_than_bwrap_takes_arguments(self, tmp_path: Path) -> None:
+        variables = {f"NUMBER_{number}": f"it's\n{number}" for number in range(5000)} | {"not-a-name": "odd", "UID": "7"}
+        script = 'env | grep -c ^NUMBER_; echo "$NUMBER_0 $NUMBER_4999"; printenv not-a-name UID'
+
+        assert await run_script(BubblewrapExecutor(), tmp_path, script, **variables) == (0, "5000\nit's\n0 it's\n4999\nodd\n7\n")
+
     async def test_has_no_network_where_it_is_switched_off(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             script = f"exec 3<>/dev/tcp/127.0.0.1/{listener.getsockname()[1]} && echo connected"

@@ -498,6 +498,21 @@ class TestWork:
         assert received.text.endswith("ERROR: The build exceeded its time limit of 1 s.\n")
         assert entries(tmp_path) == []
 
+    @pytest.mark.parametrize(
+        ("variables", "problem"),
+        [
+            ({"LONG": "x" * 2**17}, "The variable LONG takes 131078 bytes; the system permits 131072."),
+            ({f"V{number}": "x" * 10**5 for number in range(100)}, "bytes; the system permits "),
+        ],
+    )
+    async def test_a_build_with_too_long_variables_fails_with_the_reason(
+        self, variables: dict[str, str], problem: str, tmp_path: Path
+    ) -> None:
+        service = FakeService()
+        assert await make_work(service, tmp_path, "true", variables=NO_CODE | variables).run() is BuildOutcome.FAILED
+        line = service.text.splitlines()[-1]
+        assert line.startswith("ERROR: The variable") and problem in line
+
     async def test_ends_when_it_takes_more_space_than_it_may(self, tmp_path: Path) -> None:
         received, executor = FakeService(), ShellExecutor(Limits(disk_bytes=2**20))
         script = "for each in 1 2 3 4; do head -c 900000 /dev/zero >$each; done; sleep 86422"
