@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graph.context import Context
 from graph.events.payloads import full_path
-from graph.rules.builds.rollups import RollupState, roll_up
+from graph.rules.builds.rollups import RollupState, state_of
 from graph.rules.ci import config_parser
 from graph.rules.ci.commit_files import CommitFiles
 from graph.rules.ci.config_errors import ConfigProblem, PipelineConfigError
@@ -18,20 +18,19 @@ from storage import tables
 from storage.git.cancellation import Cancellation
 from storage.git.refs.ref_names import BRANCHES, NULL_ID, TAGS
 from storage.git.repository import NotARepository, Repository
+from storage.tables import CheckStatus
 from storage.tables.builds import pipelines
 from storage.tables.git import refs
 
 
 @dataclass(frozen=True, slots=True)
-class StageBuilds:
-    """A stage of a pipeline, with its existing builds, oldest first."""
+class Stage:
+    """A stage of a pipeline."""
 
+    pipeline_id: int
+    index: int
     name: str
-    builds: Sequence[tables.Build]
-
-    @property
-    def status(self) -> RollupState:
-        return roll_up(self.builds).state
+    status: RollupState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +46,34 @@ async def load_status(context: Context, pipeline: tables.Pipeline) -> RollupStat
     """The status of a pipeline by the rule of rollups; FAILED when its file is invalid."""
     if pipeline.error is not None:
         return RollupState.FAILED
-    return roll_up(await load_builds(context, pipeline.id)).state
+    return state_of(kind for kinds in (await _load_states(context, pipeline.id)).values() for kind in kinds)
 
 
-async def load_stages(context: Context, pipeline: tables.Pipeline) -> list[StageBuilds]:
+async def load_stages(context: Context, pipeline: tables.Pipeline) -> list[Stage]:
     """The stages of a pipeline; one statement for all pipelines of a level."""
-    builds = await load_builds(context, pipeline.id)
+    states = await _load_states(context, pipeline.id)
     names = {index: str(jobs[0]["stage"]) for index, jobs in group_by_stage(pipeline.jobs or []).items()}
-    return [StageBuilds(name, [build for build in builds if build.stage_index == index]) for index, name in names.items()]
+    return [Stage(pipeline.id, index, name, state_of(states.get(index, ()))) for index, name in names.items()]
+
+
+async def load_builds_of_stage(context: Context, stage: Stage) -> list[tables.Build]:
+    """The builds of a stage in their newest attempts, oldest first; one statement for all pipelines of a level."""
+    return [build for build in await load_builds(context, stage.pipeline_id) if build.stage_index == stage.index]
+
+
+async def _load_states(context: Context, pipeline_id: int) -> dict[int, list[tuple[CheckStatus, bool]]]:
+    """The different (status, allow_failure) of a pipeline's builds, by stage; one statement for all pipelines of a level.
+
+    The names of the builds of a pipeline differ, so that each of them counts.
+    """
+
+    async def fetch(ids: list[int]) -> dict[int, dict[int, list[tuple[CheckStatus, bool]]]]:
+        found: dict[int, dict[int, list[tuple[CheckStatus, bool]]]] = {key: {} for key in ids}
+        for pipeline, stage_index, status, allow_failure in await context.tuples(pipelines.stage_states(ids)):
+            found[pipeline].setdefault(stage_index, []).append((status, allow_failure))
+        return found
+
+    return await context.loader("states of pipelines", fetch).get(pipeline_id) or {}
 
 
 async def lint_config(context: Context, project: tables.Project, content: str, ref: str | None, *, tag: bool) -> CiLintResult:

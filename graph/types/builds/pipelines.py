@@ -1,6 +1,5 @@
 """Pipelines, and validation of CI files."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,6 @@ from graph.fields.entities import Node, entity
 from graph.fields.keyset_listing import Order
 from graph.fields.scalars import GitOid
 from graph.rules.ci import pipeline_views
-from graph.rules.ci.pipeline_views import StageBuilds as StageRow
 from graph.rules.permissions.policy import Action, require
 from graph.types.accounts.users import User
 from graph.types.builds.builds import Build
@@ -50,7 +48,11 @@ class PipelineStage:
     status: RollupState = strawberry.field(  # type: ignore[valid-type]
         description="Rollup of the builds; `NONE` if there are none."
     )
-    builds: list[Build] = strawberry.field(description="Builds, latest attempt of each, oldest first.")
+
+    @strawberry.field(description="Builds, latest attempt of each, oldest first.")
+    async def builds(self, info: Info) -> list[Build]:
+        stage: Any = self
+        return await pipeline_views.load_builds_of_stage(info.context, stage)  # type: ignore[return-value]
 
 
 @entity(
@@ -92,7 +94,13 @@ class Pipeline(Node):
         row: Any = self
         return await load_commit(info, row.project_id, row.sha)
 
-    @strawberry.field(description="Rollup of the builds; `FAILED` if there is an error, `NONE` if there are no builds.")
+    # Not the other columns: `jobs` may be long.
+    @computed(
+        tables.Pipeline.id,
+        tables.Pipeline.project_id,
+        tables.Pipeline.error,
+        description="Rollup of the builds; `FAILED` if there is an error, `NONE` if there are no builds.",
+    )
     async def status(self, info: Info) -> RollupState:  # type: ignore[valid-type]
         await require(info.context, Action.READ_BUILD, self)
         return await pipeline_views.load_status(info.context, self)  # type: ignore[arg-type]
@@ -100,8 +108,7 @@ class Pipeline(Node):
     @strawberry.field(description="Stages in order, including those that have not started.")
     async def stages(self, info: Info) -> list[PipelineStage]:
         await require(info.context, Action.READ_BUILD, self)
-        found: Sequence[StageRow] = await pipeline_views.load_stages(info.context, self)  # type: ignore[arg-type]
-        return [PipelineStage(name=stage.name, status=stage.status, builds=stage.builds) for stage in found]  # type: ignore[arg-type]
+        return await pipeline_views.load_stages(info.context, self)  # type: ignore[arg-type, return-value]
 
 
 @strawberry.type

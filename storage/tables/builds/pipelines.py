@@ -65,6 +65,12 @@ def builds_of(pipeline_ids: Collection[int]) -> Select[Build]:
     return select(Build).where(col(Build.pipeline_id).in_(pipeline_ids), is_current()).order_by(col(Build.stage_index), col(Build.id))
 
 
+def stage_states(pipeline_ids: Collection[int]) -> Select[int, int, CheckStatus, bool]:
+    """The different (pipeline, stage_index, status, allow_failure) of the current attempts of the builds of these pipelines."""
+    columns = (col(Build.pipeline_id), col(Build.stage_index), col(Build.status), col(Build.allow_failure))
+    return select(*columns).where(col(Build.pipeline_id).in_(pipeline_ids), is_current()).distinct()  # type: ignore[return-value]
+
+
 def build_states(pipeline_id: int) -> Select[str, int, CheckStatus, bool]:
     """(name, stage_index, status, allow_failure) of the current attempts of a pipeline's builds."""
     columns = (col(Build.name), col(Build.stage_index), col(Build.status), col(Build.allow_failure))

@@ -518,6 +518,37 @@ class TestPipelineFields:
             ],
         }
 
+    async def test_the_status_is_read_without_the_scripts(
+        self, make: DataFactory, owner: tables.User, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("graph.operations.execution.MAX_ANSWER_BYTES", 10**5)
+        project = await make.project(owner=owner, builds_enabled=True)
+        jobs = [{"name": name, "stage": name, "stage_index": index} for index, name in enumerate(("build", "test"))]
+        rows = [tables.Pipeline(project_id=project.id, sha=f"{number:040x}", ref="master", jobs=jobs) for number in range(3)]
+        await make.save(*rows)
+        for row in rows:
+            for index, status in enumerate((CheckStatus.SUCCESS, CheckStatus.FAILED)):
+                await make.build(
+                    project,
+                    row.sha,
+                    pipeline_id=row.id,
+                    stage_index=index,
+                    status=status,
+                    allow_failure=row is rows[0],
+                    commands="x" * 10**5,
+                )
+        rows[1].jobs = [{**jobs[0], "commands": "x" * 10**5}]
+        await make.save(rows[1])
+
+        query = "query ($path: String!) { project(path: $path) { pipelines(first: 100) { nodes { status } } } }"
+        assert (await ask.data(query, owner, path=str(project.id)))["project"]["pipelines"]["nodes"] == [
+            {"status": status} for status in ("FAILED", "FAILED", "SUCCESS")
+        ]
+        query = "query ($path: String!) { project(path: $path) { pipelines(last: 1) { nodes { stages { status } } } } }"
+        assert (await ask.data(query, owner, path=str(project.id)))["project"]["pipelines"]["nodes"] == [
+            {"stages": [{"status": "SUCCESS"}, {"status": "SUCCESS"}]}
+        ]
+
     async def test_lists_are_newest_first_and_filtered(self, pushes: PushScenario, ask: Ask, owner: tables.User) -> None:
         first, second = await pushes(STAGES), await pushes(STAGES, "topic")
 
