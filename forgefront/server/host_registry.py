@@ -13,6 +13,7 @@ import socket
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import version
+from time import monotonic
 
 import structlog
 from sqlalchemy import func, select, text
@@ -20,7 +21,16 @@ from sqlalchemy import func, select, text
 from forgefront.config import Config
 from forgefront.server.health import NotReadyError
 from storage import integrity, migrations
-from storage.database.engine import Database, DatabaseSession, describe_error, driver_url, is_unavailable, now
+from storage.database.engine import (
+    Database,
+    DatabaseSession,
+    correct_clock,
+    describe_error,
+    driver_url,
+    is_unavailable,
+    now,
+    read_host_clock,
+)
 from storage.secrets import TokenCipher, UndecryptableToken, fingerprint_key, write_once
 from storage.tables import hosts, schema_compatibility
 from storage.tables.hosts import LIVE_SECONDS
@@ -29,7 +39,11 @@ IDENTITY_FILE = "host.id"
 HEARTBEAT_SECONDS = 5.0
 FORGET_SECONDS = 24 * 3600.0
 MAX_CLOCK_DIFFERENCE_SECONDS = 10.0
-"""Leases of builds are written by the clock of one host, and compared with that of another; the shortest lasts a minute by default."""
+"""A larger difference between the clock of this host and that of the database is an error."""
+MIN_CORRECTION_SECONDS = 1.0
+"""A smaller difference is not corrected, so that times of a host whose clock is right do not move with the duration of a statement."""
+MAX_MEASUREMENT_SECONDS = 2.0
+"""A comparison of clocks that takes longer says too little."""
 
 log = structlog.get_logger("hosts")
 
@@ -62,6 +76,7 @@ class HostRegistry:
         self._identity = ""
         self._problem: str | None = None
         self._has_wrong_clock = False
+        self._correction = timedelta()
 
     @property
     def is_needed(self) -> bool:
@@ -173,22 +188,32 @@ class HostRegistry:
             "heartbeat_at": moment,
         }
         await session.execute(hosts.put(self._database.dialect, row))
-        self._compare_clocks(moment)
-
-    def _compare_clocks(self, moment: datetime) -> None:
-        """Logs once if the clock of this host differs from that of the database, which is `moment`, and again after it was right."""
-        difference = (now() - moment).total_seconds()
-        is_wrong = abs(difference) > MAX_CLOCK_DIFFERENCE_SECONDS
-        if is_wrong and not self._has_wrong_clock:
-            remedy = "synchronize the clocks; builds may be taken from live runners, or kept by lost ones"
-            log.error("the clock of this host differs from that of the database", seconds=round(difference, 1), remedy=remedy)
-        self._has_wrong_clock = is_wrong
 
     async def _read_clock(self, session: DatabaseSession) -> datetime:
+        """The time by the clock of the database, from which the times of this process no longer differ then."""
         if self._database.dialect == "sqlite":
             return now()
+        before, started = read_host_clock(), monotonic()
         moment: datetime = await session.scalar(select(func.clock_timestamp()))
+        seconds = monotonic() - started
+        if seconds <= MAX_MEASUREMENT_SECONDS:
+            self._compare_clocks(moment - before - timedelta(seconds=seconds / 2))
         return moment
+
+    def _compare_clocks(self, missing: timedelta) -> None:
+        """Corrects the times of this process. `missing` is by how much the clock of this host is behind that of the database.
+
+        Leases of builds, for example, are written by one host and compared by another. A large difference is logged once, and again
+        after the clock was right.
+        """
+        if abs((missing - self._correction).total_seconds()) > MIN_CORRECTION_SECONDS:
+            self._correction = missing if abs(missing.total_seconds()) > MIN_CORRECTION_SECONDS else timedelta()
+            correct_clock(self._correction)
+        is_wrong = abs(missing.total_seconds()) > MAX_CLOCK_DIFFERENCE_SECONDS
+        if is_wrong and not self._has_wrong_clock:
+            remedy = "synchronize the clocks; until then the service corrects its own times, but not those of files and logs"
+            log.error("the clock of this host differs from that of the database", seconds=-round(missing.total_seconds(), 1), remedy=remedy)
+        self._has_wrong_clock = is_wrong
 
     def _create_identity(self) -> str:
         if not read_identity(self._config):

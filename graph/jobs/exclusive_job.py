@@ -1,7 +1,8 @@
 """Runs a job again and again in one server process of the instance, whichever is free when the job is due.
 
 A lease in the database decides which one. The process renews it while the job runs, so a process that is killed delays the next run by
-LEASE_SECONDS at most. Leases compare the clocks of hosts: a job must tolerate that two processes run it if the clocks differ by more.
+LEASE_SECONDS at most. Leases compare the times of hosts, which follow the clock of the database: a job must tolerate that two processes
+run it if a clock has just been changed.
 A clock that is ahead, or was set back, does not stop the job: each process also measures how long the lease has not changed.
 """
 

@@ -1,7 +1,7 @@
 """Which hosts may serve one instance together."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from forgefront.config import Config
 from forgefront.server import host_registry
 from forgefront.server.health import NotReadyError
 from forgefront.server.host_registry import HostRefused, HostRegistry
+from storage.database import engine
 from storage.database.engine import Database, now
 from storage.secrets import load_key
 from storage.tables import Host
@@ -76,7 +77,8 @@ class TestPostgresql:
         self, registry: Registry, monkeypatch: pytest.MonkeyPatch, seconds: int
     ) -> None:
         difference = timedelta(seconds=5)
-        monkeypatch.setattr(host_registry, "now", lambda: now() + difference)
+        monkeypatch.setattr(host_registry, "read_host_clock", lambda: datetime.now(UTC) + difference)
+        monkeypatch.setattr(engine, "_correction", timedelta())
         host = registry("one", **BUCKETS)
         with capture_logs() as logs:
             await host.join()
@@ -88,6 +90,17 @@ class TestPostgresql:
         (entry,) = logs
         assert (entry["event"], entry["log_level"]) == ("the clock of this host differs from that of the database", "error")
         assert entry["seconds"] == pytest.approx(seconds, abs=5)
+
+    async def test_times_of_all_hosts_are_those_of_the_database(self, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Leases of builds are written by one host and compared by another."""
+        monkeypatch.setattr(engine, "_correction", timedelta())
+        host = registry("one", **BUCKETS)
+        # The real clock of this machine is that of the database.
+        for seconds, expected in ((3600, 3600), (-90, -90), (-90.5, -90), (0.5, 0), (2, 2), (0, 0)):
+            difference = timedelta(seconds=seconds)
+            monkeypatch.setattr(host_registry, "read_host_clock", lambda difference=difference: datetime.now(UTC) + difference)
+            await host.renew()
+            assert (datetime.now(UTC) - now()).total_seconds() == pytest.approx(expected, abs=0.4)
 
     async def test_processes_of_one_folder_are_one_host(self, registry: Registry, database: Database) -> None:
         await registry("one").join()
