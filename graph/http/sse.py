@@ -24,8 +24,8 @@ from starlette.types import Receive, Send
 
 from graph.http.responses import rate_headers, serialize_result
 from graph.live.subscriptions import SubscriptionStream
+from graph.live.trace_feeds import MAX_POSITION_DIGITS
 from graph.operations.disconnects import wait_disconnected
-from graph.rules.lookup import parse_id
 
 EVENT_STREAM = "text/event-stream"
 KEEP_ALIVE_SECONDS = 15.0
@@ -46,10 +46,10 @@ COMPLETE = b"event: complete\ndata:\n\n"
 
 
 def parse_last_event_id(header: str | None) -> int | None:
-    """Parses the sequence number in Last-Event-ID; None without one; 0 is the position before the first change."""
-    if not header:
-        return None
-    return 0 if header == "0" else parse_id(header)
+    """Parses the sequence number in Last-Event-ID; None without one; 0 is the position before the first change. Those of traces are larger
+    than ids."""
+    is_number = header is not None and header.isascii() and header.isdigit() and len(header) <= MAX_POSITION_DIGITS
+    return int(header) if header is not None and is_number else None
 
 
 async def send_response(json: bytes, headers: Mapping[str, str], send: Send) -> None:

@@ -27,7 +27,7 @@ from graph.errors import BadRequest, LimitExceeded, NotFound, Unauthenticated, U
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
 from graph.live.change_log import LoggedChange, read_changes, read_last_seq, read_pruned_seq
 from graph.live.fanout import BATCH_SECONDS, FanoutBatch, SubscribedOperation
-from graph.live.trace_feeds import POLL_SECONDS, TraceFilter, TracePiece
+from graph.live.trace_feeds import POLL_SECONDS, TraceFilter, TracePiece, join_position, split_position
 from graph.operations import execution
 from graph.operations.callers import authenticate
 from graph.operations.execution import Graph
@@ -37,6 +37,7 @@ from graph.operations.results import OperationResult, make_error_entry, make_gra
 from graph.operations.token_scopes import SCOPE_BY_KIND, require_scope
 from graph.operations.transaction import session_for
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
+from storage.tables.base import MAX_ID
 
 PAGE_SIZE = 100
 """Number of past changes that are read at once."""
@@ -246,18 +247,25 @@ class SubscriptionStream:
 
 
 class TraceStream(SubscriptionStream):
-    """An open subscription to the trace of a build. Its position is the offset up to which the trace was sent."""
+    """An open subscription to the trace of a build. Its position is the generation of the trace, and the offset up to which it was sent."""
 
-    __slots__ = ("_build_id", "_feed", "_started_at", "_state")
+    __slots__ = ("_build_id", "_feed", "_generation", "_offset")
 
     async def start(self) -> None:
         """Determines the initial position. Raises Unavailable."""
         trace_filter: Any = self._subscriber.filter
         self._build_id: int = trace_filter.build_id
         self._feed = self._graph.services.trace_feeds.follow(self._build_id, self._subscriber)
-        self._state = await self._feed.read_state(self._graph.services.database)
-        self._started_at = self._state.started_at if self._state is not None else None
-        self._position = trace_filter.after if trace_filter.after is not None else self._state.end if self._state is not None else 0
+        state = await self._feed.read_state(self._graph.services.database)
+        self._generation, self._offset = (state.generation, state.end) if state is not None else (0, 0)
+        if trace_filter.after is not None:
+            generation, self._offset = split_position(trace_filter.after)
+            # An offset alone is one of the trace as it is now.
+            self._generation = self._generation if generation is None else generation
+
+    @property
+    def position(self) -> int:
+        return join_position(self._generation, self._offset)
 
     def close(self) -> None:
         super().close()
@@ -275,14 +283,13 @@ class TraceStream(SubscriptionStream):
             state = await self._feed.read_state(services.database)
             if state is None:
                 return StreamEnd.COMPLETED
-            if state.size < self._position or (self._started_at is not None and state.started_at != self._started_at):
+            if state.generation != self._generation or state.size < self._offset:
                 # The build started again, or its output was replaced.
-                self._position = 0
-            self._started_at = state.started_at
-            if state.end > self._position and state.erased_at is None:
-                piece = await self._feed.read_piece(services.database, services.objects, state, self._position)
+                self._generation, self._offset = state.generation, 0
+            if state.end > self._offset and state.erased_at is None:
+                piece = await self._feed.read_piece(services.database, services.objects, state, self._offset)
                 if piece is not None:
-                    self._position = piece.end
+                    self._offset = piece.end
                     return piece
             if state.is_complete:
                 return StreamEnd.COMPLETED
@@ -360,9 +367,12 @@ async def subscribe(
                 return replace(filter_or_error, rate_usage=allowed.quote.usage)
             viewer_id, change_filter = filter_or_error
             if after is not None:
-                # The output of a build that started again has lower offsets than `afterBytes`; sequence numbers only increase.
+                # The output of a build that started again may have lower offsets than `afterBytes`; sequence numbers only increase.
                 is_trace = isinstance(change_filter, TraceFilter)
-                change_filter = replace(change_filter, after=after if is_trace else max(after, change_filter.after or 0))
+                if is_trace:
+                    change_filter = replace(change_filter, after=after)
+                elif after <= MAX_ID:
+                    change_filter = replace(change_filter, after=max(after, change_filter.after or 0))
             stream_class = TraceStream if isinstance(change_filter, TraceFilter) else SubscriptionStream
             stream = stream_class(graph, allowed.prepared, variables, credential or "", viewer_id, request_id, change_filter)
             stream.rate_usage = allowed.quote.usage

@@ -29,24 +29,27 @@ PIECE_BYTES = 2**17
 PARTS_PER_PIECE = 64
 MAX_SHARED_PIECES = 4
 IDS_PER_NOTIFICATION = 500
+OFFSETS = 2**40
+"""More than the maximum size of a trace."""
+MAX_POSITION_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFilter(ChangeFilter):
-    """The result of the subscription field `buildTrace`; `after` is the offset in bytes after which the stream begins."""
+    """The result of the subscription field `buildTrace`; `after` is the position, or the offset, after which the stream begins."""
 
     build_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class TraceState:
-    """A trace when it was read: `end` is the offset up to which it can be read; the bytes up to `size` are still being masked."""
+    """A trace when it was read: `end` is the offset up to which it can be read; the bytes up to `size` are still being masked. Another
+    `generation` is another trace."""
 
     project_id: int
     status: CheckStatus
-    attempt: int
-    started_at: datetime | None
     erased_at: datetime | None
+    generation: int
     size: int
     end: int
 
@@ -61,8 +64,7 @@ class TracePiece:
 
     project_id: int
     subject_id: int
-    attempt: int
-    started_at: datetime | None
+    generation: int
     start: int
     end: int
     text: str
@@ -72,11 +74,11 @@ class TracePiece:
 
     @property
     def seq(self) -> int:
-        return self.end
+        return join_position(self.generation, self.end)
 
     @property
     def key(self) -> object:
-        return self.subject_id, self.attempt, self.started_at, self.start, self.end
+        return self.subject_id, self.generation, self.start, self.end
 
 
 class TraceFeed:
@@ -116,24 +118,23 @@ class TraceFeed:
         async with self._lock:
             piece = self._pieces.get((state, start))
             if piece is None:
-                data = await self._read(database, objects, start, min(state.end, start + PIECE_BYTES))
+                data = await self._read(database, objects, state.generation, start, min(state.end, start + PIECE_BYTES))
                 if not (state.is_complete and start + len(data) >= state.end):
                     data = cut_incomplete_character(data)
                 if not data:
                     return None
                 text = data.decode(errors="replace").replace("\0", "\ufffd")
-                piece = TracePiece(state.project_id, self._build_id, state.attempt, state.started_at, start, start + len(data), text)
+                piece = TracePiece(state.project_id, self._build_id, state.generation, start, start + len(data), text)
                 self._pieces[state, start] = piece
                 if len(self._pieces) > MAX_SHARED_PIECES:
                     self._pieces.popitem(last=False)
             return piece
 
-    async def _read(self, database: Database, objects: ObjectStore, start: int, end: int) -> bytes:
+    async def _read(self, database: Database, objects: ObjectStore, generation: int, start: int, end: int) -> bytes:
         for is_last_try in (False, True):
             async with database.read_session() as session:
-                parts: list[Any] = [
-                    part for (part,) in await session.read(artifacts.parts_between(self._build_id, start, end, PARTS_PER_PIECE))
-                ]
+                statement = artifacts.parts_between(self._build_id, generation, start, end, PARTS_PER_PIECE)
+                parts: list[Any] = [part for (part,) in await session.read(statement)]
             pieces, position = [], start
             try:
                 for part in parts:
@@ -206,6 +207,25 @@ class TraceFeeds:
         feed = self._feeds.get(build_id)
         if feed is not None:
             feed.notify()
+
+
+def join_position(generation: int, offset: int) -> int:
+    """The number after which a stream resumes: an offset in the trace of this generation. It is larger than every offset alone.
+
+    >>> join_position(0, 7) == OFFSETS + 7, join_position(2, 7) == 3 * OFFSETS + 7
+    (True, True)
+    """
+    return (generation + 1) * OFFSETS + offset
+
+
+def split_position(position: int) -> tuple[int | None, int]:
+    """(generation, offset) of `join_position`; the generation of an offset alone is None.
+
+    >>> split_position(join_position(2, 7)), split_position(7)
+    ((2, 7), (None, 7))
+    """
+    generation, offset = divmod(position, OFFSETS)
+    return generation - 1 if generation else None, offset
 
 
 def cut_incomplete_character(data: bytes) -> bytes:

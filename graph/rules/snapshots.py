@@ -130,7 +130,7 @@ NOT_IN_SNAPSHOT: Mapping[type, Mapping[str, str]] = {
         "changes only with the status": "attempt current_id created_at started_at finished_at runner_id token_digest sealed_token"
         " sealed_variables",
         "for the queue of runners": "queue lease_until",
-        "grows while the build runs; clients read what was appended": "trace_size trace_start sealed_trace_end",
+        "grows while the build runs; clients read what was appended": "trace_size trace_start trace_generation sealed_trace_end",
         "`buildChanged` reports the status, not details": "coverage description target_url erased_at erased_by_id artifacts_expired_at",
     },
     tables.Project: {

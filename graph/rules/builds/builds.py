@@ -215,12 +215,18 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     row.started_at = row.finished_at = row.coverage = row.runner_id = None
     row.token_digest = row.sealed_token = row.sealed_trace_end = row.lease_until = None
     row.erased_at = row.erased_by_id = row.artifacts_expired_at = row.trace_start = None
-    row.trace_size = 0
+    discard_trace(row, 0)
     if row.commands is not None:
         # Not by its queue, which it loses if its project's builds are disabled while it runs.
         row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
     await handle_status_change(context, row, before)
     return row
+
+
+def discard_trace(row: tables.Build, size: int) -> None:
+    """Set the size of a trace whose output after that is deleted, so that its readers begin again."""
+    row.trace_size = size
+    row.trace_generation = (row.trace_generation or 0) + 1
 
 
 async def play_build(context: Context, build: tables.Build) -> tables.Build:
@@ -251,7 +257,8 @@ async def erase_build(context: Context, build: tables.Build) -> tables.Build:
     await stored_objects.erase_objects_of_builds(context, [row.id])
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(delete(table).where(col(table.build_id) == row.id))
-    row.trace_size, row.trace_start = 0, None
+    row.trace_start = None
+    discard_trace(row, 0)
     context.on_commit.append(partial(context.services.trace_feeds.notify, row.id))
     row.erased_at, row.erased_by_id = context.now(), context.viewer.id
     return row

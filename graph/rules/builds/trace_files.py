@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 
 from graph.context import Context, Services
 from graph.rules.builds import trace_masking
@@ -16,12 +15,13 @@ from storage.tables.builds.artifacts import TracePart
 
 @dataclass(frozen=True, slots=True)
 class StoredTrace:
-    """A served file with the trace of one run of a build. It stays readable if a retry makes this run an earlier attempt meanwhile."""
+    """A served file with the trace of one attempt of a build. It stays readable if a retry makes this an earlier attempt meanwhile, but not
+    if output of it is discarded."""
 
     services: Services
     build_id: int
     attempt: int
-    started_at: datetime | None
+    generation: int
     name: str
     size: int
 
@@ -50,7 +50,7 @@ class StoredTrace:
     async def _find_part(self, offset: int) -> TracePart:
         """The part that contains the byte at the offset. Raises ObjectNotFound if the trace was erased, or the run was lost."""
         async with self.services.database.read_session() as session:
-            rows = await session.read(artifacts.part_at(self.build_id, self.attempt, self.started_at, offset))
+            rows = await session.read(artifacts.part_at(self.build_id, self.attempt, self.generation, offset))
         if not rows or rows[0][0].start + rows[0][0].size <= offset:
             raise ObjectNotFound(f"trace of build {self.build_id}")
         found: TracePart = rows[0][0]
@@ -64,5 +64,5 @@ def offer_trace(context: Context, build: tables.Build) -> str:
     """
     handle = f"trace {build.id}"
     size = build.trace_size - trace_masking.pending_bytes(build)
-    context.files[handle] = StoredTrace(context.services, build.id, build.attempt, build.started_at, f"{build.id}.log", size)
+    context.files[handle] = StoredTrace(context.services, build.id, build.attempt, build.trace_generation or 0, f"{build.id}.log", size)
     return handle

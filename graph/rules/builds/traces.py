@@ -82,7 +82,8 @@ async def _truncate(context: Context, build: tables.Build) -> tables.Build:
     message = b"".join([*pieces, trace_masking.decrypt_pending(context, row).data])[:size]
     erase_after_commit(context, [part.key for part in parts])
     await context.session.execute(runners.delete_outputs(TracePart, row.id))
-    row.trace_size, row.sealed_trace_end = size, None
+    builds.discard_trace(row, size)
+    row.sealed_trace_end = None
     if message:
         key = new_key()
         erase_on_rollback(context, key)

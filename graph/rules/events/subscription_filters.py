@@ -6,7 +6,7 @@ from graph.context import Context
 from graph.errors import BadRequest, LimitExceeded
 from graph.live.broadcaster import ChangeFilter
 from graph.live.change_log import LoggedChange
-from graph.live.trace_feeds import TraceFilter, TracePiece
+from graph.live.trace_feeds import MAX_POSITION_DIGITS, TraceFilter, TracePiece
 from graph.operations.loaders import Loader
 from graph.rules import lookup
 from graph.rules.branches.branches import BranchRef
@@ -64,10 +64,9 @@ async def trace_filter(context: Context, project: str, build_id: int, after: str
     found = await lookup.get_project(context, project)
     await require(context, Action.READ_BUILD, found)
     build = await builds.get_build(context, found, build_id)
-    offset = None if after is None else 0 if after == "0" else lookup.parse_id(after)
-    if after is not None and offset is None:
-        raise BadRequest("`afterBytes` must be the `endBytes` of a piece you received, or 0.")
-    return TraceFilter(ChangeKind.BUILD, frozenset(), None, offset, build.id)
+    if after is not None and not (after.isascii() and after.isdigit() and len(after) <= MAX_POSITION_DIGITS):
+        raise BadRequest("`afterBytes` must be the `position` or the `endBytes` of a piece you received, or 0.")
+    return TraceFilter(ChangeKind.BUILD, frozenset(), None, int(after) if after is not None else None, build.id)
 
 
 def share_loaders(context: Context) -> None:

@@ -309,7 +309,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     await erase_objects_of_builds(context, [build.id])
     for table in (tables.Artifact, tables.TracePart):
         await context.session.execute(runners.delete_outputs(table, build.id))
-    build.trace_size = 0
+    builds.discard_trace(build, 0)
     build.sealed_trace_end = None
     await context.session.flush()
     await traces.append_trace(context, build, message, 0)

@@ -39,15 +39,25 @@ class BuildTracePiece:
         return _as_piece(self).text
 
     @strawberry.field(
-        description="Offset in bytes at which the piece starts. If it is less than the previous `endBytes`, the build started again:"
-        " discard the output from there on."
+        description="Offset in bytes at which the piece starts. If it is less than the previous `endBytes`, the build started again, or"
+        " its output was replaced: discard the output from there on."
     )
     def start_bytes(self) -> BigInt:
         return BigInt(_as_piece(self).start)
 
-    @strawberry.field(description="Offset in bytes at which the piece ends; accepted by `afterBytes`.")
+    @strawberry.field(
+        description="Offset in bytes at which the piece ends. `afterBytes` accepts it for the output as it is then, which may be that of"
+        " another start of the build; see `position`."
+    )
     def end_bytes(self) -> BigInt:
         return BigInt(_as_piece(self).end)
+
+    @strawberry.field(
+        description="Position after the piece; accepted by `afterBytes`. A stream that resumes there begins at the offset 0 if the build"
+        " started again, or its output was replaced, meanwhile. It is also the `id` of the event."
+    )
+    def position(self) -> str:
+        return str(_as_piece(self).seq)
 
 
 def _as_piece(root: Any) -> TracePiece:
@@ -85,7 +95,7 @@ class BuildSubscriptions:
         project: Annotated[str, strawberry.argument(description="Full path or v3 ID of the project.")],
         database_id: Annotated[int, strawberry.argument(description="v3 ID of the build.")],
         after_bytes: Annotated[
-            str | None, strawberry.argument(description="Resume after this offset in bytes; default: the current end.")
+            str | None, strawberry.argument(description="Resume after this `position`, or offset in bytes; default: the current end.")
         ] = None,
     ) -> AsyncGenerator[BuildTracePiece, None]:
         return await subscription_filters.trace_filter(info.context, project, database_id, after_bytes)  # type: ignore[return-value]

@@ -89,34 +89,43 @@ def parts_of_trace(build_id: int) -> Select[TracePart]:
     return select(TracePart).where(col(TracePart.build_id) == build_id).order_by(col(TracePart.start))
 
 
-def part_at(build_id: int, attempt: int, started_at: datetime | None, offset: int) -> Select[TracePart]:
+def part_at(build_id: int, attempt: int, generation: int, offset: int) -> Select[TracePart]:
     """The last part of a trace that starts at or before the offset.
 
-    The trace is that of one run of a build: of this attempt, also if it was superseded, unless the attempt has begun again.
+    The trace is that of this attempt, also if it was superseded, unless its output was discarded since this generation.
     """
     part, build = TracePart, Build
     is_of_build = or_(col(build.id) == build_id, col(build.current_id) == build_id)
-    is_same_run = and_(col(build.attempt) == attempt, col(build.started_at).is_not_distinct_from(started_at))
+    is_same_run = and_(col(build.attempt) == attempt, _generation() == generation)
     run = select(col(build.id)).where(is_of_build, is_same_run).limit(1).scalar_subquery()
     statement: Select[TracePart] = select(part).where(col(part.build_id) == run, col(part.start) <= offset)
     return statement.order_by(col(part.start).desc()).limit(1)
 
 
-def parts_between(build_id: int, start: int, end: int, limit: int) -> Select[TracePart]:
-    """The first parts of a trace that contain bytes from `start` on and before `end`, in order."""
+def parts_between(build_id: int, generation: int, start: int, end: int, limit: int) -> Select[TracePart]:
+    """The first parts of a trace that contain bytes from `start` on and before `end`, in order; none if its output was discarded since
+    this generation."""
     part = TracePart
     first = select(func.max(col(part.start))).where(col(part.build_id) == build_id, col(part.start) <= start).scalar_subquery()
-    statement: Select[TracePart] = select(part).where(col(part.build_id) == build_id, col(part.start) >= first, col(part.start) < end)
+    statement: Select[TracePart] = (
+        select(part)
+        .join(Build, col(Build.id) == col(part.build_id))
+        .where(col(part.build_id) == build_id, _generation() == generation, col(part.start) >= first, col(part.start) < end)
+    )
     return statement.order_by(col(part.start)).limit(limit)
 
 
 def trace_state(build_id: int) -> Any:
-    """(project id, status, attempt, start, erasure, bytes received, bytes that can be read) of a build and its trace."""
+    """(project id, status, erasure, generation, bytes received, bytes that can be read) of a build and its trace."""
     part, build = TracePart, Build
     ends = select(func.max(col(part.start))).where(col(part.build_id) == build_id).scalar_subquery()
     last = select(col(part.start) + col(part.size)).where(col(part.build_id) == build_id, col(part.start) == ends).scalar_subquery()
-    columns: list[Any] = [build.project_id, build.status, build.attempt, build.started_at, build.erased_at, build.trace_size]
+    columns: list[Any] = [build.project_id, build.status, build.erased_at, _generation(), build.trace_size]
     return select(*columns, func.coalesce(last, 0)).where(col(build.id) == build_id)
+
+
+def _generation() -> Any:
+    return func.coalesce(col(Build.trace_generation), 0)
 
 
 def traces_to_join(before: datetime, after_id: int, limit: int) -> Select[int]:

@@ -42,7 +42,8 @@ class Build(Row, table=True):
     the beginning of a secret (`graph/rules/builds/trace_masking.py`): `trace_size` includes it, the stored parts do not.
     `sealed_variables` are the encrypted secret variables that the runner received, while it runs the build.
     `trace_size` is in bytes. The first `trace_start` bytes are a message of the service about an earlier run, which the runner did not
-    send; null if there is none. `coverage` is in per cent. `artifacts_expired_at` is when the artifact was deleted because it had expired.
+    send; null if there is none. `trace_generation` is how often output was discarded, null for never: readers who continue at an offset
+    compare it. `coverage` is in per cent. `artifacts_expired_at` is when the artifact was deleted because it had expired.
     """
 
     __tablename__ = "builds"
@@ -89,6 +90,7 @@ class Build(Row, table=True):
     lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
     trace_size: int = Field(default=0, sa_type=BigInteger)
     trace_start: int | None = Field(default=None, sa_type=BigInteger)
+    trace_generation: int | None = None
     sealed_trace_end: str | None = long_text(optional=True)
     sealed_variables: str | None = long_text(optional=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)

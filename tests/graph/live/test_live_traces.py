@@ -27,7 +27,7 @@ from tests.support.database.statements import StatementRecorder
 from tests.support.servers.streams import background_tasks, end_code, rejection_code, subscribed
 
 TRACE = """subscription ($project: String!, $id: Int!, $after: String) {
-    buildTrace(project: $project, databaseId: $id, afterBytes: $after) { text startBytes endBytes } }"""
+    buildTrace(project: $project, databaseId: $id, afterBytes: $after) { text startBytes endBytes position } }"""
 SHA = "a" * 40
 
 
@@ -63,7 +63,7 @@ async def next_piece(stream: SubscriptionStream, seconds: float = 1.5) -> tuple[
     found = await stream.next(seconds)
     assert found is not None and found.result.errors == [] and found.result.data is not None
     piece = found.result.data["buildTrace"]
-    assert found.seq == piece["endBytes"]
+    assert str(found.seq) == piece["position"] == str(stream.position)
     return piece["text"], piece["startBytes"], piece["endBytes"]
 
 
@@ -113,6 +113,47 @@ class TestPieces:
         assert isinstance(resumed, SubscriptionStream)
         assert await next_piece(resumed) == ("one\ntwo\nthree\n", 7, 21)
         resumed.close()
+
+    @pytest.mark.parametrize("restart", ["lost runner", "retry", "replacement"])
+    async def test_begin_again_for_a_reader_who_was_disconnected_while_the_build_started_again(
+        self, graph: Graph, running: TraceScenario, restart: str
+    ) -> None:
+        await running.append("one\ntwo\n")
+        async with subscribed(graph, running.owner, TRACE, **running.variables, after="0") as stream:
+            assert await next_piece(stream) == ("one\ntwo\n", 0, 8)
+            position = stream.position
+        async with subscribed(graph, running.owner, TRACE, **running.variables, after=str(position)) as stream:
+            await running.append("three\n")
+            assert await next_piece(stream) == ("three\n", 8, 14)
+        if restart == "lost runner":
+            await running.change(lambda context, row: runners.return_to_queue(context, row, ""))
+        elif restart == "retry":
+            await running.finish()
+            await running.change(builds.retry_build)
+        else:
+            await running.change(lambda context, row: traces.append_trace(context, row, "", 0, replace=True))
+        # The new output is longer, and the old offsets are in its middle.
+        await running.append("another output\n")
+
+        async with subscribed(graph, running.owner, TRACE, **running.variables, after=str(position)) as stream:
+            assert await next_piece(stream) == ("another output\n", 0, 15)
+        resumed = await subscribe(
+            graph, TRACE, {**running.variables, "after": "0"}, None, token_of(running.owner), request_id="test", after=position
+        )
+        assert isinstance(resumed, SubscriptionStream)
+        assert await next_piece(resumed) == ("another output\n", 0, 15)
+        resumed.close()
+        # An offset alone is one of the output as it is now.
+        async with subscribed(graph, running.owner, TRACE, **running.variables, after="8") as stream:
+            assert await next_piece(stream) == ("output\n", 8, 15)
+
+    async def test_are_not_mixed_when_the_output_is_replaced_while_it_is_read(self, graph: Graph, running: TraceScenario) -> None:
+        await running.append("one\n")
+        feed = TraceFeed(running.build.id)
+        state = await feed.read_state(running.services.database)
+        assert state is not None
+        await running.change(lambda context, row: traces.append_trace(context, row, "another\n", 0, replace=True))
+        assert await feed.read_piece(running.services.database, running.services.objects, state, 2) is None
 
     async def test_end_when_the_viewer_may_not_read_the_build(self, graph: Graph, running: TraceScenario, make: DataFactory) -> None:
         stranger = await make.user()

@@ -315,7 +315,7 @@ class TestTrace:
     ) -> None:
         build = await make.build(project, head, status=CheckStatus.SUCCESS, finished_at=now() - timedelta(hours=1))
         await make.trace(build, *(f"{number}\n" for number in range(5)))
-        file = StoredTrace(services, build.id, build.attempt, build.started_at, "x.log", build.trace_size)
+        file = StoredTrace(services, build.id, build.attempt, 0, "x.log", build.trace_size)
         outdated, find_part = await parts_of(services), StoredTrace._find_part
         found: list[int] = []
 
@@ -343,7 +343,7 @@ class TestTrace:
     ) -> None:
         build = await make.build(project, head, status=CheckStatus.SUCCESS, started_at=now())
         await make.trace(build, "first\n", "first\n")
-        file = StoredTrace(services, build.id, build.attempt, build.started_at, "x.log", build.trace_size)
+        file = StoredTrace(services, build.id, build.attempt, 0, "x.log", build.trace_size)
 
         async with file.open(0, 12) as chunks:
             read = await anext(aiter(chunks))
@@ -357,11 +357,13 @@ class TestTrace:
                 read += chunk
         assert read == b"first\nfirst\n"
 
-        again.started_at = now()
+        async with StoredTrace(services, again.id, 2, 1, "x.log", 12).open(0, 6) as chunks:
+            assert b"".join([chunk async for chunk in chunks]) == b"other\n"
+        again.trace_generation = 2
         await make.save(again)
         # The runner was lost, and another one has begun the attempt.
         with pytest.raises(FileNotFoundError):
-            async with StoredTrace(services, again.id, 2, build.started_at, "x.log", 12).open(0, 12):
+            async with StoredTrace(services, again.id, 2, 1, "x.log", 12).open(0, 12):
                 raise AssertionError("it is another run")
 
     async def test_leaves_out_what_may_be_the_beginning_of_a_secret(
