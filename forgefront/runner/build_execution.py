@@ -75,6 +75,7 @@ class BuildExecution:
     _stop_reason: BuildRevoked | ServiceUnreachable | None = None
     _is_given_back: bool = False
     _end_reason: str = ""
+    _has_runner_failed: bool = False
 
     def __post_init__(self) -> None:
         secrets = self.job.secrets | {self.runner_token}
@@ -100,9 +101,8 @@ class BuildExecution:
         except Exception as error:
             # Whatever fails, it fails this build only: another runner would have the same failure after the lease has expired.
             reason = error.strerror or error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-            self.trace.write_line(f"ERROR: The runner failed: {reason}")
             self.log.error("build failed to run", exc_info=error)
-            passed = False
+            passed = self._fail_as_runner(str(reason))
         finally:
             alarm.cancel()
             if root is not None:
@@ -122,6 +122,12 @@ class BuildExecution:
         self._end_reason = self._end_reason or reason
         self._stop.set()
 
+    def _fail_as_runner(self, reason: str) -> bool:
+        """Reports a failure that is not one of the script; returns that the build did not pass."""
+        self.trace.write_line(f"ERROR: The runner failed: {reason}")
+        self._has_runner_failed = True
+        return False
+
     async def _report_outcome(self, passed: bool) -> BuildOutcome:
         if isinstance(self._stop_reason, BuildRevoked):
             self.log.warning("build was revoked", why=str(self._stop_reason))
@@ -131,7 +137,12 @@ class BuildExecution:
         else:
             status, outcome = ("SUCCESS", BuildOutcome.PASSED) if passed else ("FAILED", BuildOutcome.FAILED)
         try:
-            await self.service.report_status(self.job, status, retry_seconds=10.0 if self._is_given_back else FINISH_RETRY_SECONDS)
+            await self.service.report_status(
+                self.job,
+                status,
+                retry_seconds=10.0 if self._is_given_back else FINISH_RETRY_SECONDS,
+                failure_reason="RUNNER_SYSTEM_FAILURE" if status == "FAILED" and self._has_runner_failed else None,
+            )
         except BuildRevoked as error:
             self.log.warning("build was revoked", why=str(error))
             return BuildOutcome.REVOKED
@@ -146,8 +157,7 @@ class BuildExecution:
         """Runs the build; returns whether it passed."""
         job = self.job
         if job.problem:
-            self.trace.write_line(f"ERROR: The runner failed: {job.problem}")
-            return False
+            return self._fail_as_runner(job.problem)
         self.trace.write_line(f"Running {job.name} for {job.ref} at {job.sha[:8]} ({self.executor.name})")
         try:
             options = CheckoutOptions.parse(job.variables)

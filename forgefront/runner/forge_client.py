@@ -133,10 +133,11 @@ class ForgeClient:
         payload = await self._call("Claim", {**self._runner_info, "waitSeconds": wait_seconds}, self._token, retry_seconds=0.0)
         return parse_build(payload["build"]["databaseId"], payload["job"]) if payload["build"] else None
 
-    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
+    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float, failure_reason: str | None = None) -> None:
         """Sets RUNNING, SUCCESS, FAILED, or PENDING to return the build to the queue. Raises BuildRevoked, ServiceUnreachable after the
         given seconds."""
-        await self._call("Report", {"databaseId": job.build_id, "status": status}, job.token, retry_seconds=retry_seconds)
+        report = {"databaseId": job.build_id, "status": status, **({"failureReason": failure_reason} if failure_reason else {})}
+        await self._call("Report", report, job.token, retry_seconds=retry_seconds)
 
     async def append_trace(self, job: ClaimedBuild, text: str, offset: int, *, retry_seconds: float) -> None:
         """Appends to the trace; `offset` is its length so far in bytes. Raises BuildRevoked, ServiceUnreachable after the given seconds."""

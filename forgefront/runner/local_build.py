@@ -55,7 +55,7 @@ class LocalService:
         except BrokenPipeError:
             raise BuildRevoked("Nobody reads the output any more.") from None
 
-    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
+    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float, failure_reason: str | None = None) -> None:
         """There is nobody to report to."""
 
     async def upload_artifact(self, job: ClaimedBuild, file: Path, filename: str, on_progress: Any, *, retry_seconds: float) -> None:

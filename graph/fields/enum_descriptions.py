@@ -72,6 +72,11 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "AUTHOR": "Group by the username of the user who created the build.",
         "STATUS": "Group by status.",
     },
+    "BuildFailureReason": {
+        "SCRIPT_FAILURE": "A command of the build failed.",
+        "STUCK_OR_TIMEOUT_FAILURE": "The build reached its time limit.",
+        "RUNNER_SYSTEM_FAILURE": "The runner was lost, or could not run the build.",
+    },
     "BuildStatus": _STATUSES,
     "ChecksState": {
         "NOT_FOUND": "There are no checks.",

@@ -65,6 +65,8 @@ async def update_build(context: Context, build: tables.Build, values: Mapping[st
 
     Raises NotFound, Invalid for impossible timestamps, NotAllowed for a status that cannot follow and for a superseded attempt.
     """
+    if values.get("failure_reason") is not None:
+        raise NotAllowed("failure_reason", "Only a runner reports why its build failed.")
     status: CheckStatus | None = values.get("status")
     columns = _validate_columns(values)
     row = await builds.lock_build(context, build.id)

@@ -251,9 +251,13 @@ async def handle_builds_switch(context: Context, project: tables.Project, old_pr
 
 
 async def report_status(
-    context: Context, runner_identity: RunnerIdentity, build_id: int | None, status: CheckStatus | None
+    context: Context,
+    runner_identity: RunnerIdentity,
+    build_id: int | None,
+    status: CheckStatus | None,
+    reason: FailureReason | None = None,
 ) -> tables.Build:
-    """Process a runner's report: running (None or RUNNING), finished, or returned (PENDING).
+    """Process a runner's report: running (None or RUNNING), finished, or returned (PENDING). `reason` is why the runner reports FAILED.
 
     Repeating a final status changes nothing. Raises NotFound, Conflict for a build that is no longer assigned to it, NotAllowed.
     """
@@ -281,8 +285,9 @@ async def report_status(
         # Before the change, which may begin the next attempt.
         locked.coverage = coverage
         await context.session.flush()
-    # A runner does not say why a build failed, but it ends one that reaches its time limit.
-    reason = FailureReason.STUCK_OR_TIMEOUT_FAILURE if _has_timed_out(context.services, locked) else FailureReason.SCRIPT_FAILURE
+    if reason is None:
+        # Not every runner says why a build failed, but it ends one that reaches its time limit.
+        reason = FailureReason.STUCK_OR_TIMEOUT_FAILURE if _has_timed_out(context.services, locked) else FailureReason.SCRIPT_FAILURE
     finished = await builds.change_status(context, locked, status, reason=reason)
     if finished is None:
         raise runner_tokens.lost_build_error(locked)

@@ -8,12 +8,15 @@ from graph.context import Info
 from graph.errors import NotFound
 from graph.fields.mutations import mutation
 from graph.rules.builds import artifact_expiry, builds, external_builds
+from graph.rules.builds.automatic_retries import FailureReason
 from graph.rules.permissions.policy import Action
 from graph.rules.runners import runners
 from graph.types.builds.build_filters import BuildStatus
 from graph.types.builds.builds import Build
 from graph.types.inputs import ProjectInput, ProjectResourceInput, database_id_of, find_in_project, get_or, is_set, optional, sent_values
 from storage import tables
+
+BuildFailureReason = strawberry.enum(FailureReason, name="BuildFailureReason", description="Why a build of a runner failed.")
 
 
 @strawberry.input(description="Input of `createBuild`: a build that an external system runs. Builds for runners are created by pushes.")
@@ -46,6 +49,10 @@ class UpdateBuildInput(ProjectResourceInput):
     coverage: float | None = optional("Code coverage in percent; null clears it.")
     started_at: datetime | None = optional("When the build started; defaults to the time of the status change.")
     finished_at: datetime | None = optional("When the build finished; defaults to the time of the status change.")
+    failure_reason: BuildFailureReason | None = optional(  # type: ignore[valid-type]
+        "Why a runner reports `FAILED`, for `retry` of the CI file; defaults to a failure of the script, or of its time limit after that."
+        " Runners only."
+    )
 
 
 async def _find_updatable_build(info: Info, input: ProjectResourceInput) -> tables.Build:
@@ -78,7 +85,8 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
 )
 async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
     if (runner := info.context.runner_identity_or_none) is not None:
-        return await runners.report_status(info.context, runner, database_id_of(input, "Build"), get_or(input.status, None))
+        build_id = database_id_of(input, "Build")
+        return await runners.report_status(info.context, runner, build_id, get_or(input.status, None), get_or(input.failure_reason, None))
     build = await _find_updatable_build(info, input)
     return await external_builds.update_build(info.context, build, sent_values(input))
 

@@ -173,7 +173,7 @@ class TestForges:
             assert await running is False
 
         assert sorted(ended) == ["crashing: passed", "good: passed", "good: passed", "odd: failed", "odd: passed"]
-        assert odd.statuses == ["FAILED", "SUCCESS"]
+        assert odd.statuses == ["FAILED: RUNNER_SYSTEM_FAILURE", "SUCCESS"]
 
     async def test_a_second_stop_returns_builds_at_once(self, tmp_path: Path) -> None:
         forge, ended = FakeForge("trap '' TERM; while :; do sleep 0.05; done"), []

@@ -392,8 +392,8 @@ class FakeService:
         assert offset == len(self.text.encode())
         self.text += text
 
-    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float) -> None:
-        self.statuses.append(status)
+    async def report_status(self, job: ClaimedBuild, status: str, *, retry_seconds: float, failure_reason: str | None = None) -> None:
+        self.statuses.append(status if failure_reason is None else f"{status}: {failure_reason}")
 
 
 def make_work(service: FakeService, folder: Path, *script: str, executor: Executor | None = None, **changes: Any) -> BuildExecution:

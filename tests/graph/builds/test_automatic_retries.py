@@ -17,7 +17,7 @@ from storage.tables import CheckStatus, Visibility
 from storage.tables.builds import builds as statements
 from tests.graph.builds.test_pipelines import PushScenario
 from tests.graph.runners.test_build_claims import REPORT, RunnerCalls
-from tests.make import DataFactory
+from tests.make import DataFactory, token_of
 
 FILE = """
 unit: {script: make, retry: 1, coverage: '/(\\d+)%/'}
@@ -83,6 +83,24 @@ class TestRetry:
             assert build is not None and build.status is status, (seconds, reason)
             if status is CheckStatus.PENDING:
                 assert await runner.claim_id() == build.id
+
+    async def test_a_runner_reports_its_own_failure_as_such(self, graph: Graph, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 1})
+        runner = RunnerCalls(graph, make.runner_token(await make.runner()))
+        for when, status in (("runner_system_failure", CheckStatus.PENDING), ("script_failure", CheckStatus.FAILED)):
+            await make.pending_build(project, options={"retry": {"max": 1, "when": [when]}})
+            job = await runner.claim()
+            assert job is not None
+            report = {"databaseId": job["id"], "status": "FAILED", "failureReason": "RUNNER_SYSTEM_FAILURE"}
+            assert await runner.code(REPORT, job["token"], **report) == "ok"
+            build = await make.fetch(tables.Build, job["id"])
+            assert build is not None and build.status is status
+            if status is CheckStatus.PENDING:
+                assert await runner.claim_id() == build.id
+
+        external = await make.build(project, "a" * 40)
+        report = {"projectPath": str(project.id), "databaseId": external.id, "status": "FAILED", "failureReason": "SCRIPT_FAILURE"}
+        assert await runner.code(REPORT, token_of(owner), **report) == "NOT_ALLOWED"
 
     def test_conditions(self) -> None:
         def due(retry: object, reason: FailureReason | None, attempt: int = 1) -> bool:
