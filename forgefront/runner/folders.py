@@ -102,10 +102,12 @@ def _open_folder(name: str, parent: int | None = None) -> int:
 def measure_folder(folder: Path, limit: int) -> int:
     """The bytes that a folder takes on disk; stops counting above the limit. Files that end meanwhile are not counted.
 
-    Folders that their owner, the user of this process, made unreadable are readable while they are measured. Raises FolderUnreadable when
-    a program makes one unreadable again and again. Unreadable folders of other users, as in containers, are not counted.
+    A file with several links counts once. Folders that their owner, the user of this process, made unreadable are readable while they
+    are measured. Raises FolderUnreadable when a program makes one unreadable again and again. Unreadable folders of other users, as in
+    containers, are not counted.
     """
     total, pending = 0, [_Pending("")]
+    linked: set[tuple[int, int]] = set()
     try:
         while pending and total <= limit:
             current = pending.pop()
@@ -120,8 +122,14 @@ def measure_folder(folder: Path, limit: int) -> int:
                 with _scan(handle) as entries:
                     for entry in entries:
                         with contextlib.suppress(OSError):
-                            total += _retry_readable(handle, partial(entry.stat, follow_symlinks=False)).st_blocks * 512
-                            if entry.is_dir(follow_symlinks=False):
+                            found = _retry_readable(handle, partial(entry.stat, follow_symlinks=False))
+                            is_folder, file = stat.S_ISDIR(found.st_mode), (found.st_dev, found.st_ino)
+                            if file in linked:
+                                continue
+                            if found.st_nlink > 1 and not is_folder:
+                                linked.add(file)
+                            total += found.st_blocks * 512
+                            if is_folder:
                                 pending.append(_Pending(f"{current.path}/{entry.name}".lstrip("/")))
     finally:
         for each in reversed(pending):

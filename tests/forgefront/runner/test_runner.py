@@ -851,6 +851,13 @@ class TestArchive:
             assert measure_folder(Path(), 10**5) > 10**5
         assert {path: Path(path).stat().st_mode & 0o777 for path in modes} == modes
 
+    def test_a_file_with_several_links_is_measured_once(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(os.urandom(10**6))
+        for name in ("second", "third"):
+            (tmp_path / name).hardlink_to(tmp_path / "file")
+
+        assert 10**6 <= measure_folder(tmp_path, 10**9) < 2 * 10**6
+
     def test_a_program_that_keeps_folders_unreadable_is_detected(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         Path("hidden").mkdir(mode=0)
