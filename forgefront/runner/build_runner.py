@@ -189,8 +189,12 @@ class BuildRunner:
             self._slots.release()
             own_slots.release()
         self._metrics.finished(forge.name, outcome.value, time.monotonic() - started)
-        self._on_build_end(forge, build.job, outcome)
         self._all_passed = self._all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.GIVEN_BACK)
+        try:
+            self._on_build_end(forge, build.job, outcome)
+        except Exception as error:
+            # For example because nobody reads the standard output any more.
+            log.error("end of a build could not be printed", build=build.job.build_id, why=str(error))
 
     async def _unless_set(self, event: asyncio.Event, work: Coroutine[Any, Any, Any], *, answer_seconds: float = 0.0) -> Any:
         """The result of the work; None, and the work is cancelled, when the event is set and `answer_seconds` later."""

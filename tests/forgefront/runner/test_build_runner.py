@@ -200,6 +200,14 @@ class TestForges:
             assert await asyncio.wait_for(runner.run(only_one=True), 60)
             assert len(ended) == 1 and ended[0].endswith(": passed")
 
+    async def test_a_failure_counts_if_nobody_reads_the_output(self, tmp_path: Path) -> None:
+        def print_end(*_: object) -> None:
+            raise BrokenPipeError
+
+        forge: Any = FakeForge("false")
+        runner = BuildRunner([Forge(forge, "fr-x", "one")], tmp_path, ShellExecutor(), max_concurrent=1, on_build_end=print_end)
+        assert not await runner.run(only_one=True)
+
     async def test_ends_when_all_reject_it(self, tmp_path: Path) -> None:
         forges = [(name, FakeForge(first_error=RequestRejected(name))) for name in ("one", "two")]
         with pytest.raises(RequestRejected, match="one"):
