@@ -89,12 +89,12 @@ class Pipeline(Node):
         row: Any = self
         return row.trigger_request_id is not None
 
-    @strawberry.field(description="The commit; null if it cannot be read.")
+    # Computed fields name their columns, so that `jobs`, which may be long, is not read for all of them.
+    @computed(tables.Pipeline.project_id, tables.Pipeline.sha, description="The commit; null if it cannot be read.")
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.git.commits")] | None:
         row: Any = self
         return await load_commit(info, row.project_id, row.sha)
 
-    # Not the other columns: `jobs` may be long.
     @computed(
         tables.Pipeline.id,
         tables.Pipeline.project_id,
@@ -105,7 +105,12 @@ class Pipeline(Node):
         await require(info.context, Action.READ_BUILD, self)
         return await pipeline_views.load_status(info.context, self)  # type: ignore[arg-type]
 
-    @strawberry.field(description="Stages in order, including those that have not started.")
+    @computed(
+        tables.Pipeline.id,
+        tables.Pipeline.project_id,
+        tables.Pipeline.jobs,
+        description="Stages in order, including those that have not started.",
+    )
     async def stages(self, info: Info) -> list[PipelineStage]:
         await require(info.context, Action.READ_BUILD, self)
         return await pipeline_views.load_stages(info.context, self)  # type: ignore[arg-type, return-value]

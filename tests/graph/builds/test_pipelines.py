@@ -540,9 +540,9 @@ class TestPipelineFields:
         rows[1].jobs = [{**jobs[0], "commands": "x" * 10**5}]
         await make.save(rows[1])
 
-        query = "query ($path: String!) { project(path: $path) { pipelines(first: 100) { nodes { status } } } }"
+        query = "query ($path: String!) { project(path: $path) { pipelines(first: 100) { nodes { status commit { title } } } } }"
         assert (await ask.data(query, owner, path=str(project.id)))["project"]["pipelines"]["nodes"] == [
-            {"status": status} for status in ("FAILED", "FAILED", "SUCCESS")
+            {"status": status, "commit": None} for status in ("FAILED", "FAILED", "SUCCESS")
         ]
         query = "query ($path: String!) { project(path: $path) { pipelines(last: 1) { nodes { stages { status } } } } }"
         assert (await ask.data(query, owner, path=str(project.id)))["project"]["pipelines"]["nodes"] == [
