@@ -15,6 +15,7 @@ from storage.database.engine import now
 from storage.tables import CheckStatus
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -46,6 +47,11 @@ TRACE_LINES = """[...document.querySelectorAll('.output-line')].map(each =>
 BUILDS = """query ($path: String!) {
   project(path: $path) { builds(filter: {ref: ["main"]}) { nodes { databaseId name sha trace { totalBytes } } } }
 }"""
+RETRY = """mutation ($path: String!, $id: Int!) {
+  retryBuild(input: {projectPath: $path, databaseId: $id}) { userErrors { message } }
+}"""
+HIDEABLE_TAB = """Object.defineProperties(Document.prototype, {
+  hidden: {get: () => window.isHidden === true}, visibilityState: {get: () => window.isHidden ? 'hidden' : 'visible'}})"""
 CLOSE_WINDOW_SECONDS = """mutation ($path: String!) {
   updateMergeRequest(input: {projectPath: $path, iid: 2, stateEvent: CLOSE}) { userErrors { message } }
 }"""
@@ -148,6 +154,25 @@ class TestBuild:
         )
         await site.forge.set_build_status(PATH, build["databaseId"], "SUCCESS")
         await page.wait_for("document.querySelector('.facts .badge').innerText === 'passed'")
+
+    async def test_shows_the_new_trace_of_a_build_that_started_again_while_the_tab_was_hidden(self, site: WorkPagesSite) -> None:
+        page = site.page
+        build = (await site.builds())["browser"]
+        await site.ask(RETRY, path=PATH, id=build["databaseId"])
+        await site.forge.set_build_status(PATH, build["databaseId"], "RUNNING")
+        append = {"projectPath": PATH, "databaseId": build["databaseId"], "offset": 0}
+        await site.forge.run_as("ada", "AppendBuildTrace", **append, text="the first output\n")
+        async with page.script_on_open(HIDEABLE_TAB):
+            await site.visit(f"/{PATH}/builds/{build['databaseId']}")
+            await page.wait_for_text("the first output")
+            await page.evaluate("window.isHidden = true, document.dispatchEvent(new Event('visibilitychange'))")
+            # The tab closes its streams some seconds later.
+            await wait_until(lambda: not site.forge.app.graph.services.trace_feeds._feeds)
+            await site.forge.run_as("ada", "AppendBuildTrace", **append, text="another output, which is longer\nthan that\n", replace=True)
+            await page.evaluate("window.isHidden = false, document.dispatchEvent(new Event('visibilitychange'))")
+            await page.wait_for_text("than that")
+        shown = await page.evaluate(TRACE_LINES)
+        assert [text for _, text in shown][:2] == ["another output, which is longer", "than that"]
 
     async def test_retry_preserves_the_earlier_attempt(self, site: WorkPagesSite) -> None:
         page = site.page
