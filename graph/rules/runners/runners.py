@@ -27,6 +27,7 @@ from graph.rules.runners import runner_tokens
 from graph.rules.runners.build_queues import accepted_queues, accepts_queue, queue_name, queue_prefix
 from graph.rules.snapshots import BuildSnapshot
 from storage import tables
+from storage.database.engine import describe_error, is_unavailable
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
 from storage.tables.base import MAX_ID
@@ -331,7 +332,8 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
 async def recover_lost_builds(services: Services) -> None:
     """Maintenance job: requeue builds of lost runners, and fail builds that run beyond their timeout.
 
-    After an outage runners first have the time of a lease to report; timeouts are not extended.
+    After an outage runners first have the time of a lease to report; timeouts are not extended. A build whose recovery fails does not
+    prevent the others; the first failure is raised in the end.
     """
     moment = services.clock()
     grace_is_over = services.lease_grace.is_over(moment, services.build_lease)
@@ -339,11 +341,21 @@ async def recover_lost_builds(services: Services) -> None:
         lost = [key for (key,) in await session.read(runners.with_expired_lease(moment, BATCH_SIZE))] if grace_is_over else []
         running = [build for (build,) in await session.read(runners.running_since_before(moment - TIMEOUT_GRACE))]
     late = [build.id for build in running if _is_late(services, build)]
+    failures: list[Exception] = []
     for build_id in dict.fromkeys([*late, *lost]):
-        async with session_for(services.database, writing=True) as session:
-            context = Context(services, session, None, "maintenance")
-            await _recover_build(context, build_id)
-            await commit_and_notify(context)
+        try:
+            async with session_for(services.database, writing=True) as session:
+                context = Context(services, session, None, "maintenance")
+                await _recover_build(context, build_id)
+                await commit_and_notify(context)
+        except Exception as error:
+            if is_unavailable(error):
+                raise
+            # The build is among the first ones of each run, so that it would keep the others from their recovery.
+            log.error("build could not be recovered", build_id=build_id, error=describe_error(error))
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 async def _recover_build(context: Context, build_id: int) -> None:

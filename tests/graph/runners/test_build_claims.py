@@ -588,6 +588,24 @@ class TestLease:
         assert [await recover(1000), await recover(1059)] == [CheckStatus.RUNNING] * 2
         assert await recover(1061) is CheckStatus.PENDING
 
+    async def test_a_build_that_cannot_be_recovered_does_not_prevent_the_others(
+        self, services: Services, calls: Calling, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        builds = [await make.pending_build(await make.project()) for _ in range(3)]
+        runner, return_to_queue = calls(await make.runner()), rules.return_to_queue
+        for build in builds:
+            assert await runner.claim_id() == build.id
+
+        async def return_others(context: Context, build: tables.Build, message: str) -> None:
+            if build.id == builds[0].id:
+                raise RuntimeError("the first one")
+            await return_to_queue(context, build, message)
+
+        monkeypatch.setattr(rules, "return_to_queue", return_others)
+        with pytest.raises(RuntimeError, match="the first one"):
+            await rules.recover_lost_builds(await self.services_later(services, 70))
+        assert [(await row_of(make, build.id)).status for build in builds] == [CheckStatus.RUNNING, *[CheckStatus.PENDING] * 2]
+
     async def test_it_is_started_four_times_at_most(self, services: Services, calls: Calling, make: DataFactory) -> None:
         build, runner = await make.pending_build(await make.project()), calls(await make.runner())
         for _ in range(4):
