@@ -51,6 +51,16 @@ def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     raise typer.Exit(code)
 
 
+def fail_unchanged(context: typer.Context) -> NoReturn:
+    """Ends a command that changes something and was given nothing to change; the message names its options."""
+    options = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.param_type_name == "option" and parameter.opts[0] not in ("--data", "--as", "--json", "--help")
+    ]
+    fail(f"nothing to change: give at least one of {', '.join(options)}; see --help", EXIT_USAGE)
+
+
 def load_config(data: Path | None, **given: Any) -> "Config":
     """The configuration of this run; an invalid one ends the command."""
     from forgefront.config import Config

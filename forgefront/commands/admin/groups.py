@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from forgefront.commands.command_context import DataOption, JsonOption, UsernameOption, run_with_client
+from forgefront.commands.command_context import DataOption, JsonOption, UsernameOption, fail_unchanged, run_with_client
 from forgefront.commands.output import print_result
 from forgefront.local_client import LocalClient, drop_nulls
 
@@ -53,6 +53,7 @@ def create_group(
 
 @app.command("change")
 def change_group(
+    context: typer.Context,
     path: GroupArgument,
     name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
     new_path: Annotated[str | None, typer.Option(help="The new path; URLs with the old path stop working.", show_default=False)] = None,
@@ -63,6 +64,8 @@ def change_group(
 ) -> None:
     """Change a group. Options that are not given change nothing."""
     values = drop_nulls(name=name, path=new_path, description=description)
+    if not values:
+        fail_unchanged(context)
 
     async def work(forge: LocalClient) -> object:
         return await forge.run("UpdateGroup", input={"groupPath": path, **values})

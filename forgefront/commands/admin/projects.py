@@ -14,6 +14,7 @@ from forgefront.commands.command_context import (
     JsonOption,
     UsernameOption,
     fail,
+    fail_unchanged,
     load_existing_config,
     run_with_backend,
     run_with_client,
@@ -114,6 +115,7 @@ def create_project(
 
 @app.command("change")
 def change_project(
+    context: typer.Context,
     path: ProjectArgument,
     name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
     new_path: Annotated[
@@ -153,6 +155,8 @@ def change_project(
         snippetsEnabled=snippets,
         publicBuilds=public_builds,
     )
+    if group is None and not values:
+        fail_unchanged(context)
     if group is not None and values:
         fail("--group cannot be combined with other changes; use two commands", EXIT_USAGE)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forgefront.commands.command_context import EXIT_USAGE, DataOption, JsonOption, UsernameOption, fail, run_with_client
+from forgefront.commands.command_context import EXIT_USAGE, DataOption, JsonOption, UsernameOption, fail, fail_unchanged, run_with_client
 from forgefront.commands.output import print_result
 from forgefront.local_client import LocalClient, drop_nulls
 
@@ -108,6 +108,7 @@ def create_user(
 
 @app.command("change")
 def change_user(
+    context: typer.Context,
     user: UsernameArgument,
     new_username: Annotated[str | None, typer.Option(help="Another username; personal projects move with it.", show_default=False)] = None,
     email: EmailOption = None,
@@ -166,7 +167,7 @@ def change_user(
         currentSignInAt=current_sign_in_at.replace(tzinfo=UTC).isoformat() if current_sign_in_at else None,
     )
     if not values and not add_email:
-        fail("nothing to change; see --help", EXIT_USAGE)
+        fail_unchanged(context)
 
     async def work(forge: LocalClient) -> Any:
         key = (await _find_user(forge, user))["id"]

@@ -199,8 +199,18 @@ class TestUsers:
         result = cli("admin", "user", "create", "root", "--email", "ann@example.org", "--no-password", code=1)
         assert result.stderr == "forgefront: username: has already been taken\n"
 
-    def test_nothing_to_change(self, cli: CommandRunner) -> None:
-        assert cli("admin", "user", "change", "root", code=2).stderr == "forgefront: nothing to change; see --help\n"
+    @pytest.mark.parametrize(
+        ("noun", "options"),
+        [
+            ("user", "--new-username, --email, --add-email"),
+            ("group", "--name, --new-path, --description"),
+            ("project", "--name, --new-path, --group"),
+        ],
+    )
+    def test_nothing_to_change_names_what_can_be_changed(self, cli: CommandRunner, noun: str, options: str) -> None:
+        message = cli("admin", noun, "change", "absent", code=2).stderr
+        assert message.startswith(f"forgefront: nothing to change: give at least one of {options}")
+        assert not {"--as", "--data", "--json"} & set(re.findall("--[a-z-]+", message))
 
     def test_acting_as_a_user_has_only_their_rights(self, cli: CommandRunner) -> None:
         cli("admin", "user", "create", "ann", "--email", "ann@example.org", "--no-password")
