@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.dump import repository_parts
-from storage.dump.dump_format import DumpError
+from storage.dump.dump_format import DumpError, Manifest
 from storage.dump.dump_writer import DumpWriter
 from storage.git.packing import pack_transfer, packs
 from storage.git.packing.pack_transfer import PackLost
@@ -36,7 +36,7 @@ def read_projects(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Pac
         yield project_id, found
 
 
-async def add_repository(writer: DumpWriter, cache: RepositoryCache, project_id: int, stored: Sequence[Pack]) -> None:
+async def add_repository(writer: DumpWriter, manifest: Manifest, cache: RepositoryCache, project_id: int, stored: Sequence[Pack]) -> None:
     """Adds the packs of a project: from the folder of this host, else from the bucket.
 
     Raises PackLost, after the others were added, if one is in neither; PacksUnavailable if the bucket cannot be reached; OSError.
@@ -46,7 +46,7 @@ async def add_repository(writer: DumpWriter, cache: RepositoryCache, project_id:
     while missing := [pack for pack in current if pack.name not in written and pack.key not in lost]:
         for pack in missing:
             try:
-                await _add_pack(writer, prefix, cache, pack)
+                await _add_pack(writer, manifest, prefix, cache, pack)
                 written.add(pack.name)
             except PackLost as error:
                 lost[pack.key] = error
@@ -60,15 +60,15 @@ async def add_repository(writer: DumpWriter, cache: RepositoryCache, project_id:
         repository_parts.add_shallow(writer, prefix, shallow)
 
 
-async def _add_pack(writer: DumpWriter, prefix: str, cache: RepositoryCache, pack: Pack) -> None:
+async def _add_pack(writer: DumpWriter, manifest: Manifest, prefix: str, cache: RepositoryCache, pack: Pack) -> None:
     if writer.reuse(f"{prefix}/{pack.name}"):
         return
     copy = cache.path_of(pack.project_id)
-    if pack_transfer.has_intact(copy, pack) and repository_parts.add_pack(writer, prefix, packs.folder_of(copy) / pack.name):
+    if pack_transfer.has_intact(copy, pack) and repository_parts.add_pack(writer, manifest, prefix, packs.folder_of(copy) / pack.name):
         return
     # A damaged object is found before any of it is written. The start of the service removes the folder of a killed process.
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=cache.root) as folder:
         downloaded = packs.folder_of(Path(folder))
         downloaded.mkdir(parents=True)
         await pack_transfer.download(cache.store, pack, Path(folder))
-        repository_parts.add_pack(writer, prefix, downloaded / pack.name)
+        repository_parts.add_pack(writer, manifest, prefix, downloaded / pack.name)

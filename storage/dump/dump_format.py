@@ -67,7 +67,8 @@ class Manifest:
     """All that a dump and the earlier dumps of its chain contain together.
 
     `chain` has the heads of the earlier dumps, the oldest first. `deleted` has the ids of rows, by table, that were deleted during the dump
-    before their files were read. `notes` says which files of existing rows were missing or damaged.
+    before their files were read. `notes` says which files of existing rows were missing or damaged; `damaged` has the parts that lack them,
+    which a later dump of the chain reads again.
     """
 
     head: DumpHead
@@ -78,6 +79,13 @@ class Manifest:
     parts: dict[str, PartEntry] = field(default_factory=dict)
     deleted: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+    def note_damage(self, part: str | None, problem: str) -> None:
+        """Records that a file is missing or damaged; `part` is the one that it belongs to, if that is known."""
+        self.notes.append(problem)
+        if part is not None and part not in self.damaged[-1:]:
+            self.damaged.append(part)
 
     def render(self) -> bytes:
         # Short: an instance may have 100,000 parts.
@@ -101,6 +109,8 @@ class Manifest:
             parts={name: PartEntry(*part) for name, part in values["parts"].items()},
             deleted=values["deleted"],
             notes=values["notes"],
+            # Earlier versions wrote none.
+            damaged=values.get("damaged", []),
         )
 
     @property

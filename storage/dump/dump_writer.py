@@ -43,11 +43,12 @@ class DumpWriter:
         self.parts: dict[str, PartEntry] = {}
         self.written_bytes = 0
         self._output = output
-        self._earlier = earlier.parts if earlier else {}
+        damaged = frozenset(earlier.damaged) if earlier else frozenset()
+        self._earlier = {name: part for name, part in earlier.parts.items() if name not in damaged} if earlier else {}
         self._add_member(HEAD_NAME, orjson.dumps(asdict(head), option=orjson.OPT_APPEND_NEWLINE))
 
     def reuse(self, name: str) -> bool:
-        """Records an immutable part that the earlier dump has; returns whether it has it."""
+        """Records an immutable part that the earlier dump has undamaged; returns whether it has it."""
         found = self._earlier.get(name)
         if found is not None:
             self.parts[name] = found

@@ -162,9 +162,9 @@ class InstanceDump:
             self._progress("repositories", number, total)
             try:
                 if isinstance(repositories, RepositoryCache):
-                    await bucket_repository_parts.add_repository(writer, repositories, project_id, stored)
+                    await bucket_repository_parts.add_repository(writer, manifest, repositories, project_id, stored)
                 else:
-                    repository_parts.add_repository(writer, repositories.path_of(project_id), project_id)
+                    repository_parts.add_repository(writer, manifest, repositories.path_of(project_id), project_id)
             except PackLost as error:
                 await record_missing(manifest, self._data.database, PROJECTS, project_id, str(error))
             except PacksUnavailable as error:

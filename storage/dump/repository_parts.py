@@ -9,14 +9,16 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from storage.dump.dump_format import DamagedDump
+from storage.dump.dump_format import DamagedDump, Manifest
 from storage.dump.dump_reader import DumpMember
 from storage.dump.dump_writer import DumpWriter, PartWriter
 from storage.git.packing import packs
+from storage.git.packing.object_check import ObjectChecksum
+from storage.git.packing.pack_checksum import PackChecksum
 from storage.git.repositories import Repositories
 from storage.git.repository import NotARepository, Repository
 
@@ -27,16 +29,19 @@ _PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:{_PACK.pattern}|loose-[0-9a-f]{{16
 _OID = re.compile("[0-9a-f]{40,64}")
 
 
-def add_repository(writer: DumpWriter, path: Path, project_id: int) -> None:
-    """Adds the objects of the repository at `path`. Raises NotARepository if there is none, or if it is removed meanwhile, OSError."""
+def add_repository(writer: DumpWriter, manifest: Manifest, path: Path, project_id: int) -> None:
+    """Adds the objects of the repository at `path`. The manifest gets what is damaged, which is added all the same.
+
+    Raises NotARepository if there is none, or if it is removed meanwhile, OSError.
+    """
     if not (path / "objects").is_dir():
         raise NotARepository(f"{path} does not exist")
     prefix = f"{KIND}/{project_id}"
-    _add_loose_objects(writer, prefix, path)
+    _add_loose_objects(writer, manifest, prefix, path)
     written = set[str]()
     while missing := sorted(filter(_PACK.fullmatch, packs.list_packs(path) - written)):
         for name in missing:
-            if not writer.reuse(f"{prefix}/{name}") and not add_pack(writer, prefix, packs.folder_of(path) / name):
+            if not writer.reuse(f"{prefix}/{name}") and not add_pack(writer, manifest, prefix, packs.folder_of(path) / name):
                 break
             written.add(name)
     with contextlib.suppress(FileNotFoundError):
@@ -83,7 +88,7 @@ def write_file(target: Path, chunks: Iterable[bytes], mode: int = 0o600) -> None
             file.write(data)
 
 
-def _add_loose_objects(writer: DumpWriter, prefix: str, repository: Path) -> None:
+def _add_loose_objects(writer: DumpWriter, manifest: Manifest, prefix: str, repository: Path) -> None:
     ids = sorted(packs.list_loose_objects(repository))
     name = f"{prefix}/loose-{_digest(oid.encode() for oid in ids)}"
     if not ids or writer.reuse(name):
@@ -92,11 +97,14 @@ def _add_loose_objects(writer: DumpWriter, prefix: str, repository: Path) -> Non
         for oid in ids:
             # A repack has moved it into a pack.
             with contextlib.suppress(FileNotFoundError), packs.object_path(repository, oid).open("rb") as file:
-                _copy(part, oid, file)
+                checksum = ObjectChecksum()
+                _copy(part, oid, file, checksum.update)
+                if not checksum.matches(oid):
+                    _note_damage(manifest, name, oid)
 
 
-def add_pack(writer: DumpWriter, prefix: str, path: Path) -> bool:
-    """Adds the pack at `path`, which has no suffix. Returns False if it does not exist."""
+def add_pack(writer: DumpWriter, manifest: Manifest, prefix: str, path: Path) -> bool:
+    """Adds the pack at `path`, which has no suffix. Returns False if it does not exist. The manifest gets whether it is damaged."""
     try:
         with (
             path.with_suffix(".idx").open("rb") as index,
@@ -104,18 +112,32 @@ def add_pack(writer: DumpWriter, prefix: str, path: Path) -> bool:
             writer.add_part(f"{prefix}/{path.name}") as part,
         ):
             # As in the object of a bucket.
-            _copy(part, "pack", pack)
-            _copy(part, "idx", index)
+            for name, file in (("pack", pack), ("idx", index)):
+                checksum, is_intact = PackChecksum(), False
+
+                def verify(data: bytes, checksum: PackChecksum = checksum) -> None:
+                    nonlocal is_intact
+                    is_intact = checksum.is_complete_with(data)
+
+                _copy(part, name, file, verify)
+                if not is_intact:
+                    _note_damage(manifest, f"{prefix}/{path.name}", f"{path.name}.{name}")
     except FileNotFoundError:
         return False
     return True
 
 
-def _copy(part: PartWriter, name: str, file: BinaryIO) -> None:
+def _copy(part: PartWriter, name: str, file: BinaryIO, verify: Callable[[bytes], None]) -> None:
+    """Adds a file. Calls `verify` with each block of it, so that no file is read twice."""
     part.begin_file(name, os.fstat(file.fileno()).st_size)
     while data := file.read(READ_BYTES):
         part.write(data)
+        verify(data)
     part.end_file()
+
+
+def _note_damage(manifest: Manifest, part: str, file: str) -> None:
+    manifest.note_damage(part, f"projects {project_of(part)}: {file} is damaged: its contents do not match its checksum")
 
 
 def _digest(parts: Iterable[bytes]) -> str:

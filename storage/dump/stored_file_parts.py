@@ -85,12 +85,12 @@ class StoredFileDump:
         with self._writer.add_part(name) as part:
             for file, content in zip(files, contents, strict=True):
                 if content is None:
-                    await self._record_missing(table, file)
+                    await self._record_missing(table, file, name)
                     continue
                 part.begin_file(_name_of(table, file), file.size)
                 part.write(content)
                 if not part.end_file() or len(content) > file.size:
-                    self._manifest.notes.append(f"{table} {file.id}: its file has {len(content)} bytes, not {file.size}")
+                    self._manifest.note_damage(name, f"{table} {file.id}: its file has {len(content)} bytes, not {file.size}")
 
     async def _add_large(self, table: str, file: NamedFile) -> None:
         name = f"{table}/{_name_of(table, file)}"
@@ -100,12 +100,14 @@ class StoredFileDump:
             async with self._open(table, file) as chunks:
                 with self._writer.add_part(name) as part:
                     part.begin_file(_name_of(table, file), file.size)
+                    size = 0
                     async for data in chunks:
                         part.write(data)
-                    if not part.end_file():
-                        self._manifest.notes.append(f"{table} {file.id}: its file has fewer than {file.size} bytes")
+                        size += len(data)
+                    if not part.end_file() or size > file.size:
+                        self._manifest.note_damage(name, f"{table} {file.id}: its file has {size} bytes, not {file.size}")
         except FileNotFoundError:
-            await self._record_missing(table, file)
+            await self._record_missing(table, file, name)
 
     async def _read(self, table: str, file: NamedFile) -> bytes | None:
         try:
@@ -139,11 +141,11 @@ class StoredFileDump:
             found = await session.read(select(part).where(*covers))
         return found[0][0] if found and found[0][0].key != file.key else None
 
-    async def _record_missing(self, table: str, file: NamedFile) -> None:
-        await record_missing(self._manifest, self._database, table, file.id, f"its file {_name_of(table, file)} does not exist")
+    async def _record_missing(self, table: str, file: NamedFile, part: str) -> None:
+        await record_missing(self._manifest, self._database, table, file.id, f"its file {_name_of(table, file)} does not exist", part)
 
 
-async def record_missing(manifest: Manifest, database: Database, table: str, id: int, problem: str) -> None:
+async def record_missing(manifest: Manifest, database: Database, table: str, id: int, problem: str, part: str | None = None) -> None:
     """Records a row whose files are missing: as deleted if the row no longer exists, else as a problem of the instance."""
     row = tables.metadata.tables[table]
     async with database.read_session() as session:
@@ -151,7 +153,7 @@ async def record_missing(manifest: Manifest, database: Database, table: str, id:
     if exists is None:
         manifest.deleted.setdefault(table, []).append(id)
     else:
-        manifest.notes.append(f"{table} {id}: {problem}")
+        manifest.note_damage(part, f"{table} {id}: {problem}")
 
 
 class StoredFileRestore:

@@ -32,17 +32,34 @@ def find_damaged_objects(repository: Path) -> Iterator[str]:
             yield f"{oid}: its contents do not match its id"
 
 
-def _is_whole(path: Path, oid: str) -> bool:
-    """Whether a loose object unpacks to what its id is the SHA-1 of."""
-    unpacker, digest = zlib.decompressobj(), hashlib.sha1(usedforsecurity=False)
-    with path.open("rb") as file:
-        while not unpacker.eof:
-            data = unpacker.unconsumed_tail or file.read(READ_BYTES)
+class ObjectChecksum:
+    """Verifies a loose object that is read block by block: it unpacks to what its id is the SHA-1 of."""
+
+    def __init__(self) -> None:
+        self._unpacker = zlib.decompressobj()
+        self._digest = hashlib.sha1(usedforsecurity=False)
+        self._is_damaged = False
+
+    def update(self, data: bytes) -> None:
+        while not self._is_damaged:
             try:
-                piece = unpacker.decompress(data, READ_BYTES)
+                piece = self._unpacker.decompress(data, READ_BYTES)
             except zlib.error:
-                return False
-            if not data and not piece:
-                return False
-            digest.update(piece)
-    return digest.hexdigest() == oid
+                self._is_damaged = True
+                return
+            self._digest.update(piece)
+            data = self._unpacker.unconsumed_tail
+            if not data and len(piece) < READ_BYTES:
+                return
+
+    def matches(self, oid: str) -> bool:
+        """Whether the object is complete, and the one with this id."""
+        return self._unpacker.eof and not self._is_damaged and self._digest.hexdigest() == oid
+
+
+def _is_whole(path: Path, oid: str) -> bool:
+    checksum = ObjectChecksum()
+    with path.open("rb") as file:
+        while data := file.read(READ_BYTES):
+            checksum.update(data)
+    return checksum.matches(oid)

@@ -16,8 +16,8 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from storage.git.packing.pack_checksum import PackChecksum
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES, has_only_small_objects
-from storage.git.protocol.push_gate import PackChecksum
 from storage.git.refs.ref_names import NULL_ID
 
 ClientStream = AsyncIterator[bytes]

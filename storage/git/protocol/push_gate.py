@@ -5,27 +5,10 @@ expand a few kilobytes to a large size.
 """
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
-TRAILER_BYTES = 20
-"""A pack ends with the SHA-1 of everything before it (gitformat-pack)."""
-
-
-class PackChecksum:
-    """Finds the end of a pack that is received over a stream."""
-
-    def __init__(self) -> None:
-        self._sum = hashlib.sha1(usedforsecurity=False)
-        self._tail = b""
-
-    def is_complete_with(self, block: bytes) -> bool:
-        """Whether the pack is complete with this block, the next one."""
-        data = self._tail + block
-        self._sum.update(data[:-TRAILER_BYTES])
-        self._tail = data[-TRAILER_BYTES:]
-        return self._sum.digest() == self._tail
+from storage.git.packing.pack_checksum import PackChecksum
 
 
 class PushGate:

@@ -38,8 +38,9 @@ def source(tmp_path: Path) -> Iterator[Repositories]:
 def dump(repositories: Repositories, earlier: Manifest | None = None) -> bytes:
     head = LATER_HEAD if earlier else HEAD
     writer = DumpWriter(output := io.BytesIO(), head, earlier)
-    repository_parts.add_repository(writer, repositories.path_of(7), 7)
-    writer.finish(Manifest(head, [], "sqlite", "", parts=writer.parts))
+    manifest = Manifest(head, [], "sqlite", "", parts=writer.parts)
+    repository_parts.add_repository(writer, manifest, repositories.path_of(7), 7)
+    writer.finish(manifest)
     return output.getvalue()
 
 
@@ -130,6 +131,35 @@ class TestIncrementalDump:
     def test_of_an_unchanged_repository_is_empty(self, source: Repositories) -> None:
         later = dump(source, read_all(dump(source)))
         assert list(DumpReader("later.tar", io.BytesIO(later)).members()) == []
+
+
+class TestDamage:
+    @pytest.mark.parametrize("file", ["pack", "idx", "loose object"])
+    def test_is_noted_until_it_is_repaired(self, source: Repositories, file: str) -> None:
+        path = source.path_of(7)
+        loose = packs.object_path(path, packs.list_loose_objects(path)[0])
+        damaged = loose if file == "loose object" else next(packs.folder_of(path).glob(f"*.{file}"))
+        content = damaged.read_bytes()
+        damaged.chmod(0o600)
+        for damage in (content[: len(content) // 2], content[:40] + bytes([content[40] ^ 1]) + content[41:], b"", content):
+            damaged.write_bytes(damage)
+            first = dump(source)
+            manifest = read_all(first)
+            name = loose.parent.name + loose.name if file == "loose object" else damaged.name
+            expected = [] if damage == content else [f"projects 7: {name} is damaged: its contents do not match its checksum"]
+            assert manifest.notes == expected
+            assert len(manifest.damaged) == len(expected)
+            # What is damaged is read again by a later dump of the chain, and everything else is not.
+            later = dump(source, manifest)
+            assert read_all(later).notes == expected
+            assert {member.part for member in DumpReader("later.tar", io.BytesIO(later)).members()} == set(manifest.damaged)
+
+        damaged.write_bytes(content[:-1])
+        first = dump(source)
+        damaged.write_bytes(content)
+        later = dump(source, read_all(first))
+        assert read_all(later).notes == [] and parts_of(later) == parts_of(first)
+        assert [part.dump for part in read_all(later).parts.values()].count(LATER_HEAD.id) == 1
 
 
 @pytest.mark.parametrize(

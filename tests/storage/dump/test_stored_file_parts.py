@@ -127,6 +127,38 @@ class TestMeanwhile:
         assert dump.contents() == {artifact.key: b"x" * (size - 1) + b"\0"}
         assert len(dump.manifest.notes) == 1 and str(artifact.id) in dump.manifest.notes[0]
 
+    @pytest.mark.parametrize("size", [3, MAX_GROUPED_BYTES + 1])
+    async def test_a_long_file_is_noted(self, make: DataFactory, build: tables.Build, size: int) -> None:
+        artifact = await make.artifact(build, b"x" * (size + 1), size=size)
+        dump = FileDump(make)
+        await dump.add(ARTIFACTS, named(artifact, artifact.key))
+        assert dump.contents() == {artifact.key: b"x" * size}
+        assert dump.manifest.notes == [f"artifacts {artifact.id}: its file has {size + 1} bytes, not {size}"]
+
+    @pytest.mark.parametrize("size", [3, MAX_GROUPED_BYTES + 1])
+    @pytest.mark.parametrize("damage", ["missing", "short"])
+    async def test_a_damaged_file_is_read_again_by_a_later_dump(
+        self, make: DataFactory, build: tables.Build, size: int, damage: str
+    ) -> None:
+        intact = await make.artifact(build, b"y" * size)
+        artifact = await make.artifact(await make.build(await make.project(), "b" * 40), b"x" * (size - 1), size=size)
+        if damage == "missing":
+            await make.services.objects.delete(artifact.key)
+        files = [named(row, row.key) for row in (intact, artifact)]
+        first = FileDump(make)
+        await first.add(ARTIFACTS, *files)
+        second = FileDump(make, first.manifest)
+        await second.add(ARTIFACTS, *files)
+        assert second.manifest.notes == first.manifest.notes != []
+
+        if damage == "short":
+            await make.services.objects.delete(artifact.key)
+        await make.services.objects.put_bytes(artifact.key, b"x" * size)
+        third = FileDump(make, second.manifest)
+        await third.add(ARTIFACTS, *files)
+        assert third.contents()[artifact.key] == b"x" * size
+        assert third.manifest.notes == third.manifest.damaged == []
+
 
 class TestRestore:
     async def test_into_a_folder(self, tmp_path: Path) -> None:
