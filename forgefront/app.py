@@ -31,7 +31,7 @@ from forgefront.server.health import ReadinessEndpoint, create_database_check, c
 from forgefront.server.host_registry import HostRefused, HostRegistry
 from forgefront.server.liveness import HEALTH, READINESS, answer_liveness
 from forgefront.server.metrics import Metrics
-from forgefront.server.middleware import RequestMiddleware
+from forgefront.server.middleware import PREFLIGHT, RequestMiddleware
 from forgefront.server.task_runner import TaskRunner, repeat_every
 from graph.artifact_access import ArtifactAccess
 from graph.events.delivery_worker import DeliveryWorker
@@ -63,7 +63,6 @@ GRAPHQL = "/graphql"
 REST_V3 = "/api/v3"
 METRICS = "/-/metrics"
 ARTIFACT_FILE = "/:namespace/:project/builds/:id/artifacts/file/:path"
-PREFLIGHT = "preflight"
 SWEEP_SECONDS = 3600.0
 REPACK_SECONDS = 600.0
 CACHE_METRICS_SECONDS = 15.0

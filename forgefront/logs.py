@@ -35,12 +35,14 @@ _NAMED_SECRET_PATTERN = re.compile(
     r"""
     # The end of the name of a parameter, a header, a JSON or Python key.
     ( (?: token | password | passwd | secret | secret[_-]key | authorization | cookie ) ["']? )
-    # name=value, name: value, (b'name', b'value')
-    ( \s* (?: =>? | : ) \s* | (?<=["']) , \s* )
+    # name=value, name: value, (b'name', b'value'), name%3Dvalue of a query that was encoded as a whole
+    ( \s* (?: =>? | : | %3[ad] ) \s* | (?<=["']) , \s* )
     (?: b? "[^"]*" | b? '[^']*' | (?: (?: bearer | basic | token ) \s+ )? [^\s"'&,;)}\]]+ )
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_TOKEN_PATTERN = re.compile(r"(?<![A-Za-z0-9_-])(?![a-z_-]+(?![A-Za-z0-9_-]))[A-Za-z0-9_-]{20,}")
+"""Has the form of a token: those of Forgefront and of other forges have at least 20 letters, digits, underscores and dashes."""
 _BEARER_PATTERN = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 _USER_INFO_PATTERN = re.compile(r"(://)[^/\s@]*@")
 _SQL_PARAMETERS_PATTERN = re.compile(r"\[parameters: [^\n]*")
@@ -194,6 +196,11 @@ def redact_text(text: str) -> str:
     text = _NAMED_SECRET_PATTERN.sub(rf"\1\2{REDACTED}", text)
     text = _BEARER_PATTERN.sub(rf"\1 {REDACTED}", text)
     return _USER_INFO_PATTERN.sub(rf"\1{REDACTED}@", text)
+
+
+def redact_tokens(text: str) -> str:
+    """The string without anything that has the form of a token. Words of small letters stay, IDs of commits do not."""
+    return _TOKEN_PATTERN.sub(REDACTED, text)
 
 
 def _redact_value(value: Any, depth: int = 0) -> Any:

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forgefront.logs import REQUEST_ID, create_unredacted_writer, redact_text
+from forgefront.logs import REQUEST_ID, create_unredacted_writer, redact_text, redact_tokens
 from forgefront.server.metrics import Metrics
 from storage.database.engine import describe_error
 
@@ -24,6 +24,8 @@ REQUEST_ID_PATTERN = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 OWN_HEADERS = frozenset((b"x-content-type-options", b"x-request-id"))
 MAX_LOGGED_PATH_LENGTH = 512
+PREFLIGHT = "preflight"
+"""The route of preflight requests of browsers, whatever their path."""
 _RANDOM = random.Random(os.urandom(16))  # noqa: S311 - request ids are not secrets
 RETRY_AFTER_SECONDS = 2
 CLIENT_CLOSED_REQUEST = 499
@@ -99,14 +101,10 @@ class RequestMiddleware:
     def _log_request(self, scope: Scope, state: dict[str, Any], status: int, seconds: float) -> None:
         method = scope.get("method", "GET")
         self._metrics.count(method, state.get("route") or "unmatched", status, seconds)
-        # The raw path has no line breaks, and excludes the query, which may contain private_token.
-        path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0][:MAX_LOGGED_PATH_LENGTH].decode("latin-1")
-        # The URL of an upload grants access to it, so only its kind is logged.
-        logged_path = state["route"] if state.get("secret_path") else redact_text(path)
         line: dict[str, Any] = {
             "request_id": state["request_id"],
             "method": method,
-            "path": logged_path,
+            "path": _find_logged_path(scope, state, status),
             "status": status,
             "duration_ms": round(seconds * 1000, 2),
         }
@@ -114,6 +112,19 @@ class RequestMiddleware:
             line["user_id"] = user_id
         line["event"] = "request" if scope["type"] == "http" else "websocket"
         self._write(line)
+
+
+def _find_logged_path(scope: Scope, state: dict[str, Any], status: int) -> str:
+    # The URL of an upload grants access to it, so only its kind is logged.
+    if state.get("secret_path"):
+        return str(state["route"])
+    # The raw path has no line breaks, and excludes the query, which may contain private_token.
+    path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].decode("latin-1")
+    route = state.get("route")
+    if route is None or route == PREFLIGHT or (status == 404 and ":" not in route):
+        # Nothing says which of its segments are secret: the token of a trigger may stand below a project whose slash is not encoded.
+        path = redact_tokens(path)
+    return redact_text(path[:MAX_LOGGED_PATH_LENGTH])
 
 
 def _read_request_id(scope: Scope) -> tuple[str, bytes]:

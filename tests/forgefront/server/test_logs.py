@@ -103,6 +103,7 @@ TEXTS = [
     f"duplicate key\nDETAIL:  Key (email)=({SECRET}) already exists.",
     f"access_token={SECRET};secret_key = {SECRET}",
     f"Cookie: {SECRET}",
+    f"GET /api/v3/user%3Fprivate_token%3D{SECRET}",
 ]
 
 

@@ -124,6 +124,22 @@ class TestAccessLine:
         await client(app).put(f"/-/artifacts/{SECRET}")
         assert json.loads(written.getvalue())["path"] == "/-/artifacts/:ticket"
 
+    @pytest.mark.parametrize("token", ["abcdef0123456789abcdef01234567", "fr-Ab3dEf-hIjKlMnOpQrStU", "AbCdEfGhIjKlMnOpQrSt"])
+    @pytest.mark.parametrize(("route", "status"), [(None, 405), ("preflight", 204), ("/-/pages", 404)])
+    async def test_a_path_without_a_route_has_no_tokens(self, token: str, route: str | None, status: int, written: io.StringIO) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"] |= {"route": route} if route else {}
+            await PlainTextResponse("", status)(scope, receive, send)
+
+        for path in (f"/projects/a-project-with-a-long-name/triggers/{token}/x", f"/triggers%2F{token}", f"/{'x/' * 250}{token}"):
+            await client(app).get(path)
+        assert token[:8] not in written.getvalue()
+        assert json.loads(written.getvalue().splitlines()[0])["path"] == "/projects/a-project-with-a-long-name/triggers/[redacted]/x"
+
+    async def test_a_path_with_a_route_is_complete(self, written: io.StringIO) -> None:
+        await client(plain).get(f"/things/{'0a' * 20}")
+        assert json.loads(written.getvalue())["path"] == f"/things/{'0a' * 20}"
+
 
 class TestFailures:
     async def test_unknown_failure(self, written: io.StringIO) -> None:
