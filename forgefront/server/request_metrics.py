@@ -136,7 +136,8 @@ class InProcess(Collector):
     def collect(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(REQUESTS_METRIC[0], REQUESTS_METRIC[1], labels=REQUESTS_METRIC[2])
         times: dict[tuple[str, str], _InProcessSeries] = {}
-        for (method, route, status), series in self._series.series.items():
+        # A list, since requests add series while this runs in a thread.
+        for (method, route, status), series in list(self._series.series.items()):
             requests.add_metric((method, route, str(status)), sum(series.buckets), created=series.created_at)
             known = times.get((method, route))
             times[method, route] = series if known is None else known.add(series)

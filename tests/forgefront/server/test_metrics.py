@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import httpx
 import pytest
 import structlog
 from prometheus_client import parser as plain_metrics
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.openmetrics import parser as open_metrics
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
@@ -288,6 +290,37 @@ class TestMetrics:
         assert response.status_code == 200
         assert "forgefront_build_info" in response.text
         assert "waiting" not in response.text
+
+    async def test_are_rendered_outside_of_the_event_loop(self, written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+        metrics, render, running, threads = Metrics(), Metrics.render, 0, list[tuple[bool, int]]()
+
+        def observed_render(*arguments: Any) -> bytes:
+            nonlocal running
+            running += 1
+            threads.append((threading.current_thread() is threading.main_thread(), running))
+            try:
+                return render(*arguments)
+            finally:
+                running -= 1
+
+        monkeypatch.setattr(Metrics, "render", observed_render)
+        async with client(metrics, metrics) as http:
+            responses = await asyncio.gather(*(http.get("/-/metrics") for _ in range(3)))
+        assert {response.status_code for response in responses} == {200}
+        assert threads == [(False, 1)] * 3
+
+    def test_series_may_be_added_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        metrics, add = Metrics(), CounterMetricFamily.add_metric
+
+        def count_and_add(self: CounterMetricFamily, labels: Sequence[str], *arguments: Any, **named: Any) -> None:
+            if self.name == "forgefront_http_requests":
+                metrics.count("GET", f"{labels[1]}/next", 200, 0.1)
+            add(self, labels, *arguments, **named)
+
+        for number in range(3):
+            metrics.count("GET", f"/{number}", 200, 0.1)
+        monkeypatch.setattr(CounterMetricFamily, "add_metric", count_and_add)
+        assert len(samples(metrics.render().decode(), "forgefront_http_requests_total")) == 3
 
     async def test_concurrent_scrapes_share_one_backlog_query(self, written: io.StringIO) -> None:
         reads = 0
