@@ -2,15 +2,17 @@
 
 It blocks accounts that the directory has removed or disabled, unblocks them when they are back, and applies groups. A person who may no
 longer sign in is blocked within `sync_seconds` and the duration of a run; as for every blocked user, tokens, keys and sessions stop at
-once. While the directory cannot be read completely, or seems to be empty or another one, nothing changes.
+once. The last active administrator is never blocked. While the directory cannot be read completely, or seems to be empty or another one,
+nothing changes.
 """
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from sqlalchemy import select
 
 from graph.context import Context, Services
 from graph.errors import NotFound, UserError
@@ -21,7 +23,7 @@ from graph.rules.accounts import accounts
 from graph.rules.external_accounts import external_accounts
 from storage.database.engine import Database
 from storage.tables import UserState
-from storage.tables.accounts import identities, members, namespaces
+from storage.tables.accounts import identities, members, namespaces, users
 from storage.tables.accounts.identities import ManagedAccount
 
 if TYPE_CHECKING:
@@ -43,11 +45,13 @@ class DirectoryComparison:
 
     account: ManagedAccount
     person: ExternalPerson | None
+    is_last_administrator: bool = False
 
     @property
     def blocks(self) -> bool:
         """Whether somebody who can use the instance now is blocked when the comparison is applied."""
-        return self.account.state is UserState.ACTIVE and (self.person is None or not self.person.is_active)
+        is_gone = self.person is None or not self.person.is_active
+        return is_gone and self.account.state is UserState.ACTIVE and not self.is_last_administrator
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,10 @@ async def compare_accounts(database: Database, directory: "LdapDirectory", peopl
             changed += await asyncio.to_thread(_compare, policy, by_uid, accounts_read, paths, memberships)
             if len(rows) < ACCOUNTS_PER_STATEMENT:
                 break
+        blocked = [position for position, each in enumerate(changed) if each.blocks and each.account.admin]
+        condition = users.has_other_administrator(*(changed[position].account.user_id for position in blocked))
+        if blocked and not (await session.read(select(condition)))[0][0]:
+            changed[blocked[-1]] = replace(changed[blocked[-1]], is_last_administrator=True)
     return AccountComparison(changed, matched)
 
 
@@ -175,7 +183,7 @@ async def _apply(services: Services, directory: "LdapDirectory", comparison: Dir
         context = Context(services, session, None, "directory")
         user = await accounts.lock_user(context, comparison.account.user_id)
         if person is None:
-            accounts.change_directory_block(context, user, True)
+            await external_accounts.change_directory_block(context, user, True)
         else:
             owner = await context.first(identities.user_of(person.provider, person.uid))
             is_owner = owner is None or owner.id == user.id

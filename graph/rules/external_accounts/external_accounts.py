@@ -62,7 +62,7 @@ async def find_account(context: Context, person: ExternalPerson, policy: Account
 async def refresh_account(context: Context, user: tables.User, person: ExternalPerson, policy: AccountPolicy) -> None:
     """Apply what the provider says now: whether the person is active, administers the instance, and has which levels in groups."""
     if person.provider.startswith(identities.DIRECTORY_PREFIX):
-        accounts.change_directory_block(context, user, not person.is_active)
+        await change_directory_block(context, user, not person.is_active)
     is_admin = policy.mapping.is_admin(person.groups)
     if is_admin is not None and is_admin != user.admin:
         if not is_admin:
@@ -73,6 +73,16 @@ async def refresh_account(context: Context, user: tables.User, person: ExternalP
             log.warning("the last administrator keeps the right, although the directory revokes it", user=user.username)
     await context.session.flush()
     await group_levels.apply_levels(context, user, policy.mapping.levels(person.groups), policy.mapping.group_paths)
+
+
+async def change_directory_block(context: Context, user: tables.User, blocked: bool) -> None:
+    """Store whether the directory blocks the user; the last active administrator is not blocked, since nobody could undo it."""
+    if blocked and user.admin and user.state is UserState.ACTIVE:
+        await accounts.lock_administrators(context)
+        if not await context.exists(users.has_other_administrator(user.id)):
+            log.warning("the last administrator is not blocked, although the directory has no such active person", user=user.username)
+            return
+    accounts.change_directory_block(context, user, blocked)
 
 
 async def _find_by_email(context: Context, person: ExternalPerson, address: str) -> tables.User | None:

@@ -144,9 +144,9 @@ def administrators() -> Select[User]:
     return select(User).where(col(User.admin), col(User.state) == UserState.ACTIVE).order_by(col(User.id))
 
 
-def has_other_administrator(user_id: int) -> ColumnElement[bool]:
-    """The condition that another active user administers the instance."""
-    return exists().where(col(User.admin), col(User.state) == UserState.ACTIVE, col(User.id) != user_id)
+def has_other_administrator(*user_ids: int) -> ColumnElement[bool]:
+    """The condition that an active user other than these administers the instance."""
+    return exists().where(col(User.admin), col(User.state) == UserState.ACTIVE, col(User.id).not_in(user_ids))
 
 
 ADMINISTRATORS_LOCK = 7_220_320

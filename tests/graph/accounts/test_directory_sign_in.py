@@ -332,6 +332,35 @@ class TestSynchronization:
         account = await fetch_user(make, "ada")
         assert (account.state, account.blocked_by_directory) == (UserState.BLOCKED, True)
 
+    @pytest.mark.parametrize("change", ["deleted", "disabled"])
+    async def test_never_blocks_the_last_administrator(
+        self, make: DataFactory, ldap: LdapServer, services: Services, change: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dns = {name: ldap.add_person(name) for name in ("ada", "bob", "eve")}
+        for name, dn in dns.items():
+            await make.user(name, provider="ldapmain", extern_uid=dn, admin=name != "eve")
+        await make.user("former", admin=True, state=UserState.BLOCKED)
+        directory = directory_of(services)
+        people = [person for person in await directory.list_people() if change == "disabled" or person.username == "eve"]
+        people = [replace(person, is_active=person.username == "eve") for person in people]
+        comparison = await directory_sync.compare_accounts(services.database, directory, people)
+        assert [each.account.username for each in comparison.changed if each.blocks] == ["ada"]
+
+        async def list_people() -> list[Any]:
+            return people
+
+        monkeypatch.setattr(directory, "list_people", list_people)
+        with structlog.testing.capture_logs() as logs:
+            await directory_sync.synchronize(services, directory)
+        states = [(await fetch_user(make, name)).state for name in ("ada", "bob", "eve")]
+        assert states == [UserState.BLOCKED, UserState.ACTIVE, UserState.ACTIVE]
+        assert (await fetch_user(make, "bob")).admin
+        assert [line["user"] for line in logs if line["event"].startswith("the last administrator is not blocked")] == ["bob"]
+        # With another administrator, the account is blocked by the next comparison.
+        await make.user("root", admin=True)
+        await directory_sync.synchronize(services, directory)
+        assert (await fetch_user(make, "bob")).state is UserState.BLOCKED
+
     async def test_shows_whom_it_would_block(self, make: DataFactory, ldap: LdapServer, services: Services) -> None:
         ldap.add_person("ada")
         for name in ("ada", "gone", "blocked"):
