@@ -20,7 +20,7 @@ def _check_package_names() -> None:
                 f"The package {name!r} of Forgefront is hidden by another one of that name:"
                 f" {found_file or 'none'} was found, {own_file} is needed. Install Forgefront into an environment of its own"
                 " (python3 -m venv DIR; DIR/bin/pip install WHEEL), run it without PYTHONPATH, and from a folder"
-                f" without {name}.py or {name}/. See docs/operations.md, Installing.",
+                f" without {name}.py or {name}/. If another distribution was installed over it, make the environment again.",
                 name=name,
             )
 

@@ -1,5 +1,6 @@
 """README and docs: linked files, named symbols and cited numbers exist."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -20,6 +21,10 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(rf"(?<![\w/.~-])((?:{'|'.join(TOP_FOLDERS)})/[\w./-]*\w/?)(?![\w*{{])")
 SYMBOL = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)`")
 CITATION = re.compile(r"docs/(decisions|wire-facts|promises)\.md,? ((?:section )?(?:R?\d[\d.]*|\([a-d]\))(?:(?:, | and |-)R?\d[\d.]*)*)")
+PRODUCT_FOLDERS = ("storage", "graph", "rest_v3", "ci_v1", "forgefront")
+CHECKOUT_FILE = re.compile(r"\b(?:docs/[\w-]+\.md|scripts/\w|(?:CONTRIBUTING|CHANGELOG)\.md)")
+CHECKOUT_PROGRAMS = ("rest_v3/api_docs/profile_differences.py", "storage/migrations/__main__.py", "forgefront/demo/demo_content.py")
+"""Programs of developers, and the files of a made-up repository."""
 PLACEHOLDERS = ("milestone_stars",)
 """The examples of CONTRIBUTING.md."""
 
@@ -94,6 +99,20 @@ def test_code_cites_nothing_outside_the_repository() -> None:
     outside = re.compile(r"\bDECISIONS \d|\bRELIABILITY (?:R\d|\()|[Ww]ire[ -]facts \d|\bclients\.md\b|\b(?:GRAPH|HOUSE|GIT|NAMES)\.md\b")
     wrong = [path for path in tracked_sources() if outside.search(read(path))]
     assert not wrong, f"cite docs/ instead: {', '.join(wrong)}"
+
+
+def test_messages_name_no_file_of_the_checkout() -> None:
+    """The wheel has neither documents nor scripts, so its users could not read them."""
+    found = []
+    for folder in PRODUCT_FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            # A docstring, of a constant too, is a statement of its own.
+            prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in prose]
+            lines = [node.lineno for node in strings if isinstance(node.value, str) and CHECKOUT_FILE.search(node.value)]
+            found += [f"{path.relative_to(ROOT)}:{line}" for line in lines if path.relative_to(ROOT).as_posix() not in CHECKOUT_PROGRAMS]
+    assert not found, "say in the message what the file says"
 
 
 def test_measured_promises_are_documented() -> None:

@@ -153,7 +153,12 @@ class HostRegistry:
         for other in [row[0] for row in await session.read(hosts.others(self._identity, moment - timedelta(seconds=LIVE_SECONDS)))]:
             subject = f"the host {other.name} ({other.address}, seen {(moment - other.heartbeat_at).total_seconds():.0f} s ago)"
             if self._config.uses_sqlite:
-                return f"{subject} serves this database too, which is SQLite. Several hosts need PostgreSQL: see docs/operations.md."
+                return (
+                    f"{subject} serves this database too, which is SQLite. Several hosts need PostgreSQL: stop all hosts, dump the instance"
+                    " (`forgefront dump`), restore it into another data folder (`forgefront restore --database-url postgresql://…`),"
+                    " and set FORGEFRONT_DATABASE_URL on all hosts. For one host, stop the other"
+                    f" (it counts as stopped after {LIVE_SECONDS:.0f} s)."
+                )
             if local := self._local_parts or list(filter(None, other.local_parts.split(","))):
                 owner = "this host" if self._local_parts else "that host"
                 variables = ", ".join(f"FORGEFRONT_{name.upper()}_URL" for name in local)
