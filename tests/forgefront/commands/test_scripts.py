@@ -69,14 +69,25 @@ def test_is_a_program(path: str) -> None:
         subprocess.run(["bash", "-n", str(ROOT / path)], check=True)
 
 
-@pytest.mark.parametrize("name", sorted({*SCRIPTS} - {"bench", "migration", "release", "serve", "setup"}))
-def test_help_describes_and_runs_nothing(name: str, checkout: Checkout) -> None:
-    """Not of those that pass it on, or that the checkout has a stub of."""
-    done = checkout.run(f"scripts/{name}", "--help")
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("name", sorted({*SCRIPTS} - {"setup"}))
+def test_help_describes_and_runs_nothing(name: str, option: str, checkout: Checkout) -> None:
+    """Not of the one that the checkout has a stub of."""
+    if name == "bench":
+        (checkout.folder / "benchmarks").mkdir()
+        for module in ("__init__.py", "__main__.py"):
+            shutil.copy(ROOT / "benchmarks" / module, checkout.folder / "benchmarks")
+    done = checkout.run(f"scripts/{name}", option)
 
     assert (done.returncode, done.stderr, checkout.calls.read_text()) == (0, "", "")
     assert done.stdout.strip()
     assert "#!" not in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("two", "words")])
+def test_a_migration_without_its_sentence_runs_nothing(arguments: tuple[str, ...], checkout: Checkout) -> None:
+    done = checkout.run("scripts/migration", *arguments)
+    assert (done.returncode, checkout.calls.read_text()) == (2, "") and "--help" in done.stderr
 
 
 def test_scripts_are_all_known() -> None:
