@@ -32,7 +32,9 @@ QueryArgument = Annotated[str | None, typer.Argument(metavar="[QUERY]", help="A 
 V3Option = Annotated[
     str | None, typer.Option("--v3", metavar="CALL", help="Explain the operation of a v3 call, as 'GET /projects/3/issues'.")
 ]
-VariablesOption = Annotated[str, typer.Option("--variables", metavar="JSON", help="The variables of QUERY, as a JSON object.")]
+VariablesOption = Annotated[
+    str | None, typer.Option("--variables", metavar="JSON", help="The variables of QUERY, as a JSON object.", show_default=False)
+]
 OperationOption = Annotated[
     str | None, typer.Option("--operation", metavar="NAME", help="The operation of QUERY, where it has several.", show_default=False)
 ]
@@ -45,7 +47,7 @@ AnalyzeOption = Annotated[
 def explain(
     query: QueryArgument = None,
     v3: V3Option = None,
-    variables: VariablesOption = "{}",
+    variables: VariablesOption = None,
     operation: OperationOption = None,
     dialect: DialectOption = "sqlite",
     analyze: AnalyzeOption = False,
@@ -67,15 +69,23 @@ def explain(
     once over the data folder, with the rights of --as, and PostgreSQL runs
     each statement once more for EXPLAIN ANALYZE; mutations are refused. The
     milliseconds of a node include the nodes below it.
+
+    The exit code is 1 if the operation is invalid, if no route matches the
+    call, and if the run with --analyze fails, after what was measured until
+    then.
     """
     if (query is None) == (v3 is None):
         fail("give either a GraphQL document or --v3 'GET /projects/3/issues'", EXIT_USAGE)
+    if v3 is not None and (variables is not None or operation is not None):
+        fail("--variables and --operation belong to a GraphQL document; a v3 call has its parameters in its path", EXIT_USAGE)
+    if username is not None and not analyze:
+        fail("--as needs --analyze: without it nothing is run", EXIT_USAGE)
     if dialect not in DIALECTS:
         fail(f"--dialect is {' or '.join(DIALECTS)}, not {dialect!r}", EXIT_USAGE)
     # Here, since the other commands need not load the whole schema to be listed.
     from graph.planner.explain import ExplainError
 
-    prepared, values = _prepare_call(v3, profile) if v3 is not None else _prepare_query(query or "", variables, operation)
+    prepared, values = _prepare_call(v3, profile) if v3 is not None else _prepare_query(query or "", variables or "{}", operation)
     try:
         if analyze:
             config = load_existing_config(data)
@@ -89,6 +99,8 @@ def explain(
     else:
         for line in _format_explanation(explanation):
             typer.echo(line)
+    if explanation.stopped is not None:
+        fail(explanation.stopped)
 
 
 def _explain(prepared: "PreparedOperation", variables: dict[str, Any], dialect: str) -> "Explanation":
@@ -182,8 +194,6 @@ def _format_explanation(explanation: "Explanation") -> Iterator[str]:
         yield f"no plan: {explanation.unplanned}"
     for node in explanation.nodes:
         yield from _format_node(node, "")
-    if explanation.stopped is not None:
-        yield f"the run bailed out, and graphql-core would execute the whole operation: {explanation.stopped}"
     if explanation.milliseconds is not None:
         yield f"{explanation.milliseconds:.1f} ms"
 

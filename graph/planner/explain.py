@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphql import GraphQLError
+from graphql import GraphQLError, get_operation_ast
+from graphql.execution.values import get_variable_values
 from sqlalchemy import Dialect
 
 from graph.context import Context, StaticSettings
@@ -88,7 +89,7 @@ class Explanation:
 def explain(prepared: PreparedOperation, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings) -> Explanation:
     """The plan of an operation, without a database. A parameter that only a run knows is `<name>`.
 
-    Raises ExplainError where the variables do not fit the operation.
+    Raises ExplainError where the variables or arguments do not fit the operation.
     """
     compiled = compile_plan(prepared, variables, dialect, settings)
     if isinstance(compiled, str):
@@ -108,13 +109,21 @@ def compile_plan(
         return f"a {prepared.kind} is planned only where it is a query, or a mutation of one field"
     values = plans.coerce(variables)
     if values is None:
-        raise ExplainError("the variables do not fit the operation: give each required one, in its type")
+        raise ExplainError(_describe_wrong_variables(prepared, variables))
     try:
         return plans.compile(plans.directive_values(values), dialect, settings), values
     except WrongArguments as error:
-        return f"graphql-core reports what is wrong with the arguments: {error}"
+        raise ExplainError(str(error)) from error
     except Unplannable as error:
         return f"graphql-core executes what plans do not know: {error}"
+
+
+def _describe_wrong_variables(prepared: PreparedOperation, variables: Mapping[str, Any]) -> str:
+    operation = get_operation_ast(prepared.document, prepared.name)
+    definitions = operation.variable_definitions if operation is not None else ()
+    found = get_variable_values(prepared.schema, definitions or (), dict(variables))
+    problems = [error.message for error in found] if isinstance(found, list) else []
+    return "\n".join(("the variables do not fit the operation", *problems))
 
 
 def explain_plan(plan: OperationPlan, context: Context, values: Any) -> "PlanWalk":

@@ -1,5 +1,6 @@
 """`forgefront explain`: the tree of nodes, the SQL of each, the reasons for resolvers, and what a run adds."""
 
+import json
 from typing import Any
 
 import pytest
@@ -84,6 +85,9 @@ class TestWrongUsage:
             (("{ viewer { name } }", "--v3", "GET /user"), "give either"),
             (("{ viewer { name } }", "--dialect", "oracle"), "--dialect is sqlite or postgresql, not 'oracle'"),
             (("{ viewer { name } }", "--variables", "[]"), "--variables is not a JSON object"),
+            (("--v3", "GET /user", "--variables", "{}"), "--variables and --operation belong to a GraphQL document"),
+            (("--v3", "GET /user", "--operation", "User"), "--variables and --operation belong to a GraphQL document"),
+            (("{ viewer { name } }", "--as", "ann"), "--as needs --analyze"),
             (("query A { viewer { name } } query B { viewer { name } }",), "--operation"),
         ],
     )
@@ -95,7 +99,8 @@ class TestWrongUsage:
         [
             (("{ absent }",), "Cannot query field 'absent'"),
             (("{",), "Syntax Error"),
-            ((ISSUES,), "the variables do not fit the operation"),
+            ((ISSUES,), "Variable '$path'"),
+            ((ISSUES, "--variables", '{"path": 3}'), "Variable '$path' has invalid value: String cannot represent"),
             (("--v3", "GET /nothing"), "no route matches GET /nothing"),
             (('{ project(path: "a/b") { issue { iid } } }',), "a number or an id is missing"),
             (('{ project(path: "a/b") { issues(after: "x") { totalCount } } }',), "cursor"),
@@ -124,8 +129,11 @@ class TestAnalyze:
         assert "> SEARCH" in printed
 
     def test_a_project_that_does_not_exist_stops_the_run(self, cli: CommandRunner) -> None:
-        explained = cli.json("explain", ISSUES, "--variables", '{"path": "no/such"}', "--analyze")
-        assert "Project not found" in explained["stopped"]
+        result = cli("explain", ISSUES, "--variables", '{"path": "no/such"}', "--analyze", "--json", code=1)
+        assert "Project not found" in json.loads(result.stdout)["stopped"]
+        assert result.stderr == "forgefront: Project not found.\n"
+        result = cli("explain", ISSUES, "--variables", '{"path": "no/such"}', "--analyze", code=1)
+        assert "project: project root" in result.stdout and result.stderr == "forgefront: Project not found.\n"
 
     def test_a_mutation_is_not_run(self, cli: CommandRunner) -> None:
         text = 'mutation { createGroup(input: {name: "x", path: "x"}) { group { name } } }'
