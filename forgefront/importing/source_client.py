@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Any
 
@@ -28,6 +27,7 @@ from forgefront.importing.source_errors import (
     SourceUnauthorized,
     SourceUnreachable,
 )
+from graph.http.response_headers import parse_date, parse_retry_after
 
 TOKEN_HEADER = "PRIVATE-TOKEN"  # noqa: S105 - the name of a header
 PAGE_SIZE = 100
@@ -277,10 +277,10 @@ class SourceClient:
             status = response.status_code
             if response.is_success:
                 if not self._answered:
-                    self.started_at = _time_of(response.headers.get("date", ""))
+                    self.started_at = parse_date(response.headers.get("date", ""))
                 self._answered += 1
                 return response
-            retry_after = _retry_after(response.headers)
+            retry_after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
             await response.aclose()
             if status == 429:
                 throttled += 1
@@ -381,25 +381,6 @@ def _next_number(headers: httpx.Headers, number: int, size: int) -> int | None:
 
 def _number(value: str | None) -> int | None:
     return int(value) if value and value.isascii() and value.isdigit() and len(value) < 12 else None
-
-
-def _time_of(date: str) -> datetime | None:
-    """The time of a Date header; None without a valid one."""
-    try:
-        return parsedate_to_datetime(date).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds; None if the header is absent or not valid (RFC 9110, 10.2.3)."""
-    value = headers.get("retry-after", "").strip()
-    if (seconds := _number(value)) is not None:
-        return float(seconds)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()) if value else None
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def _origin_of(url: httpx.URL) -> tuple[str, str, int]:

@@ -6,12 +6,15 @@ import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import httpx
 import structlog
+
+from graph.http.response_headers import parse_retry_after
 
 OPERATIONS_FILE = Path(__file__).with_name("runner.graphql")
 CLAIM_WAIT_SECONDS = 20
@@ -239,8 +242,8 @@ class ForgeClient:
                 if response.status_code not in RETRYABLE_STATUSES:
                     return response
                 reason = f"it responds with {response.status_code}"
-                retry_after = response.headers.get("retry-after", "")
-                wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else pause
+                retry_after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
+                wait = pause if retry_after is None else max(retry_after, self._min_retry_seconds)
             except httpx.RequestError as error:
                 # Besides failures of the connection, a response whose compression is damaged.
                 reason, wait = _describe_failure(error), pause

@@ -3,17 +3,17 @@
 import asyncio
 import base64
 import binascii
-import email.utils
 import hashlib
 import hmac
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import version
 
 import httpx
 
 from graph.events.address_guard import AddressGuard, ForbiddenAddress, UnresolvableHost
+from graph.http.response_headers import parse_retry_after
 
 TIMEOUT_SECONDS = 10.0
 """Time limit of an attempt: name resolution, connection, TLS, request, and the headers of the response."""
@@ -161,21 +161,7 @@ def _make_result(response: httpx.Response, moment: datetime) -> DeliveryResult:
     if 200 <= code < 300:
         return DeliveryResult(code)
     error = f"answered {code}" + ("; redirects are not followed" if 300 <= code < 400 else "")
-    return DeliveryResult(code, error, _parse_retry_after(response.headers.get("retry-after"), moment))
-
-
-def _parse_retry_after(value: str | None, moment: datetime) -> float | None:
-    """Parses a Retry-After header (RFC 9110, 10.2.3), a number of seconds or a date, to seconds."""
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        date = email.utils.parsedate_to_datetime(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return max(0.0, ((date if date.tzinfo else date.replace(tzinfo=UTC)) - moment).total_seconds())
+    return DeliveryResult(code, error, parse_retry_after(response.headers.get("retry-after"), moment))
 
 
 def _unverified_ssl_context() -> ssl.SSLContext:

@@ -11,6 +11,8 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -611,6 +613,27 @@ class TestService:
         assert job.problem == "The runner cannot parse the build: KeyError: 'artifacts'"
         with pytest.raises(ServiceUnreachable, match="build 7 without a token"):
             parse_build(7, None)
+
+    @pytest.mark.parametrize(("hours", "expected"), [(1, 3600), (-1, 0.01)])
+    async def test_waits_until_the_date_of_retry_after(self, hours: int, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A proxy before the service may send a date."""
+        waits: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            raise ServiceUnreachable
+
+        monkeypatch.setattr("forgefront.runner.forge_client.asyncio.sleep", sleep)
+        service = ForgeClient("http://127.0.0.1:1", "fr-" + "x" * 20, min_retry_seconds=0.01)
+        date = format_datetime(datetime.now(UTC) + timedelta(hours=hours), usegmt=True)
+
+        async def call() -> httpx.Response:
+            return httpx.Response(503, headers={"Retry-After": date})
+
+        with pytest.raises(ServiceUnreachable):
+            await service._retry(call, 10_000)
+        await service.close()
+        assert 0.79 * expected <= waits[0] <= 1.21 * expected
 
     @pytest.mark.parametrize(
         "body", [b"[]", b'{"data":null}', b'{"message":"404 Not Found"}', b'{"data":{"a":1}}', b'{"errors":"x"}', b"<p>"]
