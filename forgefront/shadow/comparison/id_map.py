@@ -7,15 +7,12 @@ from urllib.parse import parse_qsl, urlencode
 import orjson
 
 from forgefront.shadow.comparison.comparison_rules import ComparisonRules
+from rest_v3.old_ids import OldId, parse_old_ids
 
 MAX_IDS = 2_000_000
 
 PROJECT, SSH_KEY, DEPLOY_KEY = "project", "ssh_key", "deploy_key"
 """Kinds with rules of their own: /projects/3/keys/8 is a deploy key, and its kind is "deploy_key/3"."""
-
-
-class IdFileError(ValueError):
-    """A line that is not kind, old id and new id."""
 
 
 class UnknownIdError(LookupError):
@@ -37,30 +34,14 @@ class IdMap:
         self._kinds = {*rules.id_segments.values(), *rules.id_fields.values()}
 
     def read(self, lines: Iterable[str]) -> None:
-        """Reads lines of kind, old id and new id, separated by tabs, as `forgefront import --old-ids` writes them. Raises IdFileError.
-
-        The old id of a deploy key is that of its project, a slash and its own. A heading and comments are skipped.
-        """
-        rows = [row for number, line in enumerate(lines, 1) if (row := self._read_line(number, line)) is not None]
-        projects = {old: new for kind, _, old, new in rows if kind == PROJECT}
-        for kind, owner, old, new in rows:
+        """Reads lines as `forgefront import --old-ids` writes them (`rest_v3/old_ids.py`). Raises InvalidOldIds."""
+        found = parse_old_ids(lines, "line ", self._kinds)
+        for old, new in found.items():
+            kind = old.kind
             self._complete.add(kind)
-            if owner is not None:
-                kind = f"{kind}/{projects.get(owner, owner) if self._is_switched else owner}"
-            self.add(kind, *((new, old) if self._is_switched else (old, new)))
-
-    def _read_line(self, number: int, line: str) -> tuple[str, int | None, int, int] | None:
-        """The kind, the project of a deploy key, the old id and the new one."""
-        cells = line.strip().split("\t")
-        if cells == [""] or line.startswith("#") or (number == 1 and cells[0] == "kind"):
-            return None
-        ids = [*cells[1].split("/", 1), cells[2]] if len(cells) == 3 else []
-        if len(ids) != (3 if cells[0] == DEPLOY_KEY else 2) or not all(each.isascii() and each.isdigit() for each in ids):
-            old = "project/old id" if cells[0] == DEPLOY_KEY else "old id"
-            raise IdFileError(f"line {number} of the ids must be kind, {old} and new id, separated by tabs: {line.strip()!r}")
-        if cells[0] not in self._kinds:
-            raise IdFileError(f"line {number} of the ids: no rule names ids of the kind {cells[0]!r}")
-        return cells[0], int(ids[0]) if len(ids) == 3 else None, int(ids[-2]), int(ids[-1])
+            if old.project is not None:
+                kind = f"{kind}/{found.get(OldId(PROJECT, None, old.project), old.project) if self._is_switched else old.project}"
+            self.add(kind, *((new, old.id) if self._is_switched else (old.id, new)))
 
     def add(self, kind: str, primary: int, secondary: int) -> None:
         ids = self._ids.setdefault(kind, {})

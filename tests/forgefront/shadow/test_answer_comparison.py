@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -9,12 +10,13 @@ import pytest
 
 from forgefront.shadow.comparison.answer_comparison import AnswerComparison, IncomparableError
 from forgefront.shadow.comparison.comparison_rules import ComparisonRules, RulesError
-from forgefront.shadow.comparison.id_map import IdFileError, IdMap, UnknownIdError
+from forgefront.shadow.comparison.id_map import IdMap, UnknownIdError
 from forgefront.shadow.comparison.json_comparison import MAX_DIFFERENCES
 from forgefront.shadow.comparison.json_paths import JsonPath, JsonPathError, format_place
 from forgefront.shadow.comparison.shadow_client import ShadowAnswer
 from forgefront.shadow.exchanges import Exchange
 from forgefront.shadow.settings import ShadowSettings
+from rest_v3.old_ids import InvalidOldIds, OldIds
 
 JSON = [("Content-Type", "application/json")]
 ROUTE = "GET /api/v3/projects"
@@ -234,8 +236,25 @@ class TestIds:
                 ids.map_target(target)
         assert ids.map_target("/api/v3/issues/7") == "/api/v3/issues/7"
         for line in ("project\t3", "project\tx\t4", "project\t-1\t4", "project\t1/3\t4", "deploy_key\t3\t4", "group\t3\t4"):
-            with pytest.raises(IdFileError, match="line 2"):
+            with pytest.raises(InvalidOldIds, match="line 2"):
                 ids.read(["kind\told\tnew", line])
+
+    def test_of_a_file_that_was_edited_are_those_of_the_service(self, tmp_path: Path) -> None:
+        """Both read a file in the same way, whatever an editor or a spreadsheet made of it."""
+        text = "\ufeffkind \told\tnew\r\n # projects\n project\t12\t4711\r\nproject\t 13\t4712 \n\t \t\n"
+        (tmp_path / "ids.tsv").write_text(text, encoding="utf-8", newline="")
+        old_ids, ids = OldIds.read(tmp_path / "ids.tsv"), IdMap(ComparisonRules.read())
+        ids.read(text.splitlines())
+        for old, new in (("12", "4711"), ("13", "4712")):
+            assert old_ids.translate("/projects/:id", [old]) == [new]
+            assert ids.map_target(f"/api/v3/projects/{old}") == f"/api/v3/projects/{new}"
+
+        for line in ("project\tx\t3", "project\t1/2\t3", "project\t3\t99999999999", "deploy_key\t3\t4", "project\t7\t8\nproject\t7\t9"):
+            (tmp_path / "ids.tsv").write_text(line)
+            with pytest.raises(InvalidOldIds):
+                OldIds.read(tmp_path / "ids.tsv")
+            with pytest.raises(InvalidOldIds, match=r"line [12]: "):
+                IdMap(ComparisonRules.read()).read(line.splitlines())
 
     @pytest.mark.parametrize("is_switched", [False, True])
     def test_of_keys_are_known_by_where_they_are(self, is_switched: bool) -> None:
