@@ -10,6 +10,9 @@ const PASSING = [429, 502, 503, 504];
 /** The session of the other pages, by their own script: who is signed in there is signed in here. */
 export const session = import(new URL("../pages/session.js", BASE));
 
+/** The limit of the open streams of all windows of the browser, by the pages' own script. */
+const limits = import(new URL("../pages/stream_limits.js", BASE));
+
 export async function ask(token, request, { headers, accept, signal } = {}) {
   return fetch(GRAPHQL, {
     method: "POST",
@@ -28,18 +31,22 @@ export function fetcherFor(token) {
   };
 }
 
-/** Tells an observer each event until it unsubscribes or the stream completes; a stream that was cut is taken up where it was. */
+/**
+ * Tells an observer each event until it unsubscribes or the stream completes; a stream that was cut is taken up where it was. It is closed
+ * while the tab is hidden, and while other windows use the connections of the browser.
+ */
 function follow(token, request, headers, observer) {
   const stopping = new AbortController();
+  let connection = null;
   let last = null;
   let begun = false;
 
   /** Whether the stream is over. */
-  async function once() {
+  async function once(signal) {
     const answer = await ask(token, request, {
       headers: last === null ? headers : { ...headers, "Last-Event-ID": last },
       accept: "text/event-stream",
-      signal: stopping.signal,
+      signal,
     });
     if (begun && PASSING.includes(answer.status)) return false;
     if (!answer.headers.get("Content-Type")?.startsWith("text/event-stream")) {
@@ -62,19 +69,30 @@ function follow(token, request, headers, observer) {
     return false;
   }
 
-  /** As `once`; a connection that cannot be made again, or breaks, is one to be made again. */
-  const over = () =>
-    once().catch((error) => {
-      if (begun && !stopping.signal.aborted && error instanceof TypeError) return false;
+  /** As `once`; a connection that cannot be made again, breaks, or is closed for other windows is one to be made again. */
+  const over = (signal) =>
+    once(signal).catch((error) => {
+      if (!stopping.signal.aborted && (signal.aborted || (begun && error instanceof TypeError))) return false;
       throw error;
     });
 
   (async () => {
+    const { allowed, count, mayStream } = await limits;
+    const release = count(() => connection?.abort());
+    stopping.signal.addEventListener("abort", release);
     try {
-      while (!(await over())) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      for (;;) {
+        if (!mayStream()) await allowed(stopping.signal);
+        if (stopping.signal.aborted) return;
+        connection = new AbortController();
+        if (await over(AbortSignal.any([stopping.signal, connection.signal]))) break;
+        if (!connection.signal.aborted) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      }
       observer.complete();
     } catch (error) {
       if (!stopping.signal.aborted) observer.error(new GraphQLError(`The stream ended: ${error.message}`));
+    } finally {
+      release();
     }
   })();
   return { unsubscribe: () => stopping.abort() };

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 import pytest_asyncio
@@ -409,6 +409,27 @@ async def test_graphiql_runs_an_example_without_the_internet(site: WorkPagesSite
     # The types that introspection returned.
     await page.click("[aria-label='Show Documentation Explorer']")
     await page.wait_for("document.querySelector('.graphiql-doc-explorer')?.innerText.includes('Subscription')")
+
+
+async def test_graphiql_leaves_connections_to_other_windows(site: WorkPagesSite) -> None:
+    """A browser has six of them for a service; the last event that was received says where the stream goes on."""
+    page, streams = site.page, site.forge.app.graph.services.broadcaster._subscribers
+    query = quote(f'subscription {{ issueChanged(projects: ["{PATH}"]) {{ issue {{ title }} }} }}')
+    await site.visit(f"/-/graphiql#query={query}")
+    await wait_until(lambda: not streams)
+    await page.wait_for("document.querySelector('.monaco-editor .view-lines')?.innerText.includes('issueChanged')")
+    await page.click(".graphiql-execute-button")
+    await wait_until(lambda: len(streams) == 1)
+
+    report = "(window.other ??= new BroadcastChannel('forgefront.streams')).postMessage({id: 'x', focusedAt: 1e15, streams: %d})"
+    await page.evaluate(report % 4)
+    await wait_until(lambda: not streams)
+    await site.forge.run_as("ada", "CreateIssue", projectPath=PATH, title="Meanwhile")
+    await page.evaluate(report % 0)
+    await page.wait_for("document.querySelector('.result-window').innerText.includes('Meanwhile')")
+    assert len(streams) == 1
+    await page.click(".graphiql-execute-button")
+    await wait_until(lambda: not streams)
 
 
 async def test_reference_is_filtered(site: WorkPagesSite) -> None:
