@@ -3,7 +3,7 @@
 1. Validate the fields. An item with an invalid required field is skipped; an optional one is left out.
 2. Find the rows to which the items refer, and lock them, so that they are not deleted meanwhile.
 3. Find the rows that the items became in an earlier batch. An item with the values of that time is unchanged.
-4. Skip items whose unique values another row has.
+4. Skip items whose unique values another row has, and keeps.
 5. Insert and update rows, and write the identities in the same transaction: a crash leaves the whole batch or nothing.
 
 Batches of one import wait for each other (`instance_imports.lock_running`).
@@ -27,6 +27,9 @@ from graph.rules.validation import to_camel_case
 from storage import tables
 from storage.database.statements import bulk_rows
 from storage.tables import ImportKind, import_identities
+
+_Owners = dict[tuple[Any, ...], int]
+"""The ids of rows by their unique values."""
 
 
 class UnknownReference(UserError):
@@ -72,6 +75,8 @@ class Batch:
     items: list[Item]
     identities: list[tuple[ImportKind, str, int, str]] = field(default_factory=list)
     """What is written besides the identities of the items: (kind, source id, id of the row, digest)."""
+    vacated: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """The ids of rows whose value in a unique column another item of the batch gets, by column."""
 
     @property
     def open_items(self) -> list[Item]:
@@ -225,29 +230,65 @@ def _compare(batch: Batch) -> None:
 
 
 async def _check_unique(batch: Batch) -> None:
-    for number, key in enumerate(batch.kind.unique):
-        await _check_unique_key(batch, key, adopts=batch.kind.adopts and number == 0)
+    """Skip the items whose unique values another row has, unless that row gets other values in this batch."""
+    owners = [(key, await _find_owners(batch, key)) for key in batch.kind.unique]
+    if batch.kind.adopts:
+        _adopt_rows(batch, *owners[0])
+    # A row whose item is skipped keeps its values, which others may have been given.
+    while any(_skip_taken(batch, key, found) for key, found in owners):
+        pass
+    for key, found in owners:
+        for item, values in _claims(batch, key):
+            if values in found and found[values] != item.row_id:
+                batch.vacated[key.columns[-1]].add(found[values])
 
 
-async def _check_unique_key(batch: Batch, key: UniqueKey, *, adopts: bool) -> None:
-    """Skip the items whose values another row has. With `adopts`, an item that has no row yet becomes that row."""
-    items = [item for item in batch.open_items if all(_value(item, name) is not None for name in key.columns)]
+async def _find_owners(batch: Batch, key: UniqueKey) -> _Owners:
+    """The ids of the rows that have the unique values of items now."""
+    items = [item for item, _ in _claims(batch, key)]
     if not items:
-        return
+        return {}
     columns = [getattr(batch.kind.table, name) for name in key.columns]
     among = [col(column).in_({_value(item, name) for item in items}) for column, name in zip(columns, key.columns, strict=True)]
     rows = await batch.context.tuples(select(col(batch.kind.table.id), *map(col, columns)).where(*among))
-    owners: dict[tuple[Any, ...], int | None] = {tuple(values): row_id for row_id, *values in rows}
-    claimed = set[tuple[Any, ...]]()
-    for item in items:
-        values = tuple(_value(item, name) for name in key.columns)
+    return {tuple(values): row_id for row_id, *values in rows}
+
+
+def _claims(batch: Batch, key: UniqueKey) -> list[tuple[Item, tuple[Any, ...]]]:
+    """The items that may be written and have unique values, with these values."""
+    found = [(item, tuple(_value(item, name) for name in key.columns)) for item in batch.open_items]
+    return [(item, values) for item, values in found if None not in values]
+
+
+def _adopt_rows(batch: Batch, key: UniqueKey, owners: _Owners) -> None:
+    """Give items that have no row yet the rows with their unique values."""
+    known = {item.row_id for item in batch.items if not item.is_new}
+    for item, values in _claims(batch, key):
         owner = owners.get(values)
-        if values in claimed or (owner is not None and owner != item.row_id and not (adopts and item.is_new)):
-            item.skip(Taken(key.field))
-            continue
-        claimed.add(values)
-        if owner is not None:
+        if item.is_new and owner is not None and owner not in known:
             item.row_id, item.is_new = owner, False
+            known.add(owner)
+
+
+def _skip_taken(batch: Batch, key: UniqueKey, owners: _Owners) -> bool:
+    """Skip the items whose unique values another row keeps, or another item gets; returns whether there is one."""
+    given: dict[int | None, tuple[Any, ...]] = {}
+    # A reference has no value that it could have meanwhile.
+    if not bulk_rows.is_reference(batch.kind.table, key.columns[-1]):
+        for item in batch.open_items:
+            if not item.is_new and all(name in item.columns for name in key.columns):
+                given[item.row_id] = tuple(item.columns[name] for name in key.columns)
+    claimed = set[tuple[Any, ...]]()
+    has_skipped = False
+    for item, values in _claims(batch, key):
+        owner = owners.get(values)
+        is_free = owner is None or owner == item.row_id or given.get(owner, values) != values
+        if values in claimed or not is_free:
+            item.skip(Taken(key.field))
+            has_skipped = True
+        else:
+            claimed.add(values)
+    return has_skipped
 
 
 def _value(item: Item, name: str) -> Any:
@@ -313,6 +354,8 @@ async def _write_rows(batch: Batch) -> None:
         else:
             updated[item.row_id] = columns
             item.outcome = ImportOutcome.UPDATED
+    for column, ids in batch.vacated.items():
+        await bulk_rows.vacate_values(batch.context.session, batch.kind.table, column, ids)
     await bulk_rows.insert_rows(batch.context.session, batch.kind.table, created)
     await bulk_rows.update_rows(batch.context.session, batch.kind.table, updated)
 

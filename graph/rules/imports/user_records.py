@@ -56,6 +56,8 @@ async def _write_namespaces(batch: Batch, created: list[Item], updated: list[Ite
     missing = [item for item in (*created, *updated) if "namespace" not in item.related]
     for item, row_id in zip(missing, await bulk_rows.allocate_ids(session, tables.Namespace, len(missing)), strict=True):
         item.related["namespace"] = row_id
+    vacated = [item.related["namespace"] for item in updated if item.row_id in batch.vacated["username"]]
+    await bulk_rows.vacate_values(session, tables.Namespace, "path_key", vacated)
     inserted = [*created, *(item for item in updated if item in missing)]
     await bulk_rows.insert_rows(session, tables.Namespace, [{"id": item.related["namespace"], **_namespace(item)} for item in inserted])
     renamed = {item.related["namespace"]: _namespace(item) for item in updated if item not in missing}
@@ -88,6 +90,8 @@ async def _write_emails(batch: Batch, created: list[Item], updated: list[Item]) 
         owners = [item.row_id for item in updated]
         statement = select(col(email.user_id), col(email.id)).where(col(email.user_id).in_(owners), col(email.is_primary))
         primary = dict(await batch.context.tuples(statement))
+    vacated = [primary[item.row_id] for item in updated if item.row_id in batch.vacated["email"] and item.row_id in primary]
+    await bulk_rows.vacate_values(session, email, "email", vacated)
     ids = await bulk_rows.allocate_ids(session, email, len(rows))
     await bulk_rows.insert_rows(session, email, [{"id": row_id, **row} for row_id, row in zip(ids, rows, strict=True)])
     changed = {primary[item.row_id]: {"email": item.columns["email"]} for item in updated if item.row_id in primary}

@@ -18,7 +18,7 @@ from graph.rules import validation
 from graph.rules.accounts import accounts
 from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports import user_moves
-from graph.rules.imports.batches import Batch, UnknownReference, find_taken_ids
+from graph.rules.imports.batches import Batch, UnknownReference, digest_of, find_taken_ids
 from graph.rules.imports.item_kinds import CREATED_AT, MERGED, ImportField, Item, ItemKind, parse_row_id
 from graph.rules.imports.user_records import identity_of, is_ghost, write_user_records
 from storage import tables
@@ -104,6 +104,8 @@ class _Accounts:
     emails: dict[str, int]
     tokens: dict[str, int]
     claimed: set[tuple[str, Any]] = field(default_factory=set)
+    given: dict[int | None, Item] = field(default_factory=dict)
+    """The items that change accounts, by the ids of these: what they have now may be free in this batch."""
 
     def __post_init__(self) -> None:
         self.by_id = {user.id: user for user in self.users}
@@ -116,6 +118,16 @@ class _Accounts:
         is_free = (owner is None or owner == item.row_id) and (name, value) not in self.claimed
         self.claimed.add((name, value))
         return is_free
+
+    def keeps_username(self, owner: int | None, key: str) -> bool:
+        """Whether a user has this username after the batch."""
+        return owner not in self.given or str(self.given[owner].columns["username"]).lower() == key
+
+    def keeps_email(self, owner: int | None, address: str) -> bool:
+        """Whether a user has this address after the batch; a secondary one stays."""
+        account = self.by_id.get(owner or 0)
+        is_primary = account is not None and account.email == address
+        return not is_primary or owner not in self.given or self.given[owner].columns["email"] == address
 
 
 async def _load_accounts(batch: Batch, items: Iterable[Item]) -> _Accounts:
@@ -151,7 +163,9 @@ async def _match(batch: Batch) -> None:
         if item.is_new:
             _match_account(batch, found, item)
         if item.outcome is None:
-            _claim_values(batch, found, item)
+            _complete_values(batch, found, item)
+            _claim_credentials(found, item)
+    _claim_names(batch, found)
     await _check_namespaces(batch, found)
 
 
@@ -198,8 +212,8 @@ def _match_account(batch: Batch, found: _Accounts, item: Item) -> None:
             batch.identities.append((ImportKind.NAMESPACE, item.extras["namespace"], found.namespace_of[account.id], MERGED))
 
 
-def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
-    """Skip an item whose username or address another user has; leave out other unique values that are taken."""
+def _complete_values(batch: Batch, found: _Accounts, item: Item) -> None:
+    """Complete the values of an item by those of its account."""
     columns = item.columns
     current = found.by_id.get(item.row_id or 0)
     item.before["provider"] = current.provider if current is not None else None
@@ -208,14 +222,42 @@ def _claim_values(batch: Batch, found: _Accounts, item: Item) -> None:
     if columns["email"] is None:
         columns["email"] = current.email if current is not None else UNKNOWN_EMAIL.format(columns["username"].lower())
         columns["confirmed"] = current.confirmed if current is not None else False
-    key = columns["username"].lower()
-    holder = found.by_username.get(key)
-    _, kind, owner = found.namespaces.get(key, (0, NamespaceKind.USER, None))
-    is_taken = kind is NamespaceKind.GROUP or (key in found.namespaces and owner != item.row_id)
-    if not found.claim("username", key, holder.id if holder is not None else None, item) or is_taken:
-        item.skip(Taken("username"))
-    elif not found.claim("email", columns["email"], found.emails.get(columns["email"]), item):
-        item.skip(Taken("email"))
+
+
+def _claim_names(batch: Batch, found: _Accounts) -> None:
+    """Skip the items whose username or address another user keeps, or another item gets. An account whose item is skipped keeps its own."""
+    while True:
+        # Those that have not changed since the last run are not written, even if their account has another name here. Without a
+        # namespace, one may be skipped later.
+        known = [item for item in batch.open_items if not item.is_new and item.row_id in found.namespace_of]
+        found.given = {item.row_id: item for item in known if digest_of(batch, item) != item.last_digest}
+        usernames, addresses = set[str](), set[str]()
+        batch.vacated.clear()
+        has_skipped = False
+        for item in batch.open_items:
+            key, address = item.columns["username"].lower(), item.columns["email"]
+            holder = found.by_username.get(key)
+            _, kind, namespace_owner = found.namespaces.get(key, (0, NamespaceKind.USER, None))
+            owners = {holder.id if holder is not None else None, namespace_owner} - {None, item.row_id}
+            email_owners = {found.emails.get(address)} - {None, item.row_id}
+            if kind is NamespaceKind.GROUP or key in usernames or any(found.keeps_username(owner, key) for owner in owners):
+                item.skip(Taken("username"))
+            elif address in addresses or any(found.keeps_email(owner, address) for owner in email_owners):
+                item.skip(Taken("email"))
+            if item.outcome is not None:
+                has_skipped = True
+                continue
+            usernames.add(key)
+            addresses.add(address)
+            batch.vacated["username"].update(filter(None, owners))
+            batch.vacated["email"].update(filter(None, email_owners))
+        if not has_skipped:
+            return
+
+
+def _claim_credentials(found: _Accounts, item: Item) -> None:
+    """Leave out the identity and the token of an item if another user has them."""
+    columns = item.columns
     provider, uid = identity_of(item)
     if (
         provider is not None

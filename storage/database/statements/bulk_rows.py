@@ -1,6 +1,6 @@
 """Writes many rows whose ids are known before, in one statement for each table and kind of change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, func, insert, literal, select, text, update
@@ -54,6 +54,20 @@ async def insert_rows(session: DatabaseSession, kind: type[Row], rows: Sequence[
 def _complete(kind: type[Row], columns: Mapping[str, Any]) -> dict[str, Any]:
     row = kind.new(**columns)
     return {name: getattr(row, name) for name in kind.model_fields}
+
+
+def is_reference(kind: type[Row], column: str) -> bool:
+    """Whether a column refers to another table."""
+    return bool(_table(kind).c[column].foreign_keys)
+
+
+async def vacate_values(session: DatabaseSession, kind: type[Row], column: str, ids: Collection[int]) -> None:
+    """Gives a unique column of the rows with these ids values that no other row has. The caller updates the rows afterwards.
+
+    Rows that exchange their values cannot be updated one after the other, because each row is compared with the others at once.
+    """
+    is_number = _table(kind).c[column].type.python_type is int
+    await update_rows(session, kind, {row_id: {column: -row_id if is_number else f"vacated:{row_id}"} for row_id in sorted(ids)})
 
 
 async def update_rows(session: DatabaseSession, kind: type[Row], rows: Mapping[int, Mapping[str, Any]]) -> None:

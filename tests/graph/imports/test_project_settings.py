@@ -160,6 +160,52 @@ class TestProjectSettings:
         assert [outcome for outcome, _ in await running.write("importProtectedBranches", *branches)] == ["SKIPPED", "SKIPPED", "CREATED"]
 
 
+class TestExchangedValues:
+    async def test_are_written(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        running = await begin_with_projects(ask, make)
+        names = {"importGroups": "path", "importProjects": "path", "importMilestones": "title"}
+        tables_of: dict[str, Any] = {
+            "importGroups": tables.Namespace,
+            "importProjects": tables.Project,
+            "importMilestones": tables.Milestone,
+        }
+        for mutation, name in names.items():
+            items = [items_of(number)[mutation] for number in (1, 2, 3)]
+            ids = await running.ids(mutation, *items)
+            # The first two exchange their names, a new one gets that of the third.
+            first, second, third = (item[name] for item in items)
+            new = {**items_of(4)[mutation], name: third}
+            exchanged = [{**items[0], name: second}, {**items[1], name: first}, new, {**items[2], name: "other"}]
+            outcomes = [("UPDATED", []), ("UPDATED", []), ("CREATED", []), ("UPDATED", [])]
+            assert await running.write(mutation, *exchanged) == outcomes, mutation
+            ids.append(running.results[2]["databaseId"])
+            stored = {row["id"]: row[name] for row in await rows_of(database, tables_of[mutation])}
+            assert [stored[row_id] for row_id in ids] == [second, first, "other", third], mutation
+            assert await running.write(mutation, *exchanged) == [("UNCHANGED", [])] * 4, mutation
+
+    async def test_of_an_item_that_is_skipped_are_not_free(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        running = await begin_with_projects(ask, make)
+        items = [items_of(number)["importMilestones"] for number in (1, 2, 3)]
+        await running.ids("importMilestones", *items)
+        # The second would get a number that an item without changes has, so it keeps its title.
+        chain = [{**items[0], "title": "M2"}, {**items[1], "title": "free", "iid": 3}, items[2]]
+        assert await running.write("importMilestones", *chain) == [
+            ("SKIPPED", ["title TAKEN"]),
+            ("SKIPPED", ["iid TAKEN"]),
+            ("UNCHANGED", []),
+        ]
+        assert [row["title"] for row in await rows_of(database, tables.Milestone)] == ["M1", "M2", "M3"]
+
+    async def test_of_labels_are_those_of_their_names(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        """A label has no id in the source: an exchange of two names is one of everything else."""
+        running = await begin_with_projects(ask, make)
+        labels = [{"projectId": 1, "name": name, "color": color} for name, color in (("a", "#111111"), ("b", "#222222"))]
+        ids = await running.ids("importLabels", *labels)
+        labels = [{**labels[0], "color": "#222222"}, {**labels[1], "color": "#111111"}]
+        assert await running.ids("importLabels", *labels) == ids
+        assert [row["color"] for row in await rows_of(database, tables.Label)] == ["#222222", "#111111"]
+
+
 class TestInstanceSettings:
     async def test_are_written_but_for_invalid_ones(self, ask: Ask, make: DataFactory, database: Database) -> None:
         running = await begin(ask, await make.admin())

@@ -1,5 +1,8 @@
 """Imported users."""
 
+from sqlalchemy import update
+from sqlmodel import col
+
 from graph.context import Context
 from graph.rules.accounts.accounts import get_or_create_ghost
 from storage import tables
@@ -125,6 +128,58 @@ class TestUsers:
         assert [each["databaseId"] is None for each in running.results] == [each["outcome"] == "SKIPPED" for each in running.results]
         written = [each["username"] for each in await rows_of(database, tables.User)]
         assert written == [running.admin.username, local.username, "Source9", "Source10", "Source13"]
+
+    async def test_that_exchanged_their_values_are_written(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        running = await begin(ask, await make.admin())
+        ids = await running.ids("importUsers", *(user_item(number) for number in (1, 2, 3, 4)))
+        # 1 and 2 exchanged names and addresses, 3 took the name of 4 in another case, and a new user has that of 3.
+        items = [
+            user_item(1, username="Source2", email="source2@old.example"),
+            user_item(2, username="Source1", email="source1@old.example"),
+            user_item(5, username="Source3"),
+            user_item(3, username="SOURCE4"),
+            user_item(4, username="other"),
+        ]
+        assert await running.write("importUsers", *items) == [
+            (each, []) for each in ("UPDATED", "UPDATED", "CREATED", "UPDATED", "UPDATED")
+        ]
+        rows = await rows_of(database, tables.User)
+        assert [(row["username"], row["email"]) for row in rows if row["id"] in ids] == [
+            ("Source2", "source2@old.example"), ("Source1", "source1@old.example"),
+            ("SOURCE4", "source3@old.example"), ("other", "source4@old.example"),
+        ]  # fmt: skip
+        paths = {row["owner_id"]: row["path_key"] for row in await rows_of(database, tables.Namespace)}
+        assert [paths[row_id] for row_id in ids] == ["source2", "source1", "source4", "other"]
+        addresses = {row["user_id"]: row["email"] for row in await rows_of(database, tables.Email)}
+        assert [addresses[row_id] for row_id in ids[:2]] == ["source2@old.example", "source1@old.example"]
+        assert await running.write("importUsers", *items) == [("UNCHANGED", [])] * 5
+
+    async def test_keep_what_those_have_who_are_skipped_or_not_written(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        admin = await make.admin()
+        running = await begin(ask, admin)
+        ids = await running.ids("importUsers", *(user_item(number) for number in (1, 2, 3, 4)))
+        await make.user("here", email="taken@old.example")
+        # 3 cannot become what it is in the source, so 2 cannot have its name, nor 1 that of 2.
+        items = [
+            user_item(1, username="Source2"),
+            user_item(2, username="Source3"),
+            user_item(3, username="free", email="taken@old.example"),
+        ]
+        assert await running.write("importUsers", *items) == [
+            ("SKIPPED", ["username TAKEN"]), ("SKIPPED", ["username TAKEN"]), ("SKIPPED", ["email TAKEN"]),
+        ]  # fmt: skip
+        # 4 was renamed here, and is as it was in the source.
+        async with database.write_session() as session:
+            await session.execute(update(tables.User).where(col(tables.User.id) == ids[3]).values(username="renamed"))
+            renamed = update(tables.Namespace).where(col(tables.Namespace.owner_id) == ids[3])
+            await session.execute(renamed.values(path="renamed", path_key="renamed"))
+            await session.commit()
+        written = await running.write("importUsers", user_item(4), user_item(1, username="renamed"))
+        assert written == [("UNCHANGED", []), ("SKIPPED", ["username TAKEN"])]
+        # A secondary address stays with its user.
+        await make.save(tables.Email(user_id=ids[1], email="second@old.example"))
+        written = await running.write("importUsers", user_item(2, email="new@old.example"), user_item(3, email="second@old.example"))
+        assert written == [("UPDATED", []), ("SKIPPED", ["email TAKEN"])]
 
     async def test_that_have_an_account_here_are_merged(self, ask: Ask, make: DataFactory, database: Database) -> None:
         running = await begin(ask, await make.admin())
