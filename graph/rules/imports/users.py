@@ -5,7 +5,7 @@ With kept ids that administrator becomes the user of the same name in the source
 password, the tokens and the rights. The ghost user of the source is the ghost user of this instance.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,7 +103,6 @@ class _Accounts:
     namespaces: dict[str, tuple[int, NamespaceKind, int | None]]
     emails: dict[str, int]
     tokens: dict[str, int]
-    claimed: set[tuple[str, Any]] = field(default_factory=set)
     given: dict[int | None, Item] = field(default_factory=dict)
     """The items that change accounts, by the ids of these: what they have now may be free in this batch."""
 
@@ -112,12 +111,6 @@ class _Accounts:
         self.by_username = {user.username.lower(): user for user in self.users}
         personal = [(owner, row_id) for row_id, kind, owner in self.namespaces.values() if kind is NamespaceKind.USER]
         self.namespace_of: dict[int | None, int] = dict(personal)
-
-    def claim(self, name: str, value: Any, owner: int | None, item: Item) -> bool:
-        """Whether the item may have a unique value, which `owner` has now, and no other item of the batch gets."""
-        is_free = (owner is None or owner == item.row_id) and (name, value) not in self.claimed
-        self.claimed.add((name, value))
-        return is_free
 
     def keeps_username(self, owner: int | None, key: str) -> bool:
         """Whether a user has this username after the batch."""
@@ -128,6 +121,13 @@ class _Accounts:
         account = self.by_id.get(owner or 0)
         is_primary = account is not None and account.email == address
         return not is_primary or owner not in self.given or self.given[owner].columns["email"] == address
+
+    def keeps_identity(self, owner: int | None, identity: tuple[str | None, str | None], item: Item) -> bool:
+        """Whether another user has this identity after the batch; those of providers that the item of the user does not name stay."""
+        if owner is None or owner == item.row_id:
+            return False
+        other = self.given.get(owner)
+        return other is None or identity_of(other) == identity or identity[0] not in (other.before["provider"], other.columns["provider"])
 
 
 async def _load_accounts(batch: Batch, items: Iterable[Item]) -> _Accounts:
@@ -159,13 +159,14 @@ async def _match(batch: Batch) -> None:
     found = await _load_accounts(batch, items)
     if batch.running.keeps_ids and await _move_accounts(batch, found, items):
         found = await _load_accounts(batch, items)
+    tokens = set[str]()
     for item in items:
         if item.is_new:
             _match_account(batch, found, item)
         if item.outcome is None:
             _complete_values(batch, found, item)
-            _claim_credentials(found, item)
-    _claim_names(batch, found)
+            _claim_token(found, item, tokens)
+    _claim_values(batch, found)
     await _check_namespaces(batch, found)
 
 
@@ -224,52 +225,62 @@ def _complete_values(batch: Batch, found: _Accounts, item: Item) -> None:
         columns["confirmed"] = current.confirmed if current is not None else False
 
 
-def _claim_names(batch: Batch, found: _Accounts) -> None:
-    """Skip the items whose username or address another user keeps, or another item gets. An account whose item is skipped keeps its own."""
-    while True:
+def _claim_values(batch: Batch, found: _Accounts) -> None:
+    """Skip the items whose username or address another user keeps, or another item gets, and leave out identities of others.
+
+    An account whose item is skipped keeps what it has.
+    """
+    has_changed = True
+    while has_changed:
         # Those that have not changed since the last run are not written, even if their account has another name here. Without a
         # namespace, one may be skipped later.
-        known = [item for item in batch.open_items if not item.is_new and item.row_id in found.namespace_of]
+        known = [item for item in batch.open_items if item.row_id in found.namespace_of and not (item.is_new or is_ghost(item))]
         found.given = {item.row_id: item for item in known if digest_of(batch, item) != item.last_digest}
-        usernames, addresses = set[str](), set[str]()
         batch.vacated.clear()
-        has_skipped = False
+        claimed = set[tuple[str, Any]]()
+        has_changed = False
         for item in batch.open_items:
-            key, address = item.columns["username"].lower(), item.columns["email"]
-            holder = found.by_username.get(key)
-            _, kind, namespace_owner = found.namespaces.get(key, (0, NamespaceKind.USER, None))
-            owners = {holder.id if holder is not None else None, namespace_owner} - {None, item.row_id}
-            email_owners = {found.emails.get(address)} - {None, item.row_id}
-            if kind is NamespaceKind.GROUP or key in usernames or any(found.keeps_username(owner, key) for owner in owners):
-                item.skip(Taken("username"))
-            elif address in addresses or any(found.keeps_email(owner, address) for owner in email_owners):
-                item.skip(Taken("email"))
+            claimed |= _claim_names(batch, found, item, claimed)
             if item.outcome is not None:
-                has_skipped = True
+                has_changed = True
                 continue
-            usernames.add(key)
-            addresses.add(address)
-            batch.vacated["username"].update(filter(None, owners))
-            batch.vacated["email"].update(filter(None, email_owners))
-        if not has_skipped:
-            return
+            identity = identity_of(item)
+            owner = found.identities.get(identity)  # type: ignore[arg-type]
+            if identity[0] is not None and (("identity", identity) in claimed or found.keeps_identity(owner, identity, item)):
+                item.columns["provider"] = item.columns["extern_uid"] = None
+                item.errors.append(Taken("externUid"))
+                has_changed = True
+            claimed.add(("identity", identity))
 
 
-def _claim_credentials(found: _Accounts, item: Item) -> None:
-    """Leave out the identity and the token of an item if another user has them."""
-    columns = item.columns
-    provider, uid = identity_of(item)
-    if (
-        provider is not None
-        and uid is not None
-        and not found.claim("identity", (provider, uid), found.identities.get((provider, uid)), item)
-    ):
-        columns["provider"] = columns["extern_uid"] = None
-        item.errors.append(Taken("externUid"))
+def _claim_names(batch: Batch, found: _Accounts, item: Item, claimed: Collection[tuple[str, Any]]) -> set[tuple[str, Any]]:
+    """The username and the address that an item gets; none if it is skipped."""
+    key, address = item.columns["username"].lower(), item.columns["email"]
+    holder = found.by_username.get(key)
+    _, kind, namespace_owner = found.namespaces.get(key, (0, NamespaceKind.USER, None))
+    owners = {holder.id if holder is not None else None, namespace_owner} - {None, item.row_id}
+    email_owners = {found.emails.get(address)} - {None, item.row_id}
+    if kind is NamespaceKind.GROUP or ("username", key) in claimed or any(found.keeps_username(owner, key) for owner in owners):
+        item.skip(Taken("username"))
+    elif ("email", address) in claimed or any(found.keeps_email(owner, address) for owner in email_owners):
+        item.skip(Taken("email"))
+    else:
+        batch.vacated["username"].update(filter(None, owners))
+        batch.vacated["email"].update(filter(None, email_owners))
+        return {("username", key), ("email", address)}
+    return set()
+
+
+def _claim_token(found: _Accounts, item: Item, claimed: set[str]) -> None:
+    """Leave out the token of an item if another user has it, or another item gets it."""
     token = item.extras["token"]
-    if token is not None and not found.claim("token", digest_token(token), found.tokens.get(digest_token(token)), item):
+    if token is None:
+        return
+    digest = digest_token(token)
+    if digest in claimed or found.tokens.get(digest, item.row_id) != item.row_id:
         item.extras["token"] = None
         item.errors.append(Taken("privateToken"))
+    claimed.add(digest)
 
 
 async def _move_namespace(batch: Batch, found: _Accounts) -> None:

@@ -121,7 +121,7 @@ class TestUsers:
         assert await running.write("importUsers", *items) == [
             ("SKIPPED", ["username TAKEN"]), ("SKIPPED", ["username TAKEN"]), ("SKIPPED", ["email TAKEN"]),
             ("SKIPPED", ["username INVALID"]), ("SKIPPED", ["username INVALID"]), ("SKIPPED", ["username INVALID"]),
-            ("SKIPPED", ["name REQUIRED"]), ("SKIPPED", ["name INVALID"]), ("CREATED", ["externUid TAKEN", "privateToken TAKEN"]),
+            ("SKIPPED", ["name REQUIRED"]), ("SKIPPED", ["name INVALID"]), ("CREATED", ["privateToken TAKEN", "externUid TAKEN"]),
             ("CREATED", []), ("SKIPPED", ["sourceId INVALID"]), ("SKIPPED", ["username TAKEN"]), ("SKIPPED", ["mergeInto NOT_FOUND"]),
             ("CREATED", ["projectsLimit INVALID"]),
         ]  # fmt: skip
@@ -153,6 +153,21 @@ class TestUsers:
         addresses = {row["user_id"]: row["email"] for row in await rows_of(database, tables.Email)}
         assert [addresses[row_id] for row_id in ids[:2]] == ["source2@old.example", "source1@old.example"]
         assert await running.write("importUsers", *items) == [("UNCHANGED", [])] * 5
+
+    async def test_identities_may_move_to_another_user(self, ask: Ask, make: DataFactory, database: Database) -> None:
+        """A batch that was written is not written again, so an identity that is left out would be lost."""
+        running = await begin(ask, await make.admin())
+        identities = [{"provider": "ldap", "externUid": f"uid={number}"} for number in range(4)]
+        ids = await running.ids("importUsers", *(user_item(number, **identities[number]) for number in (1, 2, 3)))
+        items = [user_item(1, **identities[2]), user_item(2, **identities[1]), user_item(4, **identities[3]), user_item(3)]
+        assert await running.write("importUsers", *items) == [(each, []) for each in ("UPDATED", "UPDATED", "CREATED", "UPDATED")]
+        new_id = running.results[2]["databaseId"]
+        owners = {row["uid"]: row["user_id"] for row in await rows_of(database, tables.Identity)}
+        assert owners == {"uid=2": ids[0], "uid=1": ids[1], "uid=3": new_id}
+        # That of an item without changes stays.
+        assert await running.write("importUsers", user_item(2, **identities[1]), user_item(5, **identities[1])) == [
+            ("UNCHANGED", []), ("CREATED", ["externUid TAKEN"]),
+        ]  # fmt: skip
 
     async def test_keep_what_those_have_who_are_skipped_or_not_written(self, ask: Ask, make: DataFactory, database: Database) -> None:
         admin = await make.admin()
