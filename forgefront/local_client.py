@@ -22,6 +22,7 @@ OPTION_NAMES = {
     "scopes": "--scope",
     "tagList": "--tag",
     "username": "username",
+    "userId": "username",
     "messenger": "--skype",
     "professionalProfile": "--linkedin",
     "microblog": "--twitter",

@@ -269,6 +269,10 @@ class TestGroups:
         assert cli("admin", "group", "create", "12", code=1).stderr.startswith("forgefront: path: ")
         cli("admin", "group", "create", "team")
         assert cli("admin", "group", "change", "team", "--new-path", "12", code=1).stderr.startswith("forgefront: --new-path: ")
+        for arguments in (("delete", "team", "root"), ("change", "team", "root", "--level", "guest")):
+            assert cli("admin", "member", *arguments, code=1).stderr == "forgefront: username: is the last owner of the group\n"
+        cli("admin", "project", "create", "team/tools")
+        assert cli("admin", "project", "change", "team/tools", "--tag", "x" * 256, code=1).stderr.startswith("forgefront: --tag: ")
 
 
 class TestProjects:
@@ -345,7 +349,7 @@ class TestMembers:
         cli("admin", "group", "create", "team")
         cli("admin", "project", "create", "team/tools")
         assert cli.json("admin", "member", "create", group_path, "ann")["access_level"] == "DEVELOPER"
-        assert cli("admin", "member", "create", group_path, "ann", code=1).stderr.startswith("forgefront: --user-id: Already exists")
+        assert cli("admin", "member", "create", group_path, "ann", code=1).stderr.startswith("forgefront: username: Already exists")
         assert cli.json("admin", "member", "change", group_path, "ann", "--level", "master")["access_level"] == "MASTER"
         assert "ann" in [member["username"] for member in cli.json("admin", "member", "list", group_path)]
         cli("admin", "member", "delete", group_path, "ann")
