@@ -243,7 +243,9 @@ class ForgeClient:
                     return response
                 reason = f"it responds with {response.status_code}"
                 retry_after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-                wait = pause if retry_after is None else max(retry_after, self._min_retry_seconds)
+                # A result is better reported against the will of a proxy than not at all.
+                is_in_time = retry_after is not None and loop.time() + retry_after < deadline
+                wait = max(retry_after or 0.0, self._min_retry_seconds) if is_in_time else pause
             except httpx.RequestError as error:
                 # Besides failures of the connection, a response whose compression is damaged.
                 reason, wait = _describe_failure(error), pause

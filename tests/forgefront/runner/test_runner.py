@@ -614,9 +614,9 @@ class TestService:
         with pytest.raises(ServiceUnreachable, match="build 7 without a token"):
             parse_build(7, None)
 
-    @pytest.mark.parametrize(("hours", "expected"), [(1, 3600), (-1, 0.01)])
+    @pytest.mark.parametrize(("hours", "expected"), [(1, 3600), (-1, 0.01), (5, 0.01)])
     async def test_waits_until_the_date_of_retry_after(self, hours: int, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A proxy before the service may send a date."""
+        """A proxy before the service may send a date; one after the time limit does not end the retries."""
         waits: list[float] = []
 
         async def sleep(seconds: float) -> None:
