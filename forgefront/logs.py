@@ -44,7 +44,8 @@ _NAMED_SECRET_PATTERN = re.compile(
 _TOKEN_PATTERN = re.compile(r"(?<![A-Za-z0-9_-])(?![a-z_-]+(?![A-Za-z0-9_-]))[A-Za-z0-9_-]{20,}")
 """Has the form of a token: those of Forgefront and of other forges have at least 20 letters, digits, underscores and dashes."""
 _BEARER_PATTERN = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_USER_INFO_PATTERN = re.compile(r"(://)[^/\s@]*@")
+# To the last @: a password that is not encoded may contain one.
+_USER_INFO_PATTERN = re.compile(r"(://)[^/\s]*@")
 _SQL_PARAMETERS_PATTERN = re.compile(r"\[parameters: [^\n]*")
 # PostgreSQL reports the values that violate a constraint; they may contain line breaks.
 _SQL_DETAIL_PATTERN = re.compile(r"(\nDETAIL:\s).*?(?=\n\[SQL|\nHINT:|\n\n|\Z)", re.DOTALL)

@@ -98,6 +98,7 @@ TEXTS = [
     f"[(b'private-token', b'{SECRET}'), (b'host', b'x')]",
     f"login=a&password={SECRET}",
     f"postgresql+asyncpg://forge:{SECRET}@host/db",
+    f"postgresql://forge:p@{SECRET}@host/db",
     f"IntegrityError\n[SQL: INSERT INTO tokens]\n[parameters: ('{SECRET}', 1)]\n(Background on this error)",
     f"UniqueViolationError: duplicate key\nDETAIL:  Key (email)=(a\n{SECRET}) already exists.\n[SQL: INSERT INTO emails]",
     f"duplicate key\nDETAIL:  Key (email)=({SECRET}) already exists.",
@@ -135,7 +136,9 @@ class TestRedaction:
     def test_other_text_is_not_redacted(self, text: str) -> None:
         assert logs.redact_text(text) == text
 
-    @pytest.mark.parametrize("part", ["token", "token=", "://", "a-", "bearer ", "password  ", "[parameters: ", "\nDETAIL: ", "'token' , "])
+    @pytest.mark.parametrize(
+        "part", ["token", "token=", "://", "://@", "://a", "a-", "bearer ", "password  ", "[parameters: ", "\nDETAIL: ", "'token' , "]
+    )
     def test_long_hostile_text_is_quick(self, part: str) -> None:
         started = time.thread_time()
         logs.redact_text(part * 20_000 + " token")
