@@ -113,14 +113,9 @@ def add_pack(writer: DumpWriter, manifest: Manifest, prefix: str, path: Path) ->
         ):
             # As in the object of a bucket.
             for name, file in (("pack", pack), ("idx", index)):
-                checksum, is_intact = PackChecksum(), False
-
-                def verify(data: bytes, checksum: PackChecksum = checksum) -> None:
-                    nonlocal is_intact
-                    is_intact = checksum.is_complete_with(data)
-
-                _copy(part, name, file, verify)
-                if not is_intact:
+                checksum = PackChecksum()
+                _copy(part, name, file, checksum.update)
+                if not checksum.is_complete:
                     _note_damage(manifest, f"{prefix}/{path.name}", f"{path.name}.{name}")
     except FileNotFoundError:
         return False

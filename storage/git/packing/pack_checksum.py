@@ -13,9 +13,17 @@ class PackChecksum:
         self._sum = hashlib.sha1(usedforsecurity=False)
         self._tail = b""
 
-    def is_complete_with(self, block: bytes) -> bool:
-        """Whether the pack is complete with this block, the next one."""
+    def update(self, block: bytes) -> None:
         data = self._tail + block
         self._sum.update(data[:-TRAILER_BYTES])
         self._tail = data[-TRAILER_BYTES:]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what was read ends with its checksum."""
         return self._sum.digest() == self._tail
+
+    def is_complete_with(self, block: bytes) -> bool:
+        """Whether the pack is complete with this block, the next one."""
+        self.update(block)
+        return self.is_complete

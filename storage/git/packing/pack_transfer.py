@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import structlog
 
 from storage.git.packing import object_collection, packs
+from storage.git.packing.pack_checksum import PackChecksum
 from storage.git.repository import NotARepository
 from storage.objects.object_store import READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, new_key, read_chunks
 from storage.tables.git.packs import Pack
@@ -30,17 +31,24 @@ class PackLost(PacksUnavailable):
 
 
 async def upload(store: ObjectStore, repository: Path, name: str) -> dict[str, Any]:
-    """Uploads a pack, and returns its columns of the table `packs`, without those of the project. Raises OSError."""
+    """Uploads a pack, and returns its columns of the table `packs`, without those of the project. Raises OSError.
+
+    A damaged pack is uploaded too, because most of its objects can be read; the log says so.
+    """
     paths = [packs.folder_of(repository) / f"{name}{suffix}" for suffix in (".pack", ".idx")]
     pack_bytes, index_bytes = [path.stat().st_size for path in paths]
     digest = hashlib.sha256()
 
     async def chunks() -> AsyncIterator[bytes]:
         for path in paths:
+            checksum = PackChecksum()
             with path.open("rb", buffering=0) as file:
                 async for chunk in read_chunks(file):
                     digest.update(chunk)
+                    checksum.update(chunk)
                     yield chunk
+            if not checksum.is_complete:
+                log.error("damaged pack uploaded", repository=repository.name, file=path.name, remedy="restore it from a backup")
 
     key = new_key()
     await store.put(key, chunks(), pack_bytes + index_bytes)

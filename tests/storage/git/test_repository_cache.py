@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import select, update
 from sqlmodel import col
 
@@ -172,6 +173,20 @@ class TestPublish:
         assert await first.commit_ids() == await second.commit_ids() == expected
         assert len(expected) < len(git(tmp_path / "source", "rev-list", "HEAD").split())
         assert history
+
+    async def test_a_pack_that_is_damaged_in_the_folder_is_named_in_the_log(self, hosts: tuple[Host, Host], tmp_path: Path) -> None:
+        cache, path = hosts[0].cache, make_history(tmp_path / "source", commits=30).path
+        git(path, "repack", "-a", "-d", "-q")
+        (pack,) = packs.folder_of(path).glob("*.pack")
+        content = pack.read_bytes()
+        pack.chmod(0o600)
+        for damaged in (content, content[:100] + bytes([content[100] ^ 1]) + content[101:]):
+            pack.write_bytes(damaged)
+            with structlog.testing.capture_logs() as logs:
+                columns = await pack_transfer.upload(cache.store, path, pack.stem)
+            assert columns["pack_bytes"] == len(content)
+            expected = [] if damaged == content else [("damaged pack uploaded", path.name, pack.name)]
+            assert [(line["event"], line["repository"], line["file"]) for line in logs] == expected
 
     async def test_a_repository_that_is_imported_later_is_beside_what_was_pushed(
         self, hosts: tuple[Host, Host], database: Database, tmp_path: Path
