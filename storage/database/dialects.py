@@ -4,15 +4,17 @@ SQLite stores a timestamp as `2016-03-27 01:00:00.000000`. Its functions round t
 extracted separately.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Integer, Select, String, bindparam, func, literal, select
+from sqlalchemy import BigInteger, Boolean, ColumnElement, Integer, Select, String, bindparam, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.visitors import InternalTraversal
+from sqlmodel import col
 
 from storage.database.engine import Timestamp
 
@@ -65,6 +67,14 @@ class _ByCodePoint(FunctionElement[str]):
     inherit_cache = True
 
 
+class _IgnoringCase(FunctionElement[bool]):
+    """A column, the LIKE pattern of a string in lower case, and the GLOB pattern of both cases of its letters."""
+
+    name = "ignoring_case"
+    type = Boolean()
+    inherit_cache = True
+
+
 def insert_into(dialect: str, table: Any) -> Any:
     """An INSERT that can have ON CONFLICT."""
     return (sqlite.insert if dialect == "sqlite" else postgresql.insert)(table)
@@ -106,6 +116,35 @@ def millionths(number: Any) -> Any:
 def by_code_point(string: Any) -> Any:
     """A string that is compared by code points, whatever the collation of the database."""
     return _ByCodePoint(string)
+
+
+def contains_ignoring_case(column: Any, string: str) -> ColumnElement[bool]:
+    """The condition that a column contains the string, whatever the case of its letters."""
+    if string.isascii():
+        return col(column).icontains(string, autoescape=True)
+    return _IgnoringCase(col(column), literal(f"%{_escape_like(string)}%"), literal(f"*{_glob_of_both_cases(string)}*"))
+
+
+def equals_ignoring_case(column: Any, string: str) -> ColumnElement[bool]:
+    """The condition that a column has this value, whatever the case of its letters."""
+    if string.isascii():
+        return func.lower(col(column)) == string.lower()
+    return _IgnoringCase(col(column), literal(_escape_like(string)), literal(_glob_of_both_cases(string)))
+
+
+def _escape_like(string: str) -> str:
+    return re.sub("[%_/]", r"/\g<0>", string)
+
+
+def _glob_of_both_cases(string: str) -> str:
+    """A pattern of GLOB, which compares code points: `[Üü]ber[*]`. Characters whose other case has several code points match themselves."""
+    return "".join(map(_glob_of_character, string))
+
+
+def _glob_of_character(character: str) -> str:
+    lower = character.lower()
+    variants = {character} | {each for each in (lower, lower.upper(), lower.title()) if len(each) == 1 and each.lower() == lower}
+    return f"[{''.join(sorted(variants))}]" if len(variants) > 1 or character in "*?[" else character
 
 
 def _compile_clauses(element: Any, compiler: Any, settings: dict[str, Any]) -> list[str]:
@@ -183,6 +222,19 @@ def _(element: Any, compiler: Any, **settings: Any) -> str:
 def _(element: Any, compiler: Any, **settings: Any) -> str:
     (string,) = _compile_clauses(element, compiler, settings)
     return f'({string} COLLATE "C")'
+
+
+@compiles(_IgnoringCase, "sqlite")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    # Its lower() leaves all letters but those of ASCII as they are.
+    column, _, pattern = element.clauses
+    return f"({compiler.process(column, **settings)} GLOB {compiler.process(pattern, **settings)})"
+
+
+@compiles(_IgnoringCase, "postgresql")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    column, pattern, _ = element.clauses
+    return f"(lower({compiler.process(column, **settings)}) LIKE lower({compiler.process(pattern, **settings)}) ESCAPE '/')"
 
 
 def _compile_steps(moment: str, first: int, steps: Sequence[tuple[str, int]], timestamp: str) -> str:

@@ -142,7 +142,7 @@ class GroupOrder:
 
 @strawberry.input(description="Filters groups; all specified fields must match.")
 class GroupFilter:
-    search: str | None = strawberry.field(description="Name or path contains this string.", default=None)
+    search: str | None = strawberry.field(description="Name or path contains this string, ignoring case.", default=None)
     own: bool | None = strawberry.field(description="If true, only groups of which the viewer is a member.", default=None)
     own_unless_administrator: bool | None = strawberry.field(
         description="If true, like `own`, but all groups for an administrator; the list of v3.", default=None

@@ -28,6 +28,7 @@ from graph.types.notes import IssueNoteFields
 from graph.types.web_urls import web_url
 from graph.types.work_scope import list_in_scope, scope_connection
 from storage import tables
+from storage.database.dialects import contains_ignoring_case
 from storage.tables import row_counts
 from storage.tables.issues import issues as issue_statements
 from storage.tables.issues import labels as label_statements
@@ -63,7 +64,7 @@ class IssueFilter:
     iid: list[int] | None = strawberry.field(description="Number within the project is one of these.", default=None)
     author_username: list[str] | None = strawberry.field(description="Created by one of these users.", default=None)
     assignee_username: list[str] | None = strawberry.field(description="Assigned to one of these users.", default=None)
-    search: str | None = strawberry.field(description="Title contains this string.", default=None)
+    search: str | None = strawberry.field(description="Title contains this string, ignoring case.", default=None)
 
     def conditions(self) -> list[Any]:
         issue = tables.Issue
@@ -81,7 +82,7 @@ class IssueFilter:
         if self.assignee_username is not None:
             found.append(col(issue.assignee_id).in_(issue_statements.ids_of_users(self.assignee_username)))
         if self.search is not None:
-            found.append(col(issue.title).icontains(validate_search(self.search), autoescape=True))
+            found.append(contains_ignoring_case(issue.title, validate_search(self.search)))
         return found
 
     def counters(self) -> list[Any] | None:

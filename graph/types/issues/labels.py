@@ -20,6 +20,7 @@ from graph.rules.permissions.policy import Action, require
 from graph.rules.search_terms import validate_search
 from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project, get_or, optional, sent_values
 from storage import tables
+from storage.database.dialects import contains_ignoring_case
 from storage.tables import IssueState
 from storage.tables.issues import issues as issue_statements
 
@@ -70,14 +71,14 @@ async def _load_issue_counts(context: Context, label: Any) -> Mapping[IssueState
 @strawberry.input(description="Filters labels; all specified fields must match.")
 class LabelFilter:
     name: list[str] | None = strawberry.field(description="Name is one of these.", default=None)
-    search: str | None = strawberry.field(description="Name contains this string.", default=None)
+    search: str | None = strawberry.field(description="Name contains this string, ignoring case.", default=None)
 
     def conditions(self) -> list[Any]:
         found: list[Any] = []
         if self.name is not None:
             found.append(col(tables.Label.title).in_(self.name))
         if self.search is not None:
-            found.append(col(tables.Label.title).icontains(validate_search(self.search), autoescape=True))
+            found.append(contains_ignoring_case(tables.Label.title, validate_search(self.search)))
         return found
 
 

@@ -25,6 +25,7 @@ from graph.types.markdown import markdown_html
 from graph.types.merge_requests.merge_requests import MilestoneMergeRequestFields
 from graph.types.web_urls import web_url
 from storage import tables
+from storage.database.dialects import contains_ignoring_case
 from storage.tables.issues import issues as issue_statements
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ async def _load_issue_counts(context: Context, milestone: Any) -> Mapping[tables
 class MilestoneFilter:
     state: list[MilestoneState] | None = strawberry.field(description="State is one of these.", default=None)  # type: ignore[valid-type]
     iid: list[int] | None = strawberry.field(description="Number within the project is one of these.", default=None)
-    search: str | None = strawberry.field(description="Title contains this string.", default=None)
+    search: str | None = strawberry.field(description="Title contains this string, ignoring case.", default=None)
 
     def conditions(self) -> list[Any]:
         milestone = tables.Milestone
@@ -126,7 +127,7 @@ class MilestoneFilter:
         if self.iid is not None:
             found.append(col(milestone.iid).in_(self.iid))
         if self.search is not None:
-            found.append(col(milestone.title).icontains(validate_search(self.search), autoescape=True))
+            found.append(contains_ignoring_case(milestone.title, validate_search(self.search)))
         return found
 
 

@@ -49,6 +49,7 @@ from graph.types.notes import MergeRequestNoteFields
 from graph.types.web_urls import web_url
 from graph.types.work_scope import list_in_scope, scope_connection
 from storage import tables
+from storage.database.dialects import contains_ignoring_case
 from storage.tables import row_counts
 from storage.tables.issues import issues as issue_statements
 from storage.tables.issues import labels as label_statements
@@ -102,7 +103,7 @@ class MergeRequestFilter:
     merge_when_build_succeeds: bool | None = strawberry.field(
         description="Whether they are merged automatically when their builds succeed.", default=None
     )
-    search: str | None = strawberry.field(description="Title contains this string.", default=None)
+    search: str | None = strawberry.field(description="Title contains this string, ignoring case.", default=None)
     head_state: list[RollupState] | None = strawberry.field(  # type: ignore[valid-type]
         description="Rollup of the head commit is one of these. Requires permission to see checks; merge requests from a fork match only"
         " if the viewer can see the checks of the fork.",
@@ -132,7 +133,7 @@ class MergeRequestFilter:
         if self.merge_when_build_succeeds is not None:
             found.append(col(row.merge_when_build_succeeds).is_(self.merge_when_build_succeeds))
         if self.search is not None:
-            found.append(col(row.title).icontains(validate_search(self.search), autoescape=True))
+            found.append(contains_ignoring_case(row.title, validate_search(self.search)))
         if self.head_state is not None:
             source_condition = vars(self).get(SOURCE_CONDITION_KEY)
             if source_condition is None:

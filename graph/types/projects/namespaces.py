@@ -40,7 +40,7 @@ class Namespace:
 
 @strawberry.input(description="Filters namespaces; all specified fields must match.")
 class NamespaceFilter:
-    search: str | None = strawberry.field(description="Name or path contains this string.", default=None)
+    search: str | None = strawberry.field(description="Name or path contains this string, ignoring case.", default=None)
 
     def conditions(self) -> list[Any]:
         return [namespaces.matching(validate_search(self.search))] if self.search else []

@@ -284,7 +284,7 @@ class ProjectOrder:
 
 @strawberry.input(description="Filters projects; all specified fields must match.")
 class ProjectFilter:
-    search: str | None = strawberry.field(description="Name, path or description contains this string.", default=None)
+    search: str | None = strawberry.field(description="Name, path or description contains this string, ignoring case.", default=None)
     archived: bool | None = strawberry.field(description="Whether archived; null matches both.", default=False)
     visibility: list[Visibility] | None = strawberry.field(description="Visibility is one of these.", default=None)  # type: ignore[valid-type]
     ci_enabled: bool | None = strawberry.field(description="Whether builds are enabled.", default=None)
@@ -296,7 +296,7 @@ class ProjectFilter:
         description="If true, only personal projects of the viewer and projects of groups that the viewer owns.", default=None
     )
     starred: bool | None = strawberry.field(description="If true, only projects that the viewer has starred.", default=None)
-    name_contains: str | None = strawberry.field(description="Name contains this string.", default=None)
+    name_contains: str | None = strawberry.field(description="Name contains this string, ignoring case.", default=None)
     all: bool | None = strawberry.field(
         description="If true, all projects of the instance. Administrators only, who see all projects anyway; others receive an error.",
         default=None,

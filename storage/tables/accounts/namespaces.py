@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, Select, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, exists, or_, select
 from sqlmodel import Field, col
 
+from storage.database.dialects import contains_ignoring_case, equals_ignoring_case
 from storage.database.engine import enum_type
 from storage.tables.base import TimestampedRow, foreign_key
 
@@ -48,12 +49,12 @@ def for_update(namespace_id: int) -> Select[Namespace]:
 
 def group_named(name: str) -> ColumnElement[bool]:
     """The condition that there is a group with this name, ignoring case."""
-    return exists().where(col(Namespace.kind) == NamespaceKind.GROUP, func.lower(col(Namespace.name)) == name.lower())
+    return exists().where(col(Namespace.kind) == NamespaceKind.GROUP, equals_ignoring_case(Namespace.name, name))
 
 
 def matching(string: str) -> ColumnElement[bool]:
     """The condition that the name or path of a namespace contains the string."""
-    return or_(col(Namespace.name).icontains(string, autoescape=True), col(Namespace.path).icontains(string, autoescape=True))
+    return or_(contains_ignoring_case(Namespace.name, string), contains_ignoring_case(Namespace.path, string))
 
 
 def is_group() -> ColumnElement[bool]:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, delete, exists, func, literal, or_, select, union, update
 from sqlmodel import Field, col
 
-from storage.database.dialects import advisory_lock, insert_into
+from storage.database.dialects import advisory_lock, contains_ignoring_case, insert_into
 from storage.database.engine import Timestamp, enum_type, metadata
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.emails import Email
@@ -132,7 +132,7 @@ def has_username(username: str) -> ColumnElement[bool]:
 
 def username_contains(key: Any, string: str) -> ColumnElement[bool]:
     """The condition that a foreign key refers to a user whose username contains the string, ignoring case."""
-    return exists().where(col(User.id) == col(key), col(User.username).icontains(string, autoescape=True))
+    return exists().where(col(User.id) == col(key), contains_ignoring_case(User.username, string))
 
 
 def by_username(username: str) -> Select[User]:
@@ -231,9 +231,9 @@ def by_emails(emails: list[str]) -> Select[str, User]:
 
 def search(string: str, *, all_fields: bool) -> object:
     """The condition of a user search: a part of the username, or the whole e-mail; `all_fields` searches parts of names and e-mails too."""
-    username = col(User.username).icontains(string, autoescape=True)
+    username = contains_ignoring_case(User.username, string)
     if all_fields:
-        return or_(username, col(User.name).icontains(string, autoescape=True), col(User.email).icontains(string, autoescape=True))
+        return or_(username, contains_ignoring_case(User.name, string), contains_ignoring_case(User.email, string))
     return or_(username, col(User.email) == string.lower())
 
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, col
 
+from storage.database.dialects import contains_ignoring_case
 from storage.database.engine import Timestamp, now
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace
@@ -141,12 +142,12 @@ def ids_by_namespace(*conditions: ColumnElement[bool]) -> Select[int, int]:
 
 def matching(string: str) -> ColumnElement[bool]:
     """The condition that the name, path or description of a project contains the string."""
-    return or_(*(col(column).icontains(string, autoescape=True) for column in (Project.name, Project.path, Project.description)))
+    return or_(*(contains_ignoring_case(column, string) for column in (Project.name, Project.path, Project.description)))
 
 
 def is_named_like(string: str) -> ColumnElement[bool]:
     """The condition that the name of a project contains the string."""
-    return col(Project.name).icontains(string, autoescape=True)
+    return contains_ignoring_case(Project.name, string)
 
 
 def ids_after(project_id: int, limit: int) -> Select[int]:

@@ -43,6 +43,53 @@ class TestSearchFilter:
             assert [str(problem.code) for problem in outcome.errors] == ["BAD_REQUEST"]
             assert "the limit is 1,000. Use a shorter search term." in outcome.errors[0].message
 
+    @pytest.mark.parametrize("planner", [True, False], ids=["planned", "unplanned"])
+    async def test_ignores_the_case_of_all_letters(self, services: Services, make: DataFactory, planner: bool) -> None:
+        owner = await make.user()
+        project = await make.project(owner=owner)
+        for title in ("Über [alle] Maße * 100%_/", "uber", "ÉTÉ", "Ωmega?", "ΩMEGA", "İstanbul"):
+            await make.issue(project, title=title)
+        ask = Ask(Graph(services, planner=planner))
+        text = "query ($p: String!, $s: String!) { project(path: $p) { issues(filter: {search: $s}) { totalCount nodes { title } } } }"
+
+        for term, found in {
+            "über": {"Über [alle] Maße * 100%_/"},
+            "ÜBER [ALLE] MAßE * 100%_/": {"Über [alle] Maße * 100%_/"},
+            "ü?er": set(),
+            "ß*": set(),
+            "ü%": set(),
+            "été": {"ÉTÉ"},
+            "Été": {"ÉTÉ"},
+            "ωMEGA": {"Ωmega?", "ΩMEGA"},
+            "ωmega?": {"Ωmega?"},
+            "İstan": {"İstanbul"},
+            "[ü]ber": set(),
+        }.items():
+            for _ in range(2):
+                issues = (await ask.data(text, owner, p=str(project.id), s=term))["project"]["issues"]
+                assert ({each["title"] for each in issues["nodes"]}, issues["totalCount"]) == (found, len(found)), term
+
+    async def test_finds_people_projects_and_groups_by_all_letters(self, ask: Ask, api: Api, make: DataFactory) -> None:
+        admin = await make.admin()
+        user = await make.user(name="Jürgen ÅS")
+        group = await make.group(owner=user, name="Équipe")
+        project = await make.project(owner=user, name="Größe", description="ÄÖ")
+        await make.label(project, "Café")
+        await make.milestone(project, title="Übung")
+        text = """query ($p: String!, $name: String, $group: String, $project: String, $label: String, $milestone: String) {
+          users(filter: {search: $name}) { nodes { databaseId } } groups(filter: {search: $group}) { nodes { databaseId } }
+          namespaces(filter: {search: $group}) { nodes { databaseId } } projects(filter: {search: $project}) { nodes { databaseId } }
+          project(path: $p) { labels(filter: {search: $label}) { totalCount } milestones(filter: {search: $milestone}) { totalCount } } }"""
+        terms = {"name": "JÜRGEN ås", "group": "équipe", "project": "äö", "label": "CAFÉ", "milestone": "übung"}
+
+        data = await ask.data(text, admin, p=str(project.id), **terms)
+
+        found = {key: [each["databaseId"] for each in data[key]["nodes"]] for key in ("users", "groups", "namespaces", "projects")}
+        assert found == {"users": [user.id], "groups": [group.id], "namespaces": [group.id], "projects": [project.id]}
+        assert (data["project"]["labels"], data["project"]["milestones"]) == ({"totalCount": 1}, {"totalCount": 1})
+        assert [each["id"] for each in (await api.get("/users", admin, search="JÜRGEN")).json()] == [user.id]
+        assert [each["id"] for each in (await api.get("/projects/search/GRÖ", user)).json()] == [project.id]
+
     async def test_is_400_in_v3(self, api: Api, make: DataFactory) -> None:
         admin = await make.admin()
         for path in ("/users", "/groups"):

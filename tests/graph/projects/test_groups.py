@@ -283,6 +283,12 @@ class TestCreateGroup:
 
         assert errors(await ask(CREATE, await make.user(), input={"name": "tools", "path": "two"}), "createGroup") == [("name", "TAKEN")]
 
+    @pytest.mark.parametrize("name", ["Équipe", "équipe", "ÉQUIPE", "İzmir"])
+    async def test_names_are_unique_whatever_the_case_of_their_letters(self, ask: Ask, make: DataFactory, name: str) -> None:
+        for each in ("Équipe", "İzmir"):
+            await make.group(name=each)
+        assert errors(await ask(CREATE, await make.user(), input={"name": name, "path": "two"}), "createGroup") == [("name", "TAKEN")]
+
     async def test_concurrent_creates_of_one_path_succeed_once(self, ask: Ask, make: DataFactory) -> None:
         user, numbers = await make.user(), iter(range(32))
 
