@@ -237,11 +237,15 @@ def to_many(
     )
 
 
+BY_NUMBER_MESSAGE = "Give either `iid` or `databaseId`."
+
+
 def by_number(table: Any, *, action: Action, description: str) -> Any:
-    """Declares a field of a project that is one of its rows, by its number or its v3 id; an error if there is none."""
+    """Declares a field of a project that is one of its rows, by either its number or its v3 id; an error if there is none."""
 
     async def resolver(root: Any, info: strawberry.Info, iid: Any = None, database_id: Any = None) -> Any:
         await require(info.context, action, root)
+        lookup.require_one(BY_NUMBER_MESSAGE, iid, database_id)
         return await lookup.get_in_project(info.context, table, root, iid=iid, database_id=database_id)
 
     describe = strawberry.argument

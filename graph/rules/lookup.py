@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import NotFound
+from graph.errors import BadRequest, NotFound
 from graph.rules.permissions.policy import (
     Action,
     can,
@@ -87,6 +87,12 @@ async def get_group(context: Context, path: str) -> tables.Namespace:
     if found is None or found.kind is not NamespaceKind.GROUP or not await can_see_group(context, found):
         raise NotFound("Group")
     return found
+
+
+def require_one(message: str, *keys: Any) -> None:
+    """Requires that exactly one of the keys of an object is not None. Raises BadRequest with the message, which names the keys."""
+    if sum(key is not None for key in keys) != 1:
+        raise BadRequest(message)
 
 
 async def get_in_project(

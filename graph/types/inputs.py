@@ -95,9 +95,9 @@ async def find_in_project(
 ) -> tuple[tables.Project, R]:
     """The project and the row that an input names.
 
-    Raises NotFound if it does not exist or the viewer may not see it. With `action`, requires this action in the project first; raises
-    Forbidden. For a runner, the row is a build assigned to it; raises Conflict. `changes`: the row is the object of the answer, so its
-    author is read too if the answer has it; the table then has an author.
+    Raises NotFound if it does not exist or the viewer may not see it, BadRequest if the input names no row, or two. With `action`, requires
+    this action in the project first; raises Forbidden. For a runner, the row is a build assigned to it; raises Conflict. `changes`: the row
+    is the object of the answer, so its author is read too if the answer has it; the table then has an author.
     """
     name = ENTITIES[table].name
     if context.runner_identity_or_none is not None and table is tables.Build:
@@ -105,6 +105,7 @@ async def find_in_project(
         return await policy.load_project_of(context, build), build
     if is_set(input.id) and input.id is not None:
         return await find_by_global_id(context, table, input, action=action)
+    require_path(input, "iid")
     project, found = await lookup.get_project_with(
         context,
         get_or(input.project_path, ""),
@@ -115,9 +116,25 @@ async def find_in_project(
     )
     if action is not None:
         await policy.require(context, action, project)
+    require_key(input, "iid")
     if found is None:
         raise NotFound(table.__name__)
     return project, found
+
+
+def require_path(input: ProjectResourceInput, other: str) -> None:
+    """Requires that an input without `id` names the project. Raises BadRequest; `other` as in `require_key`."""
+    lookup.require_one(_keys_message(input, other), get_or(input.project_path, None))
+
+
+def require_key(input: ProjectResourceInput, other: str) -> None:
+    """Requires that an input names the object by either `databaseId` or the field `other`, if it has one. Raises BadRequest."""
+    lookup.require_one(_keys_message(input, other), get_or(input.database_id, None), get_or(getattr(input, other, None), None))
+
+
+def _keys_message(input: ProjectResourceInput, other: str) -> str:
+    keys = f"either `{other}` or `databaseId`" if hasattr(input, other) else "`databaseId`"
+    return f"Give `id`, or `projectPath` with {keys}."
 
 
 async def find_by_global_id(
@@ -153,7 +170,9 @@ class UserInput:
 
 
 def user_id_of(input: UserInput) -> int:
-    """The v3 id of the user that an input names. Raises NotFound."""
+    """The v3 id of the user that an input names. Raises NotFound, BadRequest."""
+    if get_or(input.id, None) is None:
+        lookup.require_one("Give `id` or `databaseId`.", get_or(input.database_id, None))
     found = database_id_of(input, ENTITIES[tables.User].name)
     if found is None:
         raise NotFound("User")
@@ -189,7 +208,7 @@ async def resolve_owner_id(context: Context, user_id: int | None, *, is_adding: 
 async def find_owned(context: Context, table: type[R], input: UserResourceInput) -> R:
     """The row of a user that an input names.
 
-    Raises NotFound, also for another user's row; Forbidden as `resolve_owner_id` does.
+    Raises NotFound, also for another user's row; Forbidden as `resolve_owner_id` does; BadRequest if the input names no row.
     """
     name = ENTITIES[table].name
     if is_set(input.id) and input.id is not None:
@@ -197,8 +216,9 @@ async def find_owned(context: Context, table: type[R], input: UserResourceInput)
         if row is None or not policy.can_read_account(context, row.user_id):  # type: ignore[attr-defined]
             raise NotFound(name)
         return row
+    lookup.require_one("Give `id` or `databaseId`.", get_or(input.database_id, None))
     owner = await resolve_owner_id(context, input.user_id)
-    return await lookup.get_owned_row(context, table, owner, get_or(input.database_id, 0))
+    return await lookup.get_owned_row(context, table, owner, input.database_id or 0)
 
 
 async def filter_owned(context: Context, rows: Sequence[Any]) -> list[Any]:

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph.errors import NotFound, OperationError
+from graph.fields.declarations import BY_NUMBER_MESSAGE
 from graph.planner.ir.row_by_number import RowByNumber
 from graph.planner.run.levels import NODE_EXECUTORS
 from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.planner.sql.row_select import compile_row_by_number, compile_row_with_project
+from graph.rules.lookup import require_one
 from graph.rules.permissions.policy import require, require_all
 from storage.database.statements.compiled_statements import CompiledStatement
 
@@ -40,7 +42,7 @@ NODE_EXECUTORS[RowByNumber] = _execute_row_by_number
 def row_statement(node: RowByNumber, run: PlanRun, *, many: bool) -> tuple[CompiledStatement, dict[str, Any]]:
     """The statement and the values of its parameters but the projects.
 
-    Raises NotFound for arguments that name no row.
+    Raises BadRequest for arguments that name no row, or two.
     """
     name, value = _lookup_column(node, run)
     statement = run.statements.find(node.node_id, (name, many), lambda: compile_row_by_number(node.select_builder, name, many=many))
@@ -48,7 +50,7 @@ def row_statement(node: RowByNumber, run: PlanRun, *, many: bool) -> tuple[Compi
 
 
 def join_row_to_project(node: RowByNumber, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:
-    """Raises NotFound for arguments that name no row."""
+    """Raises BadRequest for arguments that name no row, or two."""
     name, value = _lookup_column(node, run)
     variant = "project", name, subquery.by_path
     statement = run.statements.find(node.node_id, variant, lambda: compile_row_with_project(node.select_builder, name, subquery))
@@ -68,13 +70,12 @@ def join_row_to_project(node: RowByNumber, run: PlanRun, subquery: ProjectSubque
     return ProjectStatement(statement, values, len(node.select_builder.expressions), build_result)
 
 
-def _lookup_column(node: RowByNumber, run: PlanRun) -> tuple[str, int]:
-    """The column that names the row, and its value. Raises NotFound without either."""
+def _lookup_column(node: RowByNumber, run: PlanRun) -> tuple[str, Any]:
+    """The column that names the row, and its value. Raises BadRequest for both columns, or neither."""
     arguments = run.arguments[node.arguments] if node.arguments is not None else {}
-    name, value = ("id", arguments.get("database_id")) if arguments.get("database_id") is not None else ("iid", arguments.get("iid"))
-    if value is None:
-        raise _not_found(node)
-    return name, value
+    iid, database_id = arguments.get("iid"), arguments.get("database_id")
+    require_one(BY_NUMBER_MESSAGE, iid, database_id)
+    return ("iid", iid) if database_id is None else ("id", database_id)
 
 
 def _not_found(node: RowByNumber) -> NotFound:

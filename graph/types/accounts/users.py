@@ -8,7 +8,7 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Info, StaticSettings
-from graph.errors import BadRequest, NotFound
+from graph.errors import NotFound
 from graph.fields.connections import Connection
 from graph.fields.declarations import ConstantValue, column, computed, connection_field, make_window
 from graph.fields.entities import Node, entity
@@ -194,8 +194,7 @@ class UserQueries:
         database_id: Annotated[int | None, strawberry.argument(description="ID in the v3 API.")] = None,
         username: Annotated[str | None, strawberry.argument(description="Username, ignoring case.")] = None,
     ) -> User | None:
-        if (database_id is None) == (username is None):
-            raise BadRequest("Give either `databaseId` or `username`.")
+        lookup.require_one("Give either `databaseId` or `username`.", database_id, username)
         if database_id is not None:
             return await lookup.get_user(info.context, database_id)  # type: ignore[return-value]
         found = await info.context.first(users.by_username(username or ""))

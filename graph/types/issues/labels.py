@@ -8,7 +8,7 @@ import strawberry
 from sqlmodel import col
 
 from graph.context import Context, Info
-from graph.errors import BadRequest, Conflict, Taken
+from graph.errors import Conflict, Taken
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, to_many, to_one
 from graph.fields.entities import Node, entity
@@ -18,7 +18,17 @@ from graph.rules import lookup
 from graph.rules.issues import issues, labels
 from graph.rules.permissions.policy import Action, require
 from graph.rules.search_terms import validate_search
-from graph.types.inputs import ProjectInput, ProjectResourceInput, find_in_project, find_project, get_or, optional, sent_values
+from graph.types.inputs import (
+    ProjectInput,
+    ProjectResourceInput,
+    find_in_project,
+    find_project,
+    get_or,
+    optional,
+    require_key,
+    require_path,
+    sent_values,
+)
 from storage import tables
 from storage.database.dialects import contains_ignoring_case
 from storage.tables import IssueState
@@ -103,10 +113,9 @@ class ProjectLabelFields:
     ) -> Label | None:
         project: Any = self
         await require(info.context, Action.READ_LABEL, project)
-        if database_id is not None:
-            return await lookup.get_in_project(info.context, tables.Label, project, database_id=database_id)  # type: ignore[return-value]
+        lookup.require_one("Give either `name` or `databaseId`.", name, database_id)
         if name is None:
-            raise BadRequest("Give either `name` or `databaseId`.")
+            return await lookup.get_in_project(info.context, tables.Label, project, database_id=database_id)  # type: ignore[return-value]
         return await labels.get_label(info.context, project, name)  # type: ignore[return-value]
 
 
@@ -137,14 +146,18 @@ class DeleteLabelInput(LabelInput):
 async def _lock_label(context: Context, input: LabelInput) -> tables.Label:
     """The label that an input names, locked, if the viewer may change labels of the project.
 
-    Raises NotFound, Forbidden.
+    Raises NotFound, Forbidden, BadRequest.
     """
-    name = get_or(input.name, None)
-    if name is None or get_or(input.id, None) is not None or get_or(input.database_id, None) is not None:
+    if get_or(input.id, None) is not None:
         _, label = await find_in_project(context, tables.Label, input, action=Action.ADMIN_LABEL)
-    else:
-        project = await find_project(context, get_or(input.project_path, ""), Action.ADMIN_LABEL)
+        return await labels.lock_label(context, label)
+    require_path(input, "name")
+    project = await find_project(context, input.project_path or "", Action.ADMIN_LABEL)
+    require_key(input, "name")
+    if (name := get_or(input.name, None)) is not None:
         label = await labels.get_label(context, project, name)
+    else:
+        label = await lookup.get_in_project(context, tables.Label, project, database_id=input.database_id)
     return await labels.lock_label(context, label)
 
 

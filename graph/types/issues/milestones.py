@@ -153,7 +153,8 @@ class ProjectMilestoneFields:
     ) -> Milestone | None:
         context, project = info.context, _as_project(self)
         await require(context, Action.READ_MILESTONE, project)
-        if title is not None and iid is None and database_id is None:
+        lookup.require_one("Give one of `iid`, `title` and `databaseId`.", iid, title, database_id)
+        if title is not None:
             return await milestones.get_milestone(context, project, title)  # type: ignore[return-value]
         return await lookup.get_in_project(context, tables.Milestone, project, iid=iid, database_id=database_id)  # type: ignore[return-value]
 

@@ -133,9 +133,10 @@ class TestLabel:
         }
         by_id = await ask.data(ONE, owner, path=str(project.id), databaseId=label.id)
         assert by_id["project"]["label"]["name"] == "bug"
-        for wrong in ({"name": "Bug"}, {"name": ""}, {"databaseId": elsewhere.id}, {"databaseId": elsewhere.id, "name": "bug"}):
+        for wrong in ({"name": "Bug"}, {"name": ""}, {"databaseId": elsewhere.id}):
             assert await ask.codes(ONE, owner, path=str(project.id), **wrong) == ["NOT_FOUND"]
-        assert await ask.codes(ONE, owner, path=str(project.id)) == ["BAD_REQUEST"]
+        for wrong in ({}, {"databaseId": label.id, "name": "bug"}):
+            assert await ask.codes(ONE, owner, path=str(project.id), **wrong) == ["BAD_REQUEST"]
 
     async def test_is_a_node_visible_with_the_project(self, ask: Ask, make: DataFactory) -> None:
         label = await make.label(await make.project(owner=(owner := await make.user())), "bug")

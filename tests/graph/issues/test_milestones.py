@@ -115,8 +115,10 @@ class TestMilestone:
                 "state": "ACTIVE",
                 "restPath": f"/api/v3/projects/{project.id}/milestones/{milestone.id}",
             }
-        for wrong in ({"iid": 2}, {"title": "V1"}, {"databaseId": elsewhere.id}, {}):
+        for wrong in ({"iid": 2}, {"title": "V1"}, {"databaseId": elsewhere.id}):
             assert await ask.codes(ONE, owner, path=str(project.id), **wrong) == ["NOT_FOUND"]
+        for wrong in ({}, {"iid": 1, "title": "v1"}, {"iid": 1, "databaseId": milestone.id}, {"title": "v1", "databaseId": milestone.id}):
+            assert await ask.codes(ONE, owner, path=str(project.id), **wrong) == ["BAD_REQUEST"]
 
     async def test_is_a_node_visible_with_the_project(self, ask: Ask, make: DataFactory) -> None:
         milestone = await make.milestone(await make.project(owner=(owner := await make.user())), title="v1")

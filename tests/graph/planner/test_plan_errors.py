@@ -109,9 +109,9 @@ class TestStatements:
         path = str(issue.project_id)
         found, count = await planned(ISSUE, owner, path=path, iid=issue.iid)
         assert not found.errors and count == 1
-        for iid in (999, None):
+        for iid, code in ((999, Code.NOT_FOUND), (None, Code.BAD_REQUEST)):
             result = await planned.refuse(ISSUE, owner, count, path=path, iid=iid)
-            assert result.data == {"project": {"issue": None}} and codes(result) == [(Code.NOT_FOUND, ["project", "issue"])]
+            assert result.data == {"project": {"issue": None}} and codes(result) == [(code, ["project", "issue"])]
         result = await planned.refuse(ISSUE, owner, count, path=str(invisible.id), iid=1)
         assert result.data == {"project": None} and codes(result) == [(Code.NOT_FOUND, ["project"])]
         for iid in (1, 999, None):
