@@ -175,9 +175,15 @@ class KeysetListing:
     async def _make_page(self, context: Context, window: Window, statement: Any, count_statement: Select[Any]) -> ConnectionPage:
         rows = await context.all(statement)
 
+        async def fetch(keys: list[None]) -> dict[None, int]:
+            return dict.fromkeys(keys, await context.value(count_statement) or 0)
+
+        # One page may be the value of many fields, as the issues of a project below each of its labels: it is counted once.
+        counts = context.loader(object(), fetch)
+
         async def count() -> int:
             known = count_from_page(window, rows)
-            return known if known is not None else await context.value(count_statement) or 0
+            return known if known is not None else await counts.get(None) or 0
 
         return make_page(rows, window, self.cursor, count)
 

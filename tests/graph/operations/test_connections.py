@@ -285,3 +285,24 @@ class TestForgedCursors:
                     assert {problem.code for problem in outcome.errors} <= {"BAD_REQUEST"}, (each, cursor, outcome.errors)
         assert tried > 250
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+class TestCounts:
+    @pytest.mark.parametrize("planner", [True, False], ids=["planned", "unplanned"])
+    async def test_of_one_page_below_many_rows_take_one_statement(
+        self, services: Services, make: DataFactory, statements: StatementRecorder, planner: bool
+    ) -> None:
+        ask, project = Ask(Graph(services, planner=planner)), await make.project(owner=(owner := await make.user()))
+        text = """query ($path: String!) { project(path: $path) { issues(first: 50) {
+            nodes { project { issues(first: 1, filter: {search: "e"}) { totalCount nodes { iid } } } } } } }"""
+        counts = []
+        for number in (3, 20):
+            for _ in range(number):
+                await make.issue(project, title="Here")
+            with statements.record() as seen:
+                nodes = (await ask.data(text, owner, path=str(project.id)))["project"]["issues"]["nodes"]
+            total = await make.count(tables.Issue)
+            assert [node["project"]["issues"]["totalCount"] for node in nodes] == [total] * total
+            counts.append(len(seen))
+
+        assert counts[0] == counts[1]
