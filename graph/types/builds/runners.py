@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
-from sqlalchemy import or_
 from sqlmodel import col
 
 from graph.context import Context, Info
@@ -87,12 +86,29 @@ class Runner(Node):
         return await runner_administration.load_token(info.context, self)  # type: ignore[arg-type]
 
 
-async def _resolve_project_runners(root: Any, info: Info, **arguments: Any) -> ConnectionPage:
-    await require(info.context, Action.ADMIN_RUNNER, root)
-    serves = statements.is_assigned_to(root.id)
-    if arguments.pop("include_shared"):
-        serves = or_(serves, col(tables.Runner.shared))
-    return await _page(info.context, arguments, serves)
+_ASSIGNED = KeysetListing(
+    tables.Runner,
+    OLDEST_FIRST,
+    parent=tables.RunnerProject.project_id,
+    association=(tables.RunnerProject, col(tables.RunnerProject.runner_id) == col(tables.Runner.id)),
+)
+_ASSIGNED_OR_SHARED = KeysetListing(
+    tables.Runner, OLDEST_FIRST, parent=tables.Project.id, association=(tables.Project, statements.serves_project())
+)
+
+
+async def _resolve_project_runners(root: Any, info: Info, **arguments: Any) -> ConnectionPage | None:
+    context = info.context
+    await require(context, Action.ADMIN_RUNNER, root)
+    name = "runners of projects", repr(arguments)
+    assigned = _ASSIGNED_OR_SHARED if arguments.pop("include_shared") else _ASSIGNED
+    listing = assigned.where(*runner_administration.scope_conditions(context, arguments.pop("scope")))
+    window = make_window(arguments)
+
+    async def fetch(ids: list[int]) -> dict[int, ConnectionPage]:
+        return await listing.pages(context, window, ids)
+
+    return await context.loader(name, fetch).get(root.id)
 
 
 async def _resolve_available_runners(root: Any, info: Info, **arguments: Any) -> ConnectionPage:

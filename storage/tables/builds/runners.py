@@ -4,7 +4,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import JSON, Select, delete, func, literal_column, select, update
+from sqlalchemy import JSON, Select, delete, exists, func, literal_column, or_, select, update
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
@@ -61,9 +61,10 @@ def by_id(runner_id: int) -> Select[Runner]:
     return select(Runner).where(col(Runner.id) == runner_id)
 
 
-def is_assigned_to(project_id: int) -> Any:
-    """The condition on runners that they are assigned to this project."""
-    return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id) == project_id))
+def serves_project() -> Any:
+    """The condition on pairs of runners and projects that the runner is shared, or assigned to the project."""
+    assigned = (col(RunnerProject.runner_id) == col(Runner.id), col(RunnerProject.project_id) == col(Project.id))
+    return or_(col(Runner.shared), exists().where(*assigned))
 
 
 def is_available_to(user_id: int) -> Any:

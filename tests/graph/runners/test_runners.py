@@ -1,5 +1,10 @@
 """Runners: who can register and change them, and what their tokens allow."""
 
+from typing import Any
+
+import pytest
+
+from graph.context import Services
 from graph.operations.execution import Graph
 from storage import tables
 from storage.secrets import digest_token
@@ -157,6 +162,32 @@ class TestRunnerLists:
             with statements.record() as seen:
                 await ask.data(OF_PROJECT, owner, path=str(project.id))
                 await ask.data(ABILITIES, owner, path=str(project.id))
+            counts.append(len(seen))
+
+        assert counts[0] == counts[1]
+
+    @pytest.mark.parametrize("shared", [False, True])
+    @pytest.mark.parametrize("planner", [True, False], ids=["planned", "unplanned"])
+    async def test_of_many_projects_take_as_many_statements_as_of_one(
+        self, services: Services, make: DataFactory, statements: StatementRecorder, shared: bool, planner: bool
+    ) -> None:
+        ask, group = Ask(Graph(services, planner=planner)), await make.group(owner=(owner := await make.user()))
+        text = f"""{{ projects(first: 50) {{ nodes {{ databaseId
+            runners(first: 2, scope: ACTIVE, includeShared: {str(shared).lower()}) {{ totalCount nodes {{ databaseId }} }} }} }} }}"""
+        for_all = await make.runner()
+        await make.runner(active=False)
+        counts: list[int] = []
+        expected: dict[int, Any] = {}
+        for number in (2, 8):
+            for _ in range(number):
+                project = await make.project(group=group)
+                runners = [await make.runner(project) for _ in range(3)]
+                await make.runner(project, active=False)
+                ids = [*([for_all.id] if shared else []), *(each.id for each in runners)]
+                expected[project.id] = {"totalCount": len(ids), "nodes": [{"databaseId": key} for key in ids[:2]]}
+            with statements.record() as seen:
+                nodes = (await ask.data(text, owner))["projects"]["nodes"]
+            assert {node["databaseId"]: node["runners"] for node in nodes} == expected
             counts.append(len(seen))
 
         assert counts[0] == counts[1]
