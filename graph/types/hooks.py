@@ -16,7 +16,16 @@ from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.mutations import mutation
 from graph.rules.events import hooks
 from graph.rules.permissions.policy import Action, require
-from graph.types.inputs import ProjectResourceInput, database_id_of, find_in_project, find_project, is_set, optional, sent_values
+from graph.types.inputs import (
+    ProjectResourceInput,
+    database_id_of,
+    find_in_project,
+    find_project,
+    is_set,
+    optional,
+    require_id,
+    sent_values,
+)
 from storage import tables
 from storage.tables.events.hooks import is_system
 
@@ -247,6 +256,7 @@ async def create_hook(info: Info, input: CreateHookInput) -> tables.Hook:
 )
 async def update_hook(info: Info, input: UpdateHookInput) -> tables.Hook:
     await require(info.context, Action.ADMIN_HOOKS)
+    require_id(input)
     return await hooks.update_hook(info.context, database_id_of(input, "Hook"), None, sent_values(input))
 
 
@@ -259,6 +269,7 @@ async def update_hook(info: Info, input: UpdateHookInput) -> tables.Hook:
 )
 async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
     await require(info.context, Action.ADMIN_HOOKS)
+    require_id(input)
     return await hooks.send_test(info.context, database_id_of(input, "Hook"))
 
 
@@ -271,6 +282,7 @@ async def test_hook(info: Info, input: HookInput) -> tables.Delivery:
 )
 async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     await require(info.context, Action.ADMIN_HOOKS)
+    require_id(input)
     hook = await hooks.get_hook(info.context.session, database_id_of(input, "Hook"))
     return await hooks.delete_hook(info.context, hook)
 
@@ -283,6 +295,7 @@ async def delete_hook(info: Info, input: HookInput) -> tables.Hook:
     " masters.",
 )
 async def redeliver_hook(info: Info, input: RedeliverHookInput) -> tables.Delivery:
+    require_id(input)
     return await hooks.redeliver(info.context, database_id_of(input, "Delivery"))
 
 

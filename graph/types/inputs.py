@@ -161,6 +161,12 @@ def database_id_of(input: Any, name: str) -> int | None:
     return get_or(input.database_id, None)  # type: ignore[no-any-return]
 
 
+def require_id(input: Any) -> None:
+    """Requires that an input has `id` or `databaseId`. Raises BadRequest."""
+    if get_or(input.id, None) is None:
+        lookup.require_one("Give `id` or `databaseId`.", get_or(input.database_id, None))
+
+
 @strawberry.input
 class UserInput:
     """Refers to a user by `id` or `databaseId`."""
@@ -171,8 +177,7 @@ class UserInput:
 
 def user_id_of(input: UserInput) -> int:
     """The v3 id of the user that an input names. Raises NotFound, BadRequest."""
-    if get_or(input.id, None) is None:
-        lookup.require_one("Give `id` or `databaseId`.", get_or(input.database_id, None))
+    require_id(input)
     found = database_id_of(input, ENTITIES[tables.User].name)
     if found is None:
         raise NotFound("User")
@@ -216,7 +221,7 @@ async def find_owned(context: Context, table: type[R], input: UserResourceInput)
         if row is None or not policy.can_read_account(context, row.user_id):  # type: ignore[attr-defined]
             raise NotFound(name)
         return row
-    lookup.require_one("Give `id` or `databaseId`.", get_or(input.database_id, None))
+    require_id(input)
     owner = await resolve_owner_id(context, input.user_id)
     return await lookup.get_owned_row(context, table, owner, input.database_id or 0)
 

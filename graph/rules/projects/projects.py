@@ -73,6 +73,9 @@ async def get_target_namespace(context: Context, values: Mapping[str, Any]) -> t
     if group_path is not None:
         group = await lookup.get_group(context, group_path)
         await require(context, Action.CREATE_PROJECT, group)
+        if owner_id != context.viewer.id:
+            # They become the creator of the project.
+            await lookup.get_user(context, owner_id)
         return group
     owner = await context.first(users.for_update(owner_id))
     personal = await context.first(namespaces.personal(owner_id))

@@ -11,6 +11,7 @@ from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
 from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
+from graph.rules import lookup
 from graph.rules.builds import variables
 from graph.rules.ci import triggers
 from graph.rules.permissions.policy import Action, require
@@ -130,8 +131,11 @@ async def delete_trigger(info: Info, input: DeleteTriggerInput) -> tables.Trigge
     if get_or(input.id, None) is not None:
         _, trigger = await find_by_global_id(info.context, tables.Trigger, input, action=Action.ADMIN_BUILD)
     else:
-        project = await find_project(info.context, get_or(input.project_path, ""), Action.ADMIN_BUILD)
-        trigger = await triggers.get_trigger(info.context, project, get_or(input.token, ""))
+        message, token = "Give `id`, or `projectPath` with `token`.", get_or(input.token, None)
+        lookup.require_one(message, get_or(input.project_path, None))
+        project = await find_project(info.context, input.project_path or "", Action.ADMIN_BUILD)
+        lookup.require_one(message, token)
+        trigger = await triggers.get_trigger(info.context, project, token or "")
     return await triggers.delete_trigger(info.context, trigger)
 
 

@@ -73,9 +73,11 @@ class CreateCommitCommentInput:
 
 
 def _parse_commit_reference(input: CreateCommitCommentInput) -> tuple[str, str]:
-    """The project and the commit that an input names. Raises NotFound for an id that is not a commit id."""
+    """The project and the commit that an input names. Raises NotFound for an id that is not a commit id, BadRequest without both."""
     if get_or(input.id, None) is None:
-        return get_or(input.project_path, ""), get_or(input.rev, "")
+        for key in (input.project_path, input.rev):
+            lookup.require_one("Give `id`, or `projectPath` with `rev`.", get_or(key, None))
+        return input.project_path or "", input.rev or ""
     kind, key = parse_global_id(input.id or "") or ("", "")
     project_id, _, oid = key.partition("-")
     if kind != "Commit" or lookup.parse_id(project_id) is None:

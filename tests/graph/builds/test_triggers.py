@@ -28,8 +28,8 @@ class TestDeletion:
             (outsider, {"id": first["id"]}, "NOT_FOUND"),
             (developer, {"id": first["id"]}, "FORBIDDEN"),
             (owner, {"id": second["id"] + "x"}, "NOT_FOUND"),
-            (owner, {"token": first["token"]}, "NOT_FOUND"),
-            (owner, {"projectPath": path}, "NOT_FOUND"),
+            (owner, {"token": first["token"]}, "BAD_REQUEST"),
+            (owner, {"projectPath": path}, "BAD_REQUEST"),
             (owner, {"projectPath": str(other.id), "token": first["token"]}, "NOT_FOUND"),
         ):
             outcome = await ask(DELETE, viewer, input=input)

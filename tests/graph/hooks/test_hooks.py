@@ -268,5 +268,5 @@ class TestRedeliverHook:
 
     async def test_a_missing_id_is_not_found(self, ask: Ask, make: DataFactory) -> None:
         admin = await make.admin()
-        for arguments in ({"databaseId": 9}, {"id": "x"}, {"id": global_id("Hook", 1)}, {}):
+        for arguments in ({"databaseId": 9}, {"id": "x"}, {"id": global_id("Hook", 1)}):
             assert await ask.codes(REDELIVER, admin, input=arguments) == ["NOT_FOUND"]

@@ -133,7 +133,6 @@ class TestCreateCommitComment:
 
         for input in (
             *({"projectPath": str(project.id), "rev": rev} for rev in ("gone", "HEAD~1", "@{-1}", ":/A", "--output=x", "f" * 40, "")),
-            {"projectPath": str(project.id)},
             {"projectPath": str(empty.id), "rev": "master"},
             {"id": global_id("Commit", f"{empty.id}-{history.oid}")},
             {"id": global_id("Project", f"{project.id}-{history.oid}")},

@@ -72,8 +72,26 @@ class TestMutations:
             "deleteUser(input: {id: null}) { user { id } }",
             "deleteSshKey(input: {}) { sshKey { id } }",
             "deleteEmail(input: {userId: 1}) { email { id } }",
+            "updateHook(input: {}) { hook { id } }",
+            "testHook(input: {id: null}) { delivery { id } }",
+            "deleteHook(input: {databaseId: null}) { hook { id } }",
+            "redeliverHook(input: {}) { delivery { id } }",
         ],
     )
     async def test_of_users_and_what_they_own_need_a_key(self, ask: Ask, make: DataFactory, call: str) -> None:
         result = await ask(f"mutation {{ {call} }}", await make.admin())
         assert [(error.code, error.message) for error in result.errors] == [("BAD_REQUEST", "Give `id` or `databaseId`.")]
+
+    @pytest.mark.parametrize(
+        ("call", "key"),
+        [
+            ('deleteTrigger(input: {projectPath: "%s"}) { trigger { id } }', "token"),
+            ('deleteTrigger(input: {token: "x"}) { trigger { id } }', "token"),
+            ('createCommitComment(input: {projectPath: "%s", note: "Why?"}) { commitComment { id } }', "rev"),
+            ('createCommitComment(input: {rev: "master", note: "Why?"}) { commitComment { id } }', "rev"),
+        ],
+    )
+    async def test_name_the_key_that_is_missing(self, ask: Ask, make: DataFactory, call: str, key: str) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        result = await ask(f"mutation {{ {call.replace('%s', str(project.id))} }}", owner)
+        assert [(error.code, error.message) for error in result.errors] == [("BAD_REQUEST", f"Give `id`, or `projectPath` with `{key}`.")]

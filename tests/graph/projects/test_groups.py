@@ -278,6 +278,14 @@ class TestCreateGroup:
         for path in ("tOOLS", "ADA"):
             assert errors(await ask(CREATE, user, input={"name": "n", "path": path}), "createGroup") == [("path", "TAKEN")]
 
+    async def test_projects_for_an_unknown_user_name_the_user(self, ask: Ask, make: DataFactory) -> None:
+        admin = await make.admin()
+        group = await make.group(owner=admin)
+        text = "mutation ($input: CreateProjectInput!) { createProject(input: $input) { project { id } userErrors { message } } }"
+        for where in ({"groupPath": group.path}, {}):
+            result = await ask(text, admin, input={"name": "tools", "ownerId": 999_999, **where})
+            assert [error.message for error in result.errors] == ["User not found."]
+
     async def test_rejects_the_name_of_another_group(self, ask: Ask, make: DataFactory) -> None:
         await make.group(path="one", name="Tools")
 
