@@ -45,7 +45,8 @@ def parse_variables(known: Mapping[str, RouteOperationVariable], pairs: Iterable
             _set_variable(variables, known, name, values)
         except ValueError as error:
             problems.append(f"{name[:MAX_SHOWN_LENGTH]}: {error}.")
-    problems += [f"{name} is missing." for name, variable in known.items() if variable.is_required and name not in variables]
+    sent = {name.partition(".")[0] for name in values_by_name}
+    problems += [f"{name} is missing." for name, variable in known.items() if variable.is_required and name not in sent]
     if problems:
         signature = ", ".join(f"{name} ({variable.type})" for name, variable in known.items())
         raise GraphqlRequestError(

@@ -307,6 +307,9 @@ class TestVariables:
             ("Range", [("v", "{}"), ("v.since", "1"), ("v.since", "2")], "v.since: it is set twice."),
             ("Range", [("v.since", "1"), ("v", "{}")], "v: it is also set field by field."),
             ("Range!", [], "v is missing."),
+            ("Int!", [("v", "1"), ("v", "2")], "v: it is set twice."),
+            ("Color!", [("v", "red")], "v: must be one of RED, GREEN."),
+            ("Range!", [("v.nothing", "1")], "v.nothing: a Range has no field nothing; it has since, until, count, within, names."),
             ("Range", [("w.since", "1")], "w.since is unknown."),
         ],
     )
