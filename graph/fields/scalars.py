@@ -1,10 +1,11 @@
 """Scalars of the schema."""
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any, NewType
 
 import strawberry
-from graphql import GraphQLError
+from graphql import GraphQLError, ValueNode, value_from_ast_untyped
 
 GitOid = NewType("GitOid", str)
 BigInt = NewType("BigInt", int)
@@ -19,8 +20,9 @@ def serialize_timestamp(value: datetime) -> str:
 def parse_timestamp(value: Any) -> datetime:
     """Returns the timestamp in UTC, so that an answer that repeats it has it as all others."""
     try:
-        parsed = datetime.fromisoformat(value)
-    except (TypeError, ValueError) as error:
+        # RFC 3339 allows `t` and `z`, too.
+        parsed = datetime.fromisoformat(value.upper())
+    except (AttributeError, TypeError, ValueError) as error:
         raise GraphQLError("A DateTime must be an RFC 3339 timestamp such as 2016-01-19T08:40:25Z.") from error
     if parsed.tzinfo is None:
         raise GraphQLError("A DateTime must have a UTC offset, such as 2016-01-19T08:40:25Z.")
@@ -43,6 +45,18 @@ def _parse_big_int(value: Any) -> int:
     return value
 
 
+def _make_literal_parser(parse_value: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The parser of literals in documents. Its errors have the location of the literal, which those of `parse_value` have not."""
+
+    def parse_literal(node: ValueNode, variables: dict[str, Any] | None = None) -> Any:
+        try:
+            return parse_value(value_from_ast_untyped(node, variables))
+        except GraphQLError as error:
+            raise GraphQLError(error.message, node) from error
+
+    return parse_literal
+
+
 SCALARS: dict[object, Any] = {
     datetime: strawberry.scalar(
         name="DateTime",
@@ -50,14 +64,23 @@ SCALARS: dict[object, Any] = {
         specified_by_url="https://scalars.graphql.org/andimarek/date-time.html",
         serialize=serialize_timestamp,
         parse_value=parse_timestamp,
+        parse_literal=_make_literal_parser(parse_timestamp),
     ),
     date: strawberry.scalar(
-        name="Date", description="An ISO 8601 date such as 2016-01-19.", serialize=date.isoformat, parse_value=_parse_date
+        name="Date",
+        description="An ISO 8601 date such as 2016-01-19.",
+        serialize=date.isoformat,
+        parse_value=_parse_date,
+        parse_literal=_make_literal_parser(_parse_date),
     ),
     GitOid: strawberry.scalar(
         name="GitOid", description="ID of a git object: 40 or 64 lower-case hexadecimal digits.", serialize=str, parse_value=str
     ),
     BigInt: strawberry.scalar(
-        name="BigInt", description="A 64-bit integer, used for sizes in bytes.", serialize=int, parse_value=_parse_big_int
+        name="BigInt",
+        description="A 64-bit integer, used for sizes in bytes.",
+        serialize=int,
+        parse_value=_parse_big_int,
+        parse_literal=_make_literal_parser(_parse_big_int),
     ),
 }
