@@ -53,13 +53,16 @@ class BuildStatsRow:
     duration: Quantiles | None = strawberry.field(
         description="Run time in seconds; of running builds, up to now. Null if no build has started."
     )
-    queued: Quantiles | None = strawberry.field(description="Waiting time in seconds; of pending builds, up to now.")
+    queued: Quantiles | None = strawberry.field(
+        description="Waiting time in seconds; of pending builds, up to now. Null if there are no builds."
+    )
     coverage: Quantiles | None = strawberry.field(description="Code coverage in percent, with six decimals; null if no build reports it.")
 
 
 @strawberry.type(
     description="Groups of builds, sorted by `bucketStart` and then by the dimensions in the order of `groupBy`: by code point, nulls"
-    " first. Buckets without builds have no row. Without a bucket and dimensions there is a single row."
+    " first. Buckets without builds have no row. Without a bucket and dimensions there is a single row. Builds with the status `MANUAL` are"
+    " not counted."
 )
 class BuildStatsTable:
     rows: list[BuildStatsRow] = strawberry.field(description="The groups.")

@@ -42,7 +42,9 @@ class PipelineFilter:
         return [col(key).in_(values) for key, values in criteria if values is not None]
 
 
-@strawberry.type(description="A stage of a pipeline; its builds run in parallel after the previous stages finished.")
+@strawberry.type(
+    description="A stage of a pipeline; its builds run in parallel after the previous stages finished, those with `needs` after these jobs."
+)
 class PipelineStage:
     name: str = strawberry.field(description="Name of the stage.")
     status: RollupState = strawberry.field(  # type: ignore[valid-type]
