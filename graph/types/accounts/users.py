@@ -54,7 +54,11 @@ class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields, UserW
     name: str = column(description="Full name.")
     state: UserState = column(description="Whether the user can use the service.")  # type: ignore[valid-type]
     created_at: datetime = column(description="When the account was created.")
-    is_admin: bool = column(tables.User.admin, description="Whether the user is an administrator of the instance.")
+    is_admin: bool = column(
+        tables.User.admin,
+        description="Whether the user is an administrator of the instance. `viewer.isAdmin` is false with an access token without the scope"
+        " `ADMIN`.",
+    )
     bio: str | None = column(description="Biography.")
     messenger: str = column(description="Messenger address; `skype` in v3. Empty if not set.")
     professional_profile: str = column(description="URL or name of a professional profile; `linkedin` in v3. Empty if not set.")
