@@ -66,14 +66,17 @@ async def resolve(context: Context, references: Iterable[ProjectReference]) -> d
 
 
 async def _resolve_users(context: Context, references: Sequence[ProjectReference]) -> dict[ProjectReference, ReferenceLink]:
-    usernames = list({each.reference.name for each in references})[:MAX_RESOLVED]
+    """The links of references to users, whose names are compared ignoring case, as in every look-up of a user."""
+    usernames = list({each.reference.name.lower() for each in references})[:MAX_RESOLVED]
     if not usernames:
         return {}
-    names: dict[str, str] = dict(await context.tuples(users.names_of(usernames)))
     prefix = f"{context.services.external_url}/u/"
-    return {
-        each: ReferenceLink(prefix + each.reference.name, names[each.reference.name]) for each in references if each.reference.name in names
-    }
+    links: dict[str, ReferenceLink] = {}
+    for username, name in await context.tuples(users.names_of(usernames)):
+        link = links[username] = ReferenceLink(prefix + username, name)
+        links.setdefault(username.lower(), link)
+    found = {each: links.get(each.reference.name) or links.get(each.reference.name.lower()) for each in references}
+    return {each: link for each, link in found.items() if link is not None}
 
 
 async def _resolve_numbers(

@@ -107,8 +107,8 @@ def _are_valid(digests: list[str], moment: datetime) -> tuple[ColumnElement[bool
 
 
 def names_of(usernames: Collection[str]) -> Select[str, str]:
-    """(username, name) of the users with these usernames."""
-    return select(col(User.username), col(User.name)).where(col(User.username).in_(usernames))
+    """(username, name) of the users with these usernames, given in lower case and compared ignoring case."""
+    return select(col(User.username), col(User.name)).where(func.lower(col(User.username)).in_(usernames)).order_by(col(User.id))
 
 
 MAX_TOKENS_PER_STATEMENT = 1000
@@ -136,7 +136,8 @@ def username_contains(key: Any, string: str) -> ColumnElement[bool]:
 
 
 def by_username(username: str) -> Select[User]:
-    return select(User).where(has_username(username))
+    """The users with this username, ignoring case. Those of old imports may differ only in case; an exact match comes first."""
+    return select(User).where(has_username(username)).order_by((col(User.username) == username).desc(), col(User.id))
 
 
 def administrators() -> Select[User]:
@@ -177,13 +178,10 @@ def for_update(user_id: int) -> Select[User]:
 
 
 def by_login(login: str) -> Select[User]:
-    """The users with this login: a string with an @ is the primary e-mail, any other a username, both ignoring case.
-
-    Usernames of old imports may differ only in case; an exact match comes first.
-    """
+    """The users with this login: a string with an @ is the primary e-mail, any other a username, as in `by_username`."""
     if "@" in login:
         return select(User).where(col(User.email) == login.strip().lower())
-    return by_username(login.strip()).order_by((col(User.username) == login.strip()).desc())
+    return by_username(login.strip())
 
 
 def personal_projects(user_ids: list[int]) -> Select[Any]:

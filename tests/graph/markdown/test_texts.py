@@ -75,6 +75,24 @@ class TestReferences:
         assert links(note["bodyHtml"]) == seen[:1]
         assert f'<img src="{EXTERNAL_URL}/ada/mill/uploads/{"0" * 32}/a.png" alt="i">' in note["bodyHtml"]
 
+    async def test_to_users_ignore_case_and_link_the_name_of_the_account(self, ask: Ask, make: DataFactory) -> None:
+        ada = await make.user("Ada", name="Ada L.")
+        mill = await make.project(owner=ada, path="mill")
+        await make.issue(mill, description="@ada, @ADA, @Ada and @adam")
+        found = links((await ask.data(ISSUE, ada, path=str(mill.id)))["project"]["issue"]["descriptionHtml"])
+        assert found == [("/u/Ada", "Ada L.")] * 3
+
+    async def test_to_users_whose_names_differ_only_in_case_prefer_the_exact_one(self, ask: Ask, make: DataFactory) -> None:
+        ada = await make.user("ada", name="First")
+        # As a table that was filled before names were unique ignoring case has it, without a personal namespace.
+        await make.save(tables.User(username="Ada", name="Second", email="second@example.org"))
+        await make.issue(await make.project(owner=ada, path="mill"), description="@Ada @ada @ADA")
+        found = links((await ask.data(ISSUE, ada, path="ada/mill"))["project"]["issue"]["descriptionHtml"])
+        assert found == [("/u/Ada", "Second"), ("/u/ada", "First"), ("/u/ada", "First")]
+        for username, name in (("ada", "First"), ("Ada", "Second"), ("ADA", "First")):
+            data = await ask.data("query ($name: String!) { user(username: $name) { name } }", ada, name=username)
+            assert data["user"]["name"] == name
+
     async def test_follow_the_features_and_levels_of_the_project(self, ask: Ask, make: DataFactory) -> None:
         ada, guest = await make.user("ada"), await make.user("guest")
         mill = await make.project(owner=ada, path="mill", members=[(guest, AccessLevel.GUEST)], history={"commits": 3})
