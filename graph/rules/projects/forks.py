@@ -86,15 +86,16 @@ class ForkRelation:
 
 async def link_fork(context: Context, project: tables.Project, source: tables.Project) -> ForkRelation:
     """Make the project a fork of another one. Raises Conflict, Invalid, NotFound."""
-    # Both are locked, so that two projects that are linked to each other at the same moment do not become forks of each other.
+    # Links that are made at the same moment could form a cycle that none of them sees.
+    await context.session.execute(statements.lock_fork_links(context.services.database.dialect))
     locked = {each.id: each for each in await context.all(statements.all_for_update({project.id, source.id}))}
     if len(locked) < len({project.id, source.id}):
         raise NotFound("Project")
     row, source = locked[project.id], locked[source.id]
     if row.forked_from_id is not None:
         raise Conflict(None, "Project already forked")
-    if source.id == row.id or source.forked_from_id == row.id:
-        raise Invalid("sourcePath", "cannot be the project itself or a fork of it")
+    if await context.value(statements.is_fork_of(source.id, row.id)):
+        raise Invalid("sourcePath", "cannot be the project itself, a fork of it or a fork of its forks")
     if row.visibility_level > source.visibility_level:
         raise too_wide_error()
     row.forked_from_id, row.updated_at = source.id, context.now()

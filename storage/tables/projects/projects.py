@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Index,
+    Integer,
     Select,
     SmallInteger,
     UniqueConstraint,
@@ -22,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, col
 
-from storage.database.dialects import contains_ignoring_case
+from storage.database.dialects import advisory_lock, contains_ignoring_case
 from storage.database.engine import Timestamp, now
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace
@@ -118,6 +119,24 @@ def all_for_update(project_ids: Collection[int]) -> Select[Project]:
     """The current projects with these ids, locked in the order of their ids until the transaction ends."""
     statement: Select[Project] = select(Project).where(col(Project.id).in_(project_ids)).order_by(col(Project.id))
     return statement.with_for_update(key_share=True).execution_options(populate_existing=True)
+
+
+FORKS_LOCK = 7_220_321
+"""Class of the advisory lock of links between forks and their sources."""
+
+
+def lock_fork_links(dialect: str) -> Select[Any]:
+    """Serializes, as `advisory_lock`, the transactions that make existing projects forks of others."""
+    return advisory_lock(dialect, FORKS_LOCK, bindparam("key", 0, Integer))
+
+
+def is_fork_of(project_id: int, source_id: int) -> Select[bool]:
+    """Whether the project is the source, a fork of it, a fork of a fork, and so on."""
+    links = select(col(Project.id).label("id"), col(Project.forked_from_id).label("source_id"))
+    chain = links.where(col(Project.id) == project_id).cte("chain", recursive=True)
+    # UNION ends the recursion if the links form a cycle.
+    chain = chain.union(links.join(chain, col(Project.id) == chain.c.source_id))
+    return select(exists().where(chain.c.id == source_id))
 
 
 def ids_for_key_share(ids: list[int]) -> Select[int]:

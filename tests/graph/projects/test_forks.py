@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
 
+LINK = "mutation ($input: LinkForkInput!) { linkFork(input: $input) { userErrors { field code } } }"
 FORK = """mutation ($input: ForkProjectInput!) { forkProject(input: $input) {
     project { databaseId fullPath name path description visibility defaultBranch issuesEnabled buildsEnabled tagList archived
       creator { username } forkedFrom { databaseId } }
@@ -197,11 +199,31 @@ class TestRejections:
 
     async def test_two_projects_that_become_forks_of_each_other(self, ask: Ask, make: DataFactory, dialect: str) -> None:
         admin = await make.admin()
-        link = "mutation ($input: LinkForkInput!) { linkFork(input: $input) { userErrors { field code } } }"
         for _ in range(3):
             pair = [str((await make.project()).id) for _ in range(2)]
             inputs = [{"projectPath": path, "sourcePath": source} for path, source in (pair, reversed(pair))]
-            payloads = await asyncio.gather(*(ask.data(link, admin, input=input) for input in inputs))
+            payloads = await asyncio.gather(*(ask.data(LINK, admin, input=input) for input in inputs))
+            errors = [payload["linkFork"]["userErrors"] for payload in payloads]
+            assert sorted(errors, key=len) == [[], [{"field": "sourcePath", "code": "INVALID"}]]
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 5])
+    async def test_projects_that_would_be_forks_of_their_own_forks(self, ask: Ask, make: DataFactory, count: int) -> None:
+        admin = await make.admin()
+        paths = [str((await make.project()).id) for _ in range(count)]
+        for path, source in pairwise(paths):
+            assert await ask.codes(LINK, admin, input={"projectPath": path, "sourcePath": source}) == []
+        closing = await ask.data(LINK, admin, input={"projectPath": paths[-1], "sourcePath": paths[0]})
+        assert closing["linkFork"]["userErrors"] == [{"field": "sourcePath", "code": "INVALID"}]
+
+    async def test_projects_whose_links_form_a_cycle_at_the_same_moment(self, ask: Ask, make: DataFactory, dialect: str) -> None:
+        admin = await make.admin()
+        for _ in range(3):
+            first, second, third, fourth = [str((await make.project()).id) for _ in range(4)]
+            for path, source in ((first, second), (third, fourth)):
+                assert await ask.codes(LINK, admin, input={"projectPath": path, "sourcePath": source}) == []
+            # No project is in both links.
+            inputs = [{"projectPath": path, "sourcePath": source} for path, source in ((second, third), (fourth, first))]
+            payloads = await asyncio.gather(*(ask.data(LINK, admin, input=input) for input in inputs))
             errors = [payload["linkFork"]["userErrors"] for payload in payloads]
             assert sorted(errors, key=len) == [[], [{"field": "sourcePath", "code": "INVALID"}]]
 
