@@ -21,6 +21,7 @@ from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import GitCommit, NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import MergeStatus
+from storage.tables.git import refs as git_refs
 
 log = structlog.get_logger("graph")
 
@@ -33,6 +34,7 @@ class BranchComparison:
     - `oids`: the commits of the merge request, newest first, at most 10,000 of `commit_count`; `newest` are the first of them.
     - `messages`: the messages of all commits that may refer to an issue.
     - `landed_oid`: the commit by which the target came to contain the head known before (`known_head`), if it does.
+    - `since`: the version that the refs of the target project had before commits of a fork were looked for there; None if it is no fork.
     """
 
     source_project_id: int
@@ -49,6 +51,7 @@ class BranchComparison:
     stat: DiffTotals | None = None
     merge_status: MergeStatus = MergeStatus.CANNOT_BE_MERGED
     landed_oid: str | None = None
+    since: int | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -86,8 +89,24 @@ async def read_all_heads(context: Context, rows: Collection[tables.MergeRequest]
 
 
 async def is_current(context: Context, row: tables.MergeRequest, comparison: BranchComparison) -> bool:
-    """Whether a comparison is one of the current heads of the branches of the merge request."""
-    return comparison.matches(row) and await read_heads(context, row) == BranchHeads(comparison.head_oid, comparison.target_oid)
+    """Whether a comparison is one of the current heads of the branches of the merge request, and what it needs of a fork is still there.
+
+    The transaction has locked the target project.
+    """
+    if not comparison.matches(row) or await read_heads(context, row) != BranchHeads(comparison.head_oid, comparison.target_oid):
+        return False
+    return await has_objects(context, comparison)
+
+
+async def has_objects(context: Context, comparison: BranchComparison) -> bool:
+    """Whether no collection can have deleted the commits of a fork that were found in the target project, which the transaction has locked.
+
+    Objects of the project itself are reachable by its branch.
+    """
+    if comparison.since is None:
+        return True
+    version = await context.value(git_refs.version(comparison.target_project_id))
+    return version == comparison.since or not await context.services.repositories.may_lack(comparison.target_project_id, comparison.since)
 
 
 def _branch_key(project_id: int, name: str) -> tuple[int, str]:
@@ -112,13 +131,20 @@ async def compare_branches(
     comparisons that exceed git's time limit (logged) cannot be merged. Raises Unavailable when an existing repository cannot be read or the
     disk is full.
     """
+    is_fork = source_project_id != target_project_id
+    since: int | None = None
+    if is_fork:
+        # Before the objects are looked for: a collection deletes those that nothing reached for two weeks, also if the fork has them.
+        since = await _read_version(services, target_project_id, session)
     if heads is None:
         async with services.database.read_session() as reader:
             source_key, target_key = _branch_key(source_project_id, source_branch), _branch_key(target_project_id, target_branch)
             found_refs = await refs.current_of_projects(Context(services, reader, None, "compare"), {source_key, target_key})
             heads = BranchHeads(found_refs.get(source_key), found_refs.get(target_key))
     head, target = heads.source, heads.target
-    empty = BranchComparison(source_project_id, target_project_id, source_branch, target_branch, head_oid=head, target_oid=target)
+    empty = BranchComparison(
+        source_project_id, target_project_id, source_branch, target_branch, head_oid=head, target_oid=target, since=since
+    )
 
     def work(source_path: Path, repository: Repository) -> BranchComparison:
         found = empty
@@ -132,7 +158,7 @@ async def compare_branches(
             return found
 
     try:
-        if source_project_id == target_project_id or head is None:
+        if not is_fork or head is None:
             # The source may have no repository: its project was deleted, or is not that of an import.
             return await services.repositories.read(target_project_id, partial(work, services.repositories.path_of(target_project_id)))
         async with services.repositories.use(source_project_id) as source_path:
@@ -143,6 +169,15 @@ async def compare_branches(
     except (NotARepository, OSError) as error:
         log.warning("repository cannot be read", project_id=target_project_id, source=source_project_id, error=str(error))
         raise UnreadableRepository from error
+
+
+async def _read_version(services: Services, project_id: int, session: DatabaseSession | None) -> int | None:
+    """The version of the refs of a project; None if it does not exist."""
+    statement = git_refs.version(project_id)
+    if session is not None:
+        return await Context(services, session, None, "compare").value(statement)
+    async with services.database.read_session() as reader:
+        return await Context(services, reader, None, "compare").value(statement)
 
 
 def _with_proposal(found: BranchComparison, proposal: MergePreview) -> BranchComparison:

@@ -84,7 +84,8 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
     stored, landed = list[merge_request_refresh.Compared](), list[tuple[tables.MergeRequest, str]]()
     for row in outgoing:
         comparison = prepared.comparisons.get(row.id)
-        if comparison is None or not comparison.matches(row) or comparison.head_oid != moves[row.source_branch].new:
+        is_usable = comparison is not None and comparison.matches(row) and comparison.head_oid == moves[row.source_branch].new
+        if comparison is None or not is_usable or not await branch_comparison.has_objects(context, comparison):
             comparison = await _compare(context.services, project.id, row, moves, heads[row.id], context.session)
         if _is_target_moved(project.id, row, moves) or comparison.landed_oid is None:
             stored.append((row, comparison))

@@ -152,6 +152,11 @@ def version(project_id: int) -> Select[int]:
     return select(col(Project.refs_version)).where(col(Project.id) == project_id)
 
 
+def versions(project_ids: Collection[int]) -> Select[int, int]:
+    """(project id, version of its refs) of these projects."""
+    return select(col(Project.id), col(Project.refs_version)).where(col(Project.id).in_(project_ids))
+
+
 def advance_version(project_ids: Collection[int], moment: datetime) -> Update:
     """The statement that increases the versions of the refs of these projects."""
     version, at = Project.refs_version, next_version(0, moment)

@@ -15,13 +15,16 @@ from graph.context import Services
 from graph.git_access import GitAccess
 from graph.jobs import object_collections, repack
 from graph.rules.git import ref_updates
+from graph.rules.merge_requests import branch_comparison, merge_request_refresh
+from graph.rules.merge_requests.branch_comparison import BranchComparison
 from storage import tables
 from storage.database.engine import metadata, now
+from storage.git import merge_preview
 from storage.git.packing import object_collection
 from storage.git.packing import repack as repack_files
 from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.git.protocol.push import RefCommand
-from storage.tables import named_commits
+from storage.tables import MergeRequestState, named_commits
 from storage.tables.git import commits, refs
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
@@ -198,6 +201,86 @@ class TestMoves:
         grant = await access.authorize_push(name, token_of(owner), "test")
         assert await access.move_refs(grant, [replace(update, new=master)], "test", atomic=False) == [None]
         await access.finish_push(grant)
+
+
+class TestHeadsOfForks:
+    """Merge requests whose heads the target project has, but nothing there reaches: a collection deletes them after git found them."""
+
+    @pytest.fixture
+    async def forked(self, make: DataFactory) -> tuple[tables.User, tables.Project, tables.Project, str]:
+        """The owner of a project and its fork, both, and the head of the branch `feature` of the fork, whose objects the project has."""
+        owner = await make.user()
+        project = await make.indexed(await make.project(owner=owner, history={"commits": 8}))
+        fork = await make.project(owner=owner, history={"commits": 8}, forked_from_id=project.id)
+        head = commit_to_branch(make.services.repositories.path_of(fork.id), "feature", {"new": b"new"}, start="master")
+        await make.indexed(fork)
+        fork_path = make.services.repositories.path_of(fork.id)
+        await make.services.repositories.read(project.id, lambda repository: merge_preview.fetch_commit(repository, fork_path, head))
+        await object_collections.collect_project(make.services, project.id)
+        return owner, project, fork, head
+
+    def collect_after_comparison(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        compare = branch_comparison.compare_branches
+
+        async def compare_then_collect(services: Services, **settings: Any) -> BranchComparison:
+            monkeypatch.setattr(branch_comparison, "compare_branches", compare)
+            found = await compare(services, **settings)
+            later = replace(make.services, clock=lambda: now() + timedelta(days=15))
+            assert await object_collections.collect_project(later, settings["target_project_id"])
+            return found
+
+        monkeypatch.setattr(branch_comparison, "compare_branches", compare_then_collect)
+
+    async def require_head(self, make: DataFactory, project: tables.Project, head: str) -> None:
+        async with make.services.database.read_session() as session:
+            found = await session.read(refs.of_project(project.id))
+        assert [oid for name, oid, _ in found if name.startswith("refs/merge-requests/")] == [head]
+        path = make.services.repositories.path_of(project.id)
+        assert git(path, "cat-file", "-t", head).strip() == "commit"
+        assert git(path, "rev-list", "--objects", "--quiet", head) == ""
+
+    async def test_are_fetched_again_when_one_is_created(
+        self, ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch, forked: tuple[tables.User, tables.Project, tables.Project, str]
+    ) -> None:
+        owner, project, fork, head = forked
+        self.collect_after_comparison(make, monkeypatch)
+        create = "mutation ($input: CreateMergeRequestInput!) { createMergeRequest(input: $input) { userErrors { message } } }"
+        branches = {"sourceBranch": "feature", "targetBranch": "master", "targetProjectId": project.id}
+        assert await ask.codes(create, owner, input={"projectPath": str(fork.id), "title": "Feature", **branches}) == []
+        await self.require_head(make, project, head)
+
+    async def test_are_fetched_again_when_one_is_reopened(
+        self, ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch, forked: tuple[tables.User, tables.Project, tables.Project, str]
+    ) -> None:
+        owner, project, fork, head = forked
+        row = await make.merge_request(project, source_project_id=fork.id, source_branch="feature", state=MergeRequestState.CLOSED)
+        self.collect_after_comparison(make, monkeypatch)
+        update = "mutation ($input: UpdateMergeRequestInput!) { updateMergeRequest(input: $input) { userErrors { message code } } }"
+        assert await ask.codes(update, owner, input={"projectPath": str(project.id), "iid": row.iid, "stateEvent": "REOPEN"}) == []
+        await merge_request_refresh.refresh_unchecked(make.services)
+        await self.require_head(make, project, head)
+
+    async def test_are_fetched_again_when_one_is_refreshed(
+        self, make: DataFactory, monkeypatch: pytest.MonkeyPatch, forked: tuple[tables.User, tables.Project, tables.Project, str]
+    ) -> None:
+        _, project, fork, head = forked
+        await make.merge_request(project, source_project_id=fork.id, source_branch="feature")
+        self.collect_after_comparison(make, monkeypatch)
+        await merge_request_refresh.refresh_unchecked(make.services)
+        await merge_request_refresh.refresh_unchecked(make.services)
+        await self.require_head(make, project, head)
+
+    async def test_are_fetched_again_when_the_fork_is_pushed_to(
+        self, make: DataFactory, monkeypatch: pytest.MonkeyPatch, forked: tuple[tables.User, tables.Project, tables.Project, str]
+    ) -> None:
+        owner, project, fork, head = forked
+        await make.merge_request(project, source_project_id=fork.id, source_branch="again")
+        access = GitAccess(make.services)
+        grant = await access.authorize_push(f"{owner.username}/{fork.path}", token_of(owner), "test")
+        self.collect_after_comparison(make, monkeypatch)
+        assert await access.move_refs(grant, [RefCommand("refs/heads/again", None, head)], "test", atomic=False) == [None]
+        await access.finish_push(grant)
+        await self.require_head(make, project, head)
 
 
 class TestNamedCommits:

@@ -1,19 +1,25 @@
 """Imported merge requests: their commits and changes are those that the repositories have."""
 
 import shutil
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import update
 from sqlmodel import col
 
+from graph.jobs import object_collections
 from graph.operations.transaction import write_transaction
+from graph.rules.imports.contents import merge_requests
 from graph.rules.merge_requests import merge_request_refresh
 from storage import tables
+from storage.database.engine import now
 from storage.tables import ImportKind
 from storage.tables.git import refs
 from tests.graph.imports.copied_project import know
-from tests.graph.imports.support import T0, T1, RunningImport, begin
+from tests.graph.imports.support import ITEMS, T0, T1, RunningImport, begin
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.git.git_history import commit_to_branch, git, make_history
@@ -113,6 +119,32 @@ class TestMerged:
             found = await forge.shown(number)
             assert (found["commits"], found["changes"], found["head"]) == ([], [], None)
             assert await forge.kept_head(number) is None
+
+    async def test_of_commits_that_a_collection_deletes_meanwhile_are_tried_again(
+        self, ask: Ask, make: DataFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        forge = await create_forge(ask, make, make_history(tmp_path / "app.git", commits=3, merges_every=0).path)
+        services = make.services
+        path = services.repositories.path_of(forge.project.id)
+        oids = add_branch(path, "topic")
+        git(path, "update-ref", "-d", "refs/heads/topic")
+        assert await object_collections.collect_project(services, forge.project.id) == 0
+        lock = merge_requests.lock_for_items
+
+        async def collect_then_lock(*arguments: Any) -> Any:
+            monkeypatch.setattr(merge_requests, "lock_for_items", lock)
+            later = replace(services, clock=lambda: now() + timedelta(days=15))
+            assert await object_collections.collect_project(later, forge.project.id)
+            return await lock(*arguments)
+
+        monkeypatch.setattr(merge_requests, "lock_for_items", collect_then_lock)
+        closed = {"sourceId": 1, "projectId": 1, "iid": 1, "authorId": 1, "title": "T", "targetBranch": "master", "state": "CLOSED"}
+        item = {**closed, "sourceBranch": "topic", "commitOids": oids, "createdAt": T0, "updatedAt": T1}
+        values = {"importId": forge.running.id, "items": [item]}
+        document = ITEMS % ("ImportMergeRequestBatch", "importMergeRequestBatch")
+        assert await ask.codes(document, forge.running.admin, input=values) == ["UNAVAILABLE"]
+        assert await ask.codes(document, forge.running.admin, input=values) == []
+        assert await forge.kept_head(1) is None
 
 
 class TestOpen:

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from graph.context import Context
-from graph.errors import Conflict, Invalid, UnreadableRepository, UserError
+from graph.errors import Conflict, Invalid, Unavailable, UnreadableRepository, UserError
 from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules import validation
 from graph.rules.git import refs
@@ -33,6 +33,7 @@ from storage.git.refs.imported_branches import BranchClues, ImportedBranch, read
 from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository
 from storage.tables import CounterKind, ImportKind, MergeRequestState, MergeStatus, import_identities
+from storage.tables.git import refs as git_refs
 from storage.tables.merge_requests import merge_request_branches
 from storage.tables.merge_requests.merge_requests import OPEN, is_open
 from storage.tables.projects import projects
@@ -49,10 +50,14 @@ log = structlog.get_logger("graph")
 
 @dataclass(frozen=True, slots=True)
 class _ReadBranch:
-    """What git found of a merge request, when these were the heads of its branches."""
+    """What git found of a merge request, when these were the heads of its branches.
+
+    `since` is the version that the refs of the target had before its objects were looked for; 0 if there is nothing of it to lose.
+    """
 
     clues: BranchClues
     found: ImportedBranch
+    since: int = 0
 
 
 async def import_merge_requests(context: Context, import_id: int, items: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
@@ -77,6 +82,7 @@ async def _read_branches(context: Context, import_id: int, items: Sequence[Mappi
         keys = {(source, _branch(values, "source_branch")) for values, _, source in found if source}
         keys |= {(target, _branch(values, "target_branch")) for values, target, _ in found if target}
         keys |= {(target, refs.merge_request_head(values["iid"])) for values, target, _ in found if target}
+        versions: dict[int, int] = dict(await reader.tuples(git_refs.versions({target for _, target, _ in found if target})))
         heads = await refs.current_of_projects(reader, keys)
     grouped: dict[int, list[tuple[str, int | None, BranchClues]]] = defaultdict(list)
     for values, target, source in found:
@@ -89,7 +95,8 @@ async def _read_branches(context: Context, import_id: int, items: Sequence[Mappi
             grouped[target].append((str(values["source_id"]), source if source != target else None, clues))
     branches: dict[str, _ReadBranch] = {}
     for target, named in grouped.items():
-        branches |= await _read_project(context, target, named)
+        read = await _read_project(context, target, named)
+        branches |= {key: replace(each, since=versions.get(target, 0)) for key, each in read.items()}
     return branches
 
 
@@ -161,7 +168,8 @@ def _read_all(wanted: Mapping[str, BranchClues], repository: Repository) -> dict
 async def _prepare(batch: Batch, branches: Mapping[str, _ReadBranch]) -> None:
     context, items = batch.context, batch.open_items
     # The heads stay as they are until the end of the transaction.
-    await context.all(projects.all_for_update({item.columns["project_id"] for item in items}))
+    locked = await context.all(projects.all_for_update({item.columns["project_id"] for item in items}))
+    await _require_objects(context, locked, items, branches)
     await issuables.prepare(batch, MergeRequestState.CLOSED)
     await _find_source_projects(batch)
     for item in items:
@@ -182,6 +190,17 @@ async def _prepare(batch: Batch, branches: Mapping[str, _ReadBranch]) -> None:
         if not is_merged:
             columns["merge_user_id"] = None
     await _mark_moved(batch, branches)
+
+
+async def _require_objects(
+    context: Context, locked: Sequence[tables.Project], items: Sequence[Item], branches: Mapping[str, _ReadBranch]
+) -> None:
+    """Raises Unavailable if a collection may have deleted objects that git has found: the source names commits that nothing reaches."""
+    read = {(item.columns["project_id"], branches[item.key].since) for item in items if item.key in branches}
+    for project in locked:
+        for since in sorted({since for project_id, since in read if project_id == project.id} - {0, project.refs_version}):
+            if await context.services.repositories.may_lack(project.id, since):
+                raise Unavailable("Old objects of the repository were deleted in the meantime. Retry.")
 
 
 async def _find_source_projects(batch: Batch) -> None:
