@@ -18,23 +18,25 @@ in v3.
 Browsers store Basic credentials and send them automatically, also in requests from other sites. This is safe: these paths change nothing,
 other origins can neither read a response to such a request (`forgefront/server/cors.py`) nor embed one, and the realm is not that of git.
 
-Responses have an ETag of their bytes, and `If-None-Match` returns 304 when nothing has changed.
+Responses have an ETag of their bytes, and `If-None-Match` returns 304 when nothing has changed. If `rateLimit` is selected beside other
+fields, the tag is a weak one without it: the request itself changes its value, which a 304 has in its headers.
 """
 
 import asyncio
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from forgefront.endpoints.csv_tables import CsvTables
+from forgefront.endpoints.csv_tables import CsvTable, CsvTables
 from forgefront.endpoints.named_query_index import PAGE_CSP, describe_query, render_index
 from forgefront.endpoints.query_variables import parse_variables
 from forgefront.pages import prefers_html
 from forgefront.server.basic_credentials import read_basic_password
-from forgefront.server.etags import make_etag, matches_etag
+from forgefront.server.etags import make_etag, make_weak_etag, matches_etag
 from graph.documents.trusted_documents import TrustedDocument
 from graph.errors import Code
 from graph.http.endpoint import RESPONSE_JSON, make_response
@@ -43,6 +45,7 @@ from graph.http.requests import GraphqlRequestError, credential_of, headers_of, 
 from graph.http.responses import rate_headers, serialize_result
 from graph.operations.execution import Graph, prepare
 from graph.operations.results import OperationResult
+from graph.types.server import RateLimit
 from rest_v3.errors import STATUS_BY_CODE
 from rest_v3.operations import describe_operation
 
@@ -69,6 +72,16 @@ class _NamedQuery:
         described = describe_operation(document.operation.prepared)
         self.variables = described.variables
         self.tables = CsvTables(described.root_fields)
+        rates = {key for key, each in described.root_fields.items() if each.type_name == RateLimit.__name__}
+        self._untagged = frozenset(rates if len(rates) < len(described.root_fields) else ())
+
+    async def serialize(self, result: OperationResult, format_name: str, table: CsvTable) -> tuple[bytes, str]:
+        """The body of a response, and its ETag."""
+        body = await _serialize(result, result.data, format_name, table)
+        if not self._untagged:
+            return body, make_etag(body)
+        tagged = {**(result.data or {}), **dict.fromkeys(self._untagged)}
+        return body, make_weak_etag(await _serialize(result, tagged, format_name, table))
 
 
 class NamedQueriesEndpoint:
@@ -171,13 +184,7 @@ class NamedQueriesEndpoint:
             state["user_id"] = result.viewer_id
         if result.errors or result.data is None:
             return _error_response(result, request_id, format_name)
-        if format_name == "json":
-            body = await dump_json({"data": result.data}, is_large=result.is_large)
-        elif result.is_large:
-            body = await asyncio.to_thread(lambda data: table.to_csv(data).encode(), result.data)
-        else:
-            body = table.to_csv(result.data).encode()
-        etag = make_etag(body)
+        body, etag = await query.serialize(result, format_name, table)
         more = {**RESPONSE_HEADERS, **rate_headers(result.rate_usage), "etag": etag}
         if matches_etag(headers.get("if-none-match"), etag):
             return Response(None, 304, more)
@@ -191,6 +198,14 @@ class NamedQueriesEndpoint:
         if document is None:
             raise GraphqlRequestError(404, "404 Not Found")
         raise GraphqlRequestError(404, f"404 Not Found - {name} is a {document.kind}: send it to /graphql")
+
+
+async def _serialize(result: OperationResult, data: Any, format_name: str, table: CsvTable) -> bytes:
+    if format_name == "json":
+        return await dump_json({"data": data}, is_large=result.is_large)
+    if result.is_large:
+        return await asyncio.to_thread(lambda: table.to_csv(data).encode())
+    return table.to_csv(data).encode()
 
 
 def _may_challenge_for_password(headers: Mapping[str, str]) -> bool:

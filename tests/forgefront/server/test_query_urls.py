@@ -49,6 +49,8 @@ query Issues($p: String!, $state: [IssueState!], $n: Int = 20) {
 }
 """
 SELF = "query Self { viewer { username canCreateGroup } }"
+WITH_RATE = "query WithRate($p: String!) { project(path: $p) { issues { nodes { iid } } } left: rateLimit { remaining } }"
+ONLY_RATE = "query OnlyRate { rateLimit { used } }"
 MUTATION = 'mutation Change { createProject(input: {name: "x"}) { userErrors { code } } }'
 SUBSCRIPTION = "subscription Follow { buildChanged { seq } }"
 
@@ -195,6 +197,26 @@ class TestCaching:
             await make.issue(project)
             changed = await get(path, p=project.id, headers={"If-None-Match": tag})
             assert (changed.status_code, changed.headers["etag"] != tag) == (200, True)
+
+    async def test_the_rate_limit_that_a_request_changes_does_not_change_its_tag(
+        self, graph: Graph, project: tables.Project, make: DataFactory
+    ) -> None:
+        limited = Graph(replace(graph.services, rate_limiter=RateLimiter(1000)))
+        limited.serve_trusted_documents(TrustedDocuments(parse_document(text, Path("test")) for text in (WITH_RATE, ONLY_RATE)))
+        transport, headers = httpx.ASGITransport(app=NamedQueriesEndpoint(limited)), {"PRIVATE-TOKEN": "token-ada"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://forge/q", headers=headers) as client:
+            for path in ("/WithRate.json", "/WithRate.csv"):
+                first = await client.get(path, params={"p": project.id})
+                tag = first.headers["etag"]
+                assert (first.status_code, tag[:3]) == (200, 'W/"')
+                for values in (tag, tag.removeprefix("W/")):
+                    again = await client.get(path, params={"p": project.id}, headers={"If-None-Match": values})
+                    assert (again.status_code, again.headers["etag"]) == (304, tag)
+                    assert int(again.headers["x-ratelimit-remaining"]) < int(first.headers["x-ratelimit-remaining"])
+                await make.issue(project)
+                assert (await client.get(path, params={"p": project.id}, headers={"If-None-Match": tag})).status_code == 200
+            tag = (await client.get("/OnlyRate.json")).headers["etag"]
+            assert (await client.get("/OnlyRate.json", headers={"If-None-Match": tag})).status_code == 200
 
     async def test_head_has_the_headers_alone(self, get: Get, project: tables.Project) -> None:
         whole, head = await get("/Issues.csv", p=project.id), await get("/Issues.csv", "HEAD", p=project.id)
