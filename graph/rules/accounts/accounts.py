@@ -14,6 +14,7 @@ from graph.errors import Conflict, Forbidden, Invalid, NotFound, Taken, UserErro
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import settings, validation
+from graph.rules.notes import system_notes
 from graph.rules.states import USER_TRANSITIONS, UserTransition
 from storage import tables
 from storage.database.engine import violated_unique_column
@@ -197,6 +198,7 @@ async def rename(context: Context, user: tables.User, *, username: str | None, n
     namespace = await context.first(namespaces.personal(user.id))
     user.username = username or user.username
     user.name = name or user.name
+    old_path = namespace.path if namespace is not None else ""
     if namespace is not None:
         namespace.name = user.name
         namespace.path = user.username
@@ -204,6 +206,8 @@ async def rename(context: Context, user: tables.User, *, username: str | None, n
         namespace.updated_at = context.now()
     with translate_unique_violations():
         await context.session.flush()
+    if namespace is not None:
+        await system_notes.rename_namespace(context, namespace, old_path)
 
 
 async def change_primary_email(context: Context, user: tables.User, address: str) -> None:

@@ -13,6 +13,7 @@ from graph.events import payloads
 from graph.events.publisher import publish, publish_each
 from graph.rules import settings, validation
 from graph.rules.builds import stored_objects
+from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, can
 from graph.rules.permissions.policy_conditions import conditions_of_viewer
 from graph.rules.permissions.project_access import load_projects_in_group
@@ -80,6 +81,7 @@ async def create_group(context: Context, values: Mapping[str, Any]) -> tables.Na
 async def update_group(context: Context, group: tables.Namespace, values: Mapping[str, Any]) -> tables.Namespace:
     """Change a group by the values of `UpdateGroupInput` that were sent. Raises NotFound, Required, Invalid, Taken."""
     row = await lock_group(context, group)
+    old_path = row.path
     if "name" in values:
         row.name = await validate_name(context, validation.require_value(values, "name"), row)
     if "path" in values:
@@ -91,6 +93,7 @@ async def update_group(context: Context, group: tables.Namespace, values: Mappin
         row.description = validate_description(values["description"])
     row.updated_at = context.now()
     await context.session.flush()
+    await system_notes.rename_namespace(context, row, old_path)
     return row
 
 

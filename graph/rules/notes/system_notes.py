@@ -20,7 +20,6 @@ from storage import tables
 from storage.tables import IssueState, MergeRequestState
 from storage.tables.issues import notes
 
-MILESTONE_CHANGED_PREFIX = "Milestone changed to "
 _MILESTONE_LINK = re.compile(r"\]\((?:https?://[^()\s]*)?(/[^/()\s]+/[^/()\s]+/milestones/[0-9]+)\)\Z")
 """The link to a milestone's path that ends such a note.
 
@@ -98,6 +97,28 @@ async def write_mentions_of_sources(
     write_notes(context, await _build_notes_of_sources(context, project_id, found, targets))
 
 
+async def rename_project(context: Context, project: tables.Project, old_path: str) -> None:
+    """Replace the former full path of a project in the system notes that name its objects, so that their links lead to its new one.
+
+    What users wrote stays as it is.
+    """
+    path = await full_path(context, project)
+    if path != old_path:
+        await _execute_all(context, notes.rename_project(project.id, old_path, path))
+
+
+async def rename_namespace(context: Context, namespace: tables.Namespace, old_path: str) -> None:
+    """As `rename_project`, for all projects of a group or a user whose path has changed."""
+    if namespace.path != old_path:
+        await _execute_all(context, notes.rename_namespace(namespace.id, old_path, namespace.path))
+
+
+async def _execute_all(context: Context, statements: Iterable[Any]) -> None:
+    await context.session.flush()
+    for statement in statements:
+        await context.session.execute(statement)
+
+
 async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list[tables.Note]:
     """Those of the notes that have no source or one that the viewer may see; takes at most two statements."""
     notes = list(notes)
@@ -137,7 +158,7 @@ def create_body_renderer(external_url: str) -> Callable[[str, bool], str]:
         return f"]({external_url}{match[1]})"
 
     def render(body: str, system: bool) -> str:
-        return _MILESTONE_LINK.sub(linked, body) if system and body.startswith(MILESTONE_CHANGED_PREFIX) else body
+        return _MILESTONE_LINK.sub(linked, body) if system and body.startswith(notes.MILESTONE_CHANGED_PREFIX) else body
 
     return render
 
@@ -222,7 +243,7 @@ async def _milestone_body(context: Context, issuable: Issuable) -> str:
     milestone: tables.Milestone = await get_existing(context, tables.Milestone, issuable.milestone_id)
     path = await full_path(context, await load_project_of(context, issuable))
     # Without the URL of the instance, which may change; it is added when the note is rendered.
-    return f"{MILESTONE_CHANGED_PREFIX}[{milestone.title}](/{path}/milestones/{milestone.iid})"
+    return f"{notes.MILESTONE_CHANGED_PREFIX}[{milestone.title}](/{path}/milestones/{milestone.iid})"
 
 
 async def _assignee_body(context: Context, issuable: Issuable) -> str:

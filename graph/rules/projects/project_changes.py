@@ -14,6 +14,7 @@ from graph.rules import lookup, validation
 from graph.rules.builds import stored_objects
 from graph.rules.events import activities
 from graph.rules.git import ref_updates
+from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import forks, project_imports, projects
 from graph.rules.runners import build_queues, runners
@@ -86,6 +87,8 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
     await context.session.flush()
     if ProjectSnapshot.of(row) != before:
         await publish(context, payloads.ProjectRenamed, row, old_path)
+    if "path" in changes:
+        await system_notes.rename_project(context, row, old_path)
     return row
 
 
@@ -105,6 +108,7 @@ async def transfer_project(context: Context, project: tables.Project, group: tab
     old_path = await payloads.full_path(context, row)
     await projects.move_to_group(context, row, group)
     await publish(context, payloads.ProjectTransferred, row, old_path)
+    await system_notes.rename_project(context, row, old_path)
     return row
 
 

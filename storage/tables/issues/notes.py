@@ -1,16 +1,17 @@
 """Notes of users and system notes on issues, merge requests and snippets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, UniqueConstraint, func, select
+from sqlalchemy import ColumnElement, Select, UniqueConstraint, Update, func, literal, select, update
 from sqlmodel import Field, col
 
 from storage.database.dialects import insert_into
 from storage.database.engine import metadata
 from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.projects.projects import Project
 
 
 class Note(TimestampedRow, table=True):
@@ -54,6 +55,42 @@ def system_note(columns: Mapping[str, Any]) -> dict[str, Any]:
     """All columns of a system note, for `insert_system_notes`."""
     values = dict(Note.new(system=True, **columns).__dict__)
     return {name: values[name] for name in Note.model_fields if name != "id"}
+
+
+SOURCE_NOUNS = {"issue": "#", "merge request": "!", "commit": "@"}
+"""What system notes call their sources, and the character between the path of the source's project and the name of the source."""
+MILESTONE_CHANGED_PREFIX = "Milestone changed to "
+
+
+def rename_project(project_id: int, old_path: str, new_path: str) -> list[Update]:
+    """The statements that replace the full path of a project in the system notes that name the project's objects."""
+    references = [(f"{noun} {old_path}{sigil}", f"{noun} {new_path}{sigil}") for noun, sigil in SOURCE_NOUNS.items()]
+    milestones = [(f"/{old_path}/milestones/", f"/{new_path}/milestones/")]
+    return [
+        _replace_in_system_notes(references, col(Note.source_project_id) == project_id),
+        _replace_in_system_notes(milestones, col(Note.project_id) == project_id, col(Note.body).startswith(MILESTONE_CHANGED_PREFIX)),
+    ]
+
+
+def rename_namespace(namespace_id: int, old_path: str, new_path: str) -> list[Update]:
+    """The statements that replace the path of a namespace in the system notes that name objects of its projects."""
+    project_ids = select(col(Project.id)).where(col(Project.namespace_id) == namespace_id)
+    references = [(f"{noun} {old_path}/", f"{noun} {new_path}/") for noun in SOURCE_NOUNS]
+    project_path = select(col(Project.path)).where(col(Project.id) == col(Note.project_id)).correlate(Note).scalar_subquery()
+    old, new = (literal(f"/{path}/") + project_path + literal("/milestones/") for path in (old_path, new_path))
+    is_milestone = col(Note.body).startswith(MILESTONE_CHANGED_PREFIX)
+    return [
+        _replace_in_system_notes(references, col(Note.source_project_id).in_(project_ids)),
+        _replace_in_system_notes([(old, new)], col(Note.project_id).in_(project_ids), is_milestone),
+    ]
+
+
+def _replace_in_system_notes(replacements: Iterable[tuple[Any, Any]], *conditions: ColumnElement[bool]) -> Update:
+    body: Any = col(Note.body)
+    for old, new in replacements:
+        body = func.replace(body, old, new)
+    statement = update(Note).where(*conditions, col(Note.system), col(Note.body) != body).values(body=body)
+    return statement.execution_options(synchronize_session=False)
 
 
 def vote_counts(key: Any, ids: list[int]) -> Select[int, int, int]:

@@ -225,3 +225,64 @@ class TestVisibility:
 )
 def test_reading(text: str, found: list[Mention]) -> None:
     assert parse_mentions(text) == found
+
+
+class TestRenames:
+    """Notes that name objects by the path of their project follow the project to its new path."""
+
+    @pytest.mark.parametrize("change", ["path", "case", "transfer", "group", "user"])
+    async def test_system_notes_have_the_present_path(self, forge: MentionScenario, make: DataFactory, ask: Ask, change: str) -> None:
+        ada, admin = await make.user("ada"), await make.admin()
+        group = await make.group(owner=ada, path="old")
+        owner: dict[str, Any] = {"owner": ada} if change == "user" else {"group": group}
+        mill = await make.project(**owner, path="mill", visibility=Visibility.INTERNAL, history=HISTORY)
+        other = await make.project(
+            owner=await make.user("bob"), path="other", visibility=Visibility.INTERNAL, members=[(ada, AccessLevel.MASTER)]
+        )
+        other_issue, target = await make.issue(other), await make.issue(other)
+        source, milestone = await make.issue(mill), await make.milestone(mill, title="1.0")
+        row = await make.merge_request(mill)
+        reference = f"bob/other#{other_issue.iid}"
+        await forge.write(ada, source, reference)
+        await forge.write(ada, row, reference)
+        await forge.push(ada, mill, 1, f"Closes bob/other#{target.iid}")
+        await forge.write(ada, other_issue, "mentioned in issue old/mill#1, ada/mill#1")
+        update = "mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) { userErrors { code } } }"
+        assert await ask.codes(update, ada, input={"projectPath": str(mill.id), "iid": source.iid, "milestoneId": milestone.id}) == []
+        stored = await make.note(source, body="Milestone changed to [1.0](https://forge.old/old/mill/milestones/1)", system=True)
+
+        rename = {
+            "path": ("updateProject", ada, {"projectPath": str(mill.id), "path": "works"}),
+            "case": ("updateProject", ada, {"projectPath": str(mill.id), "path": "Mill"}),
+            "transfer": ("transferProject", admin, {"projectPath": str(mill.id), "groupPath": "fresh"}),
+            "group": ("updateGroup", ada, {"groupPath": "old", "path": "fresh"}),
+            "user": ("updateUser", admin, {"databaseId": ada.id, "username": "lovelace"}),
+        }
+        if change == "transfer":
+            await make.group(path="fresh")
+        name, viewer, input = rename[change]
+        kind = name[0].upper() + name[1:]
+        assert await ask.codes(f"mutation ($i: {kind}Input!) {{ {name}(input: $i) {{ userErrors {{ code }} }} }}", viewer, i=input) == []
+
+        path = {"path": "old/works", "case": "old/Mill", "transfer": "fresh/mill", "group": "fresh/mill", "user": "lovelace/mill"}[change]
+        assert await forge.notes(other_issue, admin) == [
+            f"mentioned in issue {path}#{source.iid}",
+            f"mentioned in merge request {path}!{row.iid}",
+            "mentioned in issue old/mill#1, ada/mill#1",
+        ]
+        assert (await forge.notes(target, admin))[-1] == f"Status changed to closed by commit {path}@{OID(1)}"
+        milestones = [body for body in await forge.notes(source, admin) if body.startswith("Milestone")]
+        found = f"Milestone changed to [1.0]({EXTERNAL_URL}/{path}/milestones/1)"
+        assert milestones == ([found] * 2 if change != "user" else [found, milestones[1]])
+        assert stored.updated_at == (await make.fetch(tables.Note, stored.id)).updated_at  # type: ignore[union-attr]
+
+    async def test_those_of_projects_of_similar_paths_stay(self, forge: MentionScenario, make: DataFactory, ask: Ask) -> None:
+        ada = await make.user("ada")
+        group = await make.group(owner=ada, path="old")
+        mill, longer = [await make.project(group=group, path=path, visibility=Visibility.INTERNAL) for path in ("mill", "mill_2")]
+        other = await make.issue(await make.project(owner=ada, path="other", visibility=Visibility.INTERNAL))
+        for project in (mill, longer):
+            await forge.write(ada, await make.issue(project), "ada/other#1")
+        rename = "mutation ($i: UpdateProjectInput!) { updateProject(input: $i) { userErrors { code } } }"
+        assert await ask.codes(rename, ada, i={"projectPath": str(mill.id), "path": "works"}) == []
+        assert await forge.notes(other, ada) == ["mentioned in issue old/works#1", "mentioned in issue old/mill_2#1"]
