@@ -66,7 +66,7 @@ class Passwords:
         return await self._run_in_thread(lambda: self._matches(hash, password))
 
     def close(self) -> None:
-        """Stops the threads when their current work is done; queued work is cancelled."""
+        """Stops the threads when their current work is done; queued work is canceled."""
         self._threads.shutdown(cancel_futures=True)
 
     def _matches(self, hash: str | None, password: str) -> bool:

@@ -26,6 +26,7 @@ REPLACEMENTS = {
     "anew": "again",
     "asked": "requested",
     "bell": "event",
+    "cancelled": "canceled",
     "chore": "job",
     "dear": "expensive",
     "dearest": "most expensive",

@@ -197,7 +197,7 @@ class BuildRunner:
             log.error("end of a build could not be printed", build=build.job.build_id, why=str(error))
 
     async def _unless_set(self, event: asyncio.Event, work: Coroutine[Any, Any, Any], *, answer_seconds: float = 0.0) -> Any:
-        """The result of the work; None, and the work is cancelled, when the event is set and `answer_seconds` later."""
+        """The result of the work; None, and the work is canceled, when the event is set and `answer_seconds` later."""
         running, stopping = asyncio.create_task(work), asyncio.create_task(event.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +212,7 @@ class BuildRunner:
     async def _wait_for_all(self) -> None:
         """Waits for running builds; once the runner is stopped, for the grace period only."""
         if self._builds:
-            # Unlike `gather`, it does not cancel the builds when it is cancelled.
+            # Unlike `gather`, it does not cancel the builds when it is canceled.
             await self._unless_set(self._stop_requested, asyncio.wait(list(self._builds)))
         if self._builds:
             await asyncio.wait(list(self._builds), timeout=self._grace)

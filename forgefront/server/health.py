@@ -123,7 +123,7 @@ def create_folder_check(folder: Path) -> ReadinessCheck:
 
     async def check() -> None:
         nonlocal writing
-        # A blocked thread (on a dead network folder) cannot be cancelled, so no second one is started beside it.
+        # A blocked thread (on a dead network folder) cannot be canceled, so no second one is started beside it.
         if writing is None or writing.done():
             writing = asyncio.get_running_loop().run_in_executor(None, write)
         await asyncio.shield(writing)

@@ -103,7 +103,7 @@ class HostRegistry:
             await session.commit()
 
     async def run(self) -> None:
-        """Renews the row until it is cancelled."""
+        """Renews the row until it is canceled."""
         while self.is_needed:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             try:

@@ -177,7 +177,7 @@ class DocumentStore:
             future = asyncio.get_running_loop().run_in_executor(self._parser_thread, _parse_operation, query, operation_name)
             self._pending[key] = future
             future.add_done_callback(lambda done: self._finish_parsing(key, done))
-        # Cancelling one caller does not cancel parsing for the others.
+        # Canceling one caller does not cancel parsing for the others.
         return await asyncio.shield(future)
 
     def _finish_parsing(self, key: DocumentKey, future: "asyncio.Future[ParsedOperation | list[ErrorEntry]]") -> None:

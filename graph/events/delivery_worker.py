@@ -129,7 +129,7 @@ class DeliveryWorker:
         self._log = structlog.get_logger("hooks")
 
     async def run(self) -> None:
-        """Delivers until it is cancelled. Raises the database's errors, after which it can be run again."""
+        """Delivers until it is canceled. Raises the database's errors, after which it can be run again."""
         while True:
             await self._outbox.wait(await self.run_once())
 

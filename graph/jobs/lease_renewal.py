@@ -14,7 +14,7 @@ class LeaseLost(Exception):
 async def renew_until_done(work: asyncio.Future[T], renew: Callable[[], Awaitable[None]], seconds: float) -> T:
     """Returns the result of `work`, and calls `renew` every `seconds` until then.
 
-    Raises what either raises. If that is `renew`, or if the caller is cancelled, the work continues; the caller ends it.
+    Raises what either raises. If that is `renew`, or if the caller is canceled, the work continues; the caller ends it.
     """
     while not (await asyncio.wait([work], timeout=seconds))[0]:
         await renew()
@@ -28,7 +28,7 @@ async def end(work: asyncio.Future[T]) -> None:
 
 
 async def wait_for_end(work: asyncio.Future[T]) -> None:
-    """Waits until the work has ended, and ignores its result. For work of a thread, which goes on when it is cancelled."""
+    """Waits until the work has ended, and ignores its result. For work of a thread, which goes on when it is canceled."""
     await asyncio.wait([work])
     if not work.cancelled():
         # Marks the exception as retrieved.

@@ -55,7 +55,7 @@ class LimitSharing:
                 limiter.on_failure = partial(self._add_failure, kind)
 
     async def run(self, notifications: Notifications) -> None:
-        """Sends the counts until it is cancelled. Returns immediately on SQLite."""
+        """Sends the counts until it is canceled. Returns immediately on SQLite."""
         while self._is_shared:
             await self._wakeup.wait(INTERVAL_SECONDS)
             if notifications.is_connected:

@@ -61,7 +61,7 @@ class RunnerQueue:
             self._wake()
 
     async def run(self, notifications: Notifications) -> None:
-        """Sends the notifications of this process until it is cancelled. Those that come while one is sent are sent together."""
+        """Sends the notifications of this process until it is canceled. Those that come while one is sent are sent together."""
         while True:
             await self._unsent.wait(None)
             await notifications.notify(self.channel, self._process)

@@ -272,7 +272,7 @@ class ChangeBroadcaster:
         self._wakeup.notify()
 
     async def run(self, database: Database, notifications: Notifications) -> None:
-        """Reads the log and broadcasts changes until it is cancelled."""
+        """Reads the log and broadcasts changes until it is canceled."""
         checked_at = time.monotonic()
         while True:
             await self._wakeup.wait(POLL_SECONDS)

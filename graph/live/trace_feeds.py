@@ -194,7 +194,7 @@ class TraceFeeds:
                 self._wake(int(build_id))
 
     async def run(self, notifications: Notifications) -> None:
-        """Sends the notifications of this process until it is cancelled. Those that come while one is sent are sent together."""
+        """Sends the notifications of this process until it is canceled. Those that come while one is sent are sent together."""
         while True:
             await self._unsent.wait(None)
             while self._unsent_ids:

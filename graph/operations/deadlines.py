@@ -13,30 +13,30 @@ class Deadline:
     again from there on, because it can no longer be rejected as too late.
     """
 
-    __slots__ = ("_cancelling", "_deadlines", "_seconds", "expired", "has_committed", "task")
+    __slots__ = ("_canceling", "_deadlines", "_seconds", "expired", "has_committed", "task")
 
     def __init__(self, deadlines: "Deadlines", seconds: float) -> None:
         self._deadlines = deadlines
         self._seconds = seconds
-        self._cancelling = 0
+        self._canceling = 0
         self.expired = self.has_committed = False
         self.task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> "Deadline":
         task = self.task = asyncio.current_task()
         assert task is not None, "a deadline must be entered in a task"  # noqa: S101
-        self._cancelling = task.cancelling()
+        self._canceling = task.cancelling()
         self._deadlines.add(self, self._seconds)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._deadlines.remove(self)
-        # If others have cancelled the task too, the cancellation is passed on.
-        if self.expired and self.task is not None and self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        # If others have canceled the task too, the cancellation is passed on.
+        if self.expired and self.task is not None and self.task.uncancel() <= self._canceling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     async def suspend(self) -> None:
-        """Ends the time limit until `restart`, for what must not be cancelled. Raises TimeoutError if the deadline has passed."""
+        """Ends the time limit until `restart`, for what must not be canceled. Raises TimeoutError if the deadline has passed."""
         if self.expired:
             # The cancellation may be pending: the next `await` raises it.
             await asyncio.sleep(0)

@@ -184,7 +184,7 @@ def _retrieve_exception(done: "asyncio.Future[Any]") -> None:
 class CoroutineTracker:
     """Tracks the coroutines of one execution, to close those that graphql-core never starts.
 
-    These are siblings of a failed field, and coroutines of a task that was cancelled before its first step. Python would report each of
+    These are siblings of a failed field, and coroutines of a task that was canceled before its first step. Python would report each of
     them on stderr as never awaited.
     """
 

@@ -150,7 +150,7 @@ class Loader(Generic[K, V]):
                 for future in other_waiters.values():
                     _fail(future, error)
             elif other_waiters:
-                # The caller was cancelled, but others wait for the keys.
+                # The caller was canceled, but others wait for the keys.
                 self._start_task(self._fetch_for(other_waiters))
             raise
         for key, future in self._pop_waiters(keys).items():

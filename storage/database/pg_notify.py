@@ -35,7 +35,7 @@ class Notifications:
         return self._connection is not None
 
     async def run(self) -> None:
-        """Listens until it is cancelled, and reconnects when the connection is lost. Returns immediately on SQLite."""
+        """Listens until it is canceled, and reconnects when the connection is lost. Returns immediately on SQLite."""
         while self._database.dialect == "postgresql":
             with contextlib.suppress(OSError, TimeoutError, *self._database.driver_errors):
                 await self._listen_once()

@@ -34,7 +34,7 @@ class PreparedConnection:
         try:
             rows = await self._fetch_prepared(sql, parameters)
         except Exception:
-            # The server has answered; only a cancelled call leaves an unread response on the connection.
+            # The server has answered; only a canceled call leaves an unread response on the connection.
             self._is_unfinished = False
             raise
         self._is_unfinished = False

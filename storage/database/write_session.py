@@ -337,7 +337,7 @@ class WriteSession(DatabaseSession):
             return False
         self._release_reader()
         if statements:
-            # The rows are not written a second time if this is cancelled.
+            # The rows are not written a second time if this is canceled.
             pending, self._pending = self._pending, PendingChanges()
             ids = await self._database.write(statements)
             if not ids:

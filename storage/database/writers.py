@@ -116,7 +116,7 @@ class PostgresWriter:
 
 @dataclass(eq=False, slots=True)
 class _WriteRequest:
-    """One call of `write` and its result: the ids, or the error of this request alone. The caller may have been cancelled meanwhile."""
+    """One call of `write` and its result: the ids, or the error of this request alone. The caller may have been canceled meanwhile."""
 
     statements: Sequence[Statement]
     required: int
@@ -195,7 +195,7 @@ class SqliteWriter:
         return True
 
     def _schedule(self, loop: asyncio.AbstractEventLoop, requests: list[_WriteRequest], *, is_short: bool) -> None:
-        # A separate task, because a thread cannot be cancelled: the lock is held until the thread is done, even if the caller is cancelled.
+        # A separate task, because a thread cannot be canceled: the lock is held until the thread is done, even if the caller is canceled.
         task = loop.create_task(self._write_locked(requests, is_short=is_short))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -7,24 +7,24 @@ from contextlib import contextmanager
 _LOCAL = threading.local()
 
 
-class WorkCancelled(Exception):
-    """The work was cancelled; its caller no longer receives the exception."""
+class WorkCanceled(Exception):
+    """The work was canceled; its caller no longer receives the exception."""
 
 
 class Cancellation:
     """Cancels one piece of work, from another thread."""
 
-    __slots__ = ("_is_cancelled",)
+    __slots__ = ("_is_canceled",)
 
     def __init__(self) -> None:
-        self._is_cancelled = False
+        self._is_canceled = False
 
     def cancel(self) -> None:
-        self._is_cancelled = True
+        self._is_canceled = True
 
     def check(self) -> None:
-        if self._is_cancelled:
-            raise WorkCancelled
+        if self._is_canceled:
+            raise WorkCanceled
 
     @contextmanager
     def activate(self) -> Iterator[None]:
@@ -37,8 +37,8 @@ class Cancellation:
             _LOCAL.cancellation = None
 
 
-def check_cancelled() -> None:
-    """Raises WorkCancelled if the work of this thread was cancelled."""
+def check_canceled() -> None:
+    """Raises WorkCanceled if the work of this thread was canceled."""
     cancellation: Cancellation | None = getattr(_LOCAL, "cancellation", None)
     if cancellation is not None:
         cancellation.check()

@@ -174,7 +174,7 @@ class Repositories:
 
         `refs` are the refs of the database that the repository knows; None means those of the files, which may be older.
 
-        `cancellable` work must change nothing; when the caller is cancelled, it stops at the next object that it reads. Other work always
+        `cancellable` work must change nothing; when the caller is canceled, it stops at the next object that it reads. Other work always
         runs to its end. The repository is valid only inside `work`. Raises NotARepository, and any exception of `work`.
         """
         loop = asyncio.get_running_loop()

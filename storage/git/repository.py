@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
 
-from storage.git.cancellation import check_cancelled
+from storage.git.cancellation import check_canceled
 from storage.git.commits import GitCommit, parse_commit, parse_time_and_parents
 from storage.git.refs.ref_names import (
     BRANCHES,
@@ -241,7 +241,7 @@ class Repository:
 
     def has_commit(self, oid: str) -> bool:
         """Whether the repository has the commit with the full id `oid`. Raises DamagedRepository."""
-        check_cancelled()
+        check_canceled()
         try:
             return self._header(oid)[0] == ObjectType.COMMIT
         except (pygit2.GitError, OSError) as error:
@@ -251,7 +251,7 @@ class Repository:
         """Returns the bytes of a commit object. Raises UnknownCommit, DamagedRepository."""
         if not TYPED_ID.fullmatch(oid):
             raise UnknownCommit(oid)
-        check_cancelled()
+        check_canceled()
         # Read once for each commit of a walk: without a context manager, and reading the header once.
         try:
             kind, size = self._header(oid)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pygit2
 from pygit2.enums import ObjectType
 
-from storage.git.cancellation import check_cancelled
+from storage.git.cancellation import check_canceled
 from storage.git.repository import DamagedRepository, Repository
 
 MAX_TREE_BYTES = 16 * 1024 * 1024
@@ -101,7 +101,7 @@ class TreeReader:
 
     def size(self, oid: str) -> int | None:
         """Returns the size of an object in bytes; None if it does not exist or is damaged."""
-        check_cancelled()
+        check_canceled()
         try:
             return int(self._repository.handle.odb.read_header(oid)[1])
         except (KeyError, ValueError, pygit2.GitError, OSError):

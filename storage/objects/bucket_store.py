@@ -192,7 +192,7 @@ class _MultipartUpload:
             await asyncio.shield(self._upload_task)
 
     async def abort(self) -> None:
-        """Aborts the upload and waits for that: obstore does it if its source fails, not if it is cancelled."""
+        """Aborts the upload and waits for that: obstore does it if its source fails, not if it is canceled."""
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(_UploadAborted())

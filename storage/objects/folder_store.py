@@ -90,7 +90,7 @@ class FolderStore(ObjectStore):
             sync_path(self.root)
 
     async def _discard(self, incoming: PartialFile, rename_task: "asyncio.Future[None] | None", target: Path) -> None:
-        # Cancelling the caller does not cancel the thread that renames.
+        # Canceling the caller does not cancel the thread that renames.
         if rename_task is not None:
             with contextlib.suppress(OSError):
                 await rename_task

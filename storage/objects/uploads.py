@@ -43,7 +43,7 @@ class PartialFile:
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._is_closed = False
-        # Cancelling the caller does not cancel the thread that writes.
+        # Canceling the caller does not cancel the thread that writes.
         self._lock = threading.Lock()
 
     async def write(self, data: bytes) -> None:

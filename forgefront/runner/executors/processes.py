@@ -69,7 +69,7 @@ async def run_process(
             async with _watch_runner(process.pid) if ends_with_runner else contextlib.nullcontext():
                 await _wait_for_exit(process, stop, terminate or terminate_group)
         finally:
-            # Also for processes that the program left behind, and for all when this task is cancelled.
+            # Also for processes that the program left behind, and for all when this task is canceled.
             signal_group(process.pid, signal.SIGKILL)
             code = await _wait_for_kill(process, trace)
             await asyncio.wait({pump}, timeout=DRAIN_SECONDS)

@@ -68,7 +68,7 @@ async def _await_work(work: list[Coroutine[Any, Any, None]]) -> None:
 async def _gather_all(work: Sequence[Awaitable[Any]]) -> FieldValues:
     """As `asyncio.gather`, but the others still finish when one fails.
 
-    A cancelled statement costs its connection.
+    A canceled statement costs its connection.
     """
     found = await asyncio.gather(*work, return_exceptions=True)
     for each in found:

@@ -34,7 +34,7 @@ from graph.rules.ci.job_selection import JobConfig, PipelineConfig, RefPattern
 from graph.rules.ci.rules_parser import parse_rules
 from graph.rules.ci.unsupported_keys import UNSUPPORTED_GLOBAL_KEYS, UNSUPPORTED_JOB_KEYS
 from graph.rules.ci.yaml_documents import DocumentBudget, MappingEntry, MappingNode, Node, parse_document
-from storage.git.cancellation import check_cancelled
+from storage.git.cancellation import check_canceled
 from storage.tables import RunWhen
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class _ConfigParser:
             if self._is_global(name) or (name.startswith(".") and is_known(self.version, HIDDEN_KEYS_SINCE)):
                 continue
             with self._collect_errors():
-                check_cancelled()
+                check_canceled()
                 jobs.append(self._parse_job(name, entry, stages, before, shared))
                 # Before the next job is built: global options of 256 KiB in 500 jobs would take 125 MiB.
                 self.jobs_bytes += len(orjson.dumps(jobs[-1].serialize()))

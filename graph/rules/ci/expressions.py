@@ -9,7 +9,7 @@ from functools import lru_cache
 from time import thread_time
 from typing import Any
 
-from storage.git.cancellation import check_cancelled
+from storage.git.cancellation import check_canceled
 
 MAX_EXPRESSION_LENGTH = 255
 """Characters of an expression."""
@@ -99,7 +99,7 @@ class ExpressionSearches:
             start = end + 1
 
     def _search(self, expression: Any, value: str) -> bool:
-        check_cancelled()
+        check_canceled()
         begun = thread_time()
         found = expression.search(value) is not None
         self._seconds += thread_time() - begun

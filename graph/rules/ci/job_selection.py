@@ -8,7 +8,7 @@ from typing import Any
 from graph.rules.ci.config_errors import PipelineConfigError, quote
 from graph.rules.ci.expressions import InvalidExpression, compile_expression
 from graph.rules.ci.job_rules import JobRule, RuleContext, RuleLimitExceeded
-from storage.git.cancellation import check_cancelled
+from storage.git.cancellation import check_canceled
 from storage.tables import RunWhen
 
 MAX_REF_LENGTH = 255
@@ -146,7 +146,7 @@ def _apply_rules(job: JobConfig, context: RuleContext) -> JobConfig | None:
     """The job as its first rule that applies has it; None if it does not run."""
     if job.rules is None:
         return job
-    check_cancelled()
+    check_canceled()
     try:
         rule = context.first_rule(job.rules, job.options.get("variables"))
     except RuleLimitExceeded as error:

@@ -108,7 +108,7 @@ async def lint_config(context: Context, project: tables.Project, content: str, r
 
 
 async def _run_in_thread(work: Callable[[], CiLintResult]) -> CiLintResult:
-    """Run `work` in a thread; when the caller is cancelled, it ends where it next checks for that."""
+    """Run `work` in a thread; when the caller is canceled, it ends where it next checks for that."""
     cancellation = Cancellation()
 
     def run() -> CiLintResult:

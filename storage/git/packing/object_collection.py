@@ -120,7 +120,7 @@ class CollectionTips:
 async def collect(path: Path, tips: CollectionTips, moment: float) -> CollectedObjects | None:
     """Collects the objects of the repository; `moment` is the time in seconds since 1970.
 
-    Returns None if another process is repacking it. Cancelling the caller ends git.
+    Returns None if another process is repacking it. Canceling the caller ends git.
 
     Raises GitCommandError if an object of a ref is missing, with nothing deleted, and after a time limit; OSError if the repository was
     removed meanwhile or the disk is full.

@@ -47,7 +47,7 @@ def _names(folder: Path) -> list[str]:
 
 
 async def repack(path: Path) -> bool:
-    """Repacks the repository. Returns False if another process is repacking it. Cancelling the caller ends git.
+    """Repacks the repository. Returns False if another process is repacking it. Canceling the caller ends git.
 
     Raises GitCommandError, also after a time limit, and OSError if the repository was removed meanwhile or the disk is full.
     """

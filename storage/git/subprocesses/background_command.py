@@ -23,7 +23,7 @@ async def run(
     extra_environment: Mapping[str, str] | None = None,
     seconds: float | None = None,
 ) -> bytes:
-    """Runs a git command and returns its output. Cancelling the caller ends git.
+    """Runs a git command and returns its output. Canceling the caller ends git.
 
     Raises GitCommandError, also after TIMEOUT_SECONDS, and OSError if the disk is full.
     """

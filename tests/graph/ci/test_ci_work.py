@@ -16,7 +16,7 @@ from graph.rules.ci.config_parser import parse_config
 from graph.rules.ci.expressions import ExpressionSearches
 from graph.rules.ci.job_rules import RuleContext
 from graph.rules.ci.job_selection import JobConfig, RefPattern, select_jobs
-from storage.git.cancellation import WorkCancelled
+from storage.git.cancellation import WorkCanceled
 from storage.tables import Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
@@ -233,7 +233,7 @@ class TestConcurrentChecks:
             finish.wait(30)
             try:
                 return parse_config(*arguments)
-            except WorkCancelled:
+            except WorkCanceled:
                 ended.set()
                 raise
 
@@ -250,8 +250,8 @@ class TestConcurrentChecks:
         config = parse_config("a: {script: x, rules: [{when: always}]}")
 
         def check() -> None:
-            raise WorkCancelled
+            raise WorkCanceled
 
-        monkeypatch.setattr(job_selection, "check_cancelled", check)
-        with pytest.raises(WorkCancelled):
+        monkeypatch.setattr(job_selection, "check_canceled", check)
+        with pytest.raises(WorkCanceled):
             select_jobs(config, "master", tag=False, path="a/b")

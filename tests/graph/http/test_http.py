@@ -425,7 +425,7 @@ class TestResponses:
         assert response.json()["errors"][0]["extensions"]["requestId"] == "r-1"
         assert state == {"request_id": "r-1", "user_id": 7}
 
-    async def test_a_cancelled_request_is_not_answered(self, fake: StubGraph) -> None:
+    async def test_a_canceled_request_is_not_answered(self, fake: StubGraph) -> None:
         async def never(*_: Any, **__: Any) -> OperationResult:
             await asyncio.Event().wait()
             raise AssertionError

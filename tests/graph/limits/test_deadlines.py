@@ -1,4 +1,4 @@
-"""Work that takes too long is cancelled, and nothing else."""
+"""Work that takes too long is canceled, and nothing else."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from graph.operations.deadlines import Deadlines
 
 
 class TestDeadlines:
-    async def test_work_is_cancelled_at_its_deadline(self) -> None:
+    async def test_work_is_canceled_at_its_deadline(self) -> None:
         deadlines = Deadlines()
         limit = deadlines.within(0.01)
         with pytest.raises(TimeoutError), limit:
@@ -27,7 +27,7 @@ class TestDeadlines:
         await asyncio.gather(work("long", 0.05), work("short", 0.01), work("middle", 0.03))
         assert ended == ["short", "middle", "long"]
 
-    async def test_work_that_ends_in_time_is_not_cancelled(self) -> None:
+    async def test_work_that_ends_in_time_is_not_canceled(self) -> None:
         deadlines = Deadlines()
         with deadlines.within(0.01) as limit, deadlines.within(None):
             pass

@@ -474,7 +474,7 @@ class TestCompareAndSwap:
         await assert_not_merged(merges, proposal, before)
 
 
-async def accept_until_cancelled(
+async def accept_until_canceled(
     merges: MergeRequestFactory, proposal: OpenMergeRequest, viewer: tables.User, reached: asyncio.Event
 ) -> None:
     """Accepts, and cancels the request when it has reached this point."""
@@ -500,7 +500,7 @@ class TestCancellation:
 
         with monkeypatch.context() as patch:
             patch.setattr(merging, "_merge", slowly)
-            await accept_until_cancelled(merges, proposal, people["developer"], reached)
+            await accept_until_canceled(merges, proposal, people["developer"], reached)
         await assert_not_merged(merges, proposal, before)
         await accept(merges, proposal, people["developer"])
         await assert_merged(merges, proposal)
@@ -515,5 +515,5 @@ class TestCancellation:
             await asyncio.sleep(60)
 
         monkeypatch.setattr(merging, "_prepare", never)
-        await accept_until_cancelled(merges, proposal, people["developer"], reached)
+        await accept_until_canceled(merges, proposal, people["developer"], reached)
         await assert_not_merged(merges, proposal, before)

@@ -58,7 +58,7 @@ async def test_a_key_being_loaded_is_not_loaded_again() -> None:
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.01], ids=["before it is fetched", "while it is fetched"])
-async def test_cancelling_one_waiter_does_not_cancel_the_others(moment: float) -> None:
+async def test_canceling_one_waiter_does_not_cancel_the_others(moment: float) -> None:
     numbers = NumberLoader()
     numbers.held.clear()
     first = asyncio.create_task(numbers.loader.get(1))

@@ -134,7 +134,7 @@ async def connections_since(url: str, moment: datetime) -> int:
 class TestNoConnectionIsLeft:
     """A connection that nobody closes ends with an error of the garbage collector, and is the server's until then."""
 
-    async def test_by_a_caller_who_is_cancelled(self, database_url: str, use: Use) -> None:
+    async def test_by_a_caller_who_is_canceled(self, database_url: str, use: Use) -> None:
         """At every step between the call and its end."""
         began, is_done, steps = now(), False, 0
         while not is_done:

@@ -198,7 +198,7 @@ class TestDeferredRows:
             paths = (await session.scalars(select(col(Namespace.path)))).all()
         assert sorted(paths) == ["one", "taken", "three", "two", "two first"]
 
-    async def test_rows_of_a_cancelled_writer_are_not_written(self, database: Database) -> None:
+    async def test_rows_of_a_canceled_writer_are_not_written(self, database: Database) -> None:
         stored, called_off = (
             asyncio.create_task(run_deferred_write(database, "kept")),
             asyncio.create_task(run_deferred_write(database, "called off")),
@@ -274,7 +274,7 @@ async def test_the_pool_logs_no_more_than_sqlalchemys(database: Database) -> Non
     assert logger.name.startswith("sqlalchemy.pool.")
 
 
-async def test_a_cancelled_writer_leaves_the_queue(database_url: str) -> None:
+async def test_a_canceled_writer_leaves_the_queue(database_url: str) -> None:
     database = Database(database_url, pool_size=1)
     if database.dialect != "postgresql":
         await database.close()
@@ -392,13 +392,13 @@ class TestSqlite:
         database, _ = short_wait_database
         values = {"kind": NamespaceKind.GROUP, "name": "a", "path": "a", "path_key": "a"}
 
-        async def cancelled() -> None:
+        async def canceled() -> None:
             async with database.write_session() as session:
                 await session.execute(insert(Namespace).values(values))
                 await asyncio.sleep(60)
 
         for _ in range(3):
-            task = asyncio.create_task(cancelled())
+            task = asyncio.create_task(canceled())
             await asyncio.sleep(0.05)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -38,7 +38,7 @@ def test_uvloop_closes_no_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_a_start_that_is_cancelled_leaves_no_pipe_open(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+def test_a_start_that_is_canceled_leaves_no_pipe_open(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
     async def cancel() -> None:
         for steps in range(6):
             task = asyncio.create_task(

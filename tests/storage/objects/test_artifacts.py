@@ -66,7 +66,7 @@ class TestPut:
         await self.is_deleted(s3, store, key)
 
     @pytest.mark.parametrize("size", [10, 20 * MEGABYTE])
-    async def test_leaves_nothing_when_it_is_cancelled(self, s3: str, store: ObjectStore, size: int) -> None:
+    async def test_leaves_nothing_when_it_is_canceled(self, s3: str, store: ObjectStore, size: int) -> None:
         key, waiting = new_key(), asyncio.Event()
 
         async def stuck() -> AsyncIterator[bytes]:

@@ -124,7 +124,7 @@ class ReturnedConnection(asyncpg.Connection):
         except Exception:
             is_clean = False
         else:
-            # A BEGIN whose caller was cancelled may have been answered only now.
+            # A BEGIN whose caller was canceled may have been answered only now.
             is_clean = not self.is_in_transaction()
         if is_clean:
             STOCK.put(self)

@@ -110,7 +110,7 @@ async def test_removes_old_leftovers_alone(path: Path) -> None:
     assert [entry.name for entry in folder.iterdir() if "tmp" in entry.name] == ["tmp_pack_new"]
 
 
-async def test_is_cancelled_at_its_timeout_and_with_its_caller(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_is_canceled_at_its_timeout_and_with_its_caller(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with asyncio.timeout(10):
         task = asyncio.create_task(repack.repack(path))
         await asyncio.sleep(0.01)

@@ -182,7 +182,7 @@ class TestFetch:
             await Transport().upload_pack(path, disconnect(), OutputBuffer())
         assert running() == []
 
-    async def test_a_cancelled_caller(self, path: Path) -> None:
+    async def test_a_canceled_caller(self, path: Path) -> None:
         async def never() -> AsyncIterator[bytes]:
             await asyncio.sleep(60)
             yield b""

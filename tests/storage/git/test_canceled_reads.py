@@ -1,4 +1,4 @@
-"""Reads of repositories that are cancelled."""
+"""Reads of repositories that are canceled."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ async def seconds_until_free(repositories: Repositories) -> float:
     return time.monotonic() - started
 
 
-class TestCancelledReads:
+class TestCanceledReads:
     async def test_end_at_the_next_object(self, repositories: Repositories) -> None:
         for reading in (lambda repository, oid: list(walk(repository, oid)), lambda repository, oid: TreeListing(repository, oid).count()):
             started = threading.Event()
@@ -64,7 +64,7 @@ class TestCancelledReads:
         assert begun == []
         repositories.close()
 
-    async def test_writes_are_not_cancelled(self, repositories: Repositories) -> None:
+    async def test_writes_are_not_canceled(self, repositories: Repositories) -> None:
         started, ends, found = threading.Event(), threading.Event(), []
 
         def work(repository: Repository) -> None:
