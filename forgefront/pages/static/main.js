@@ -205,7 +205,7 @@ function pageOf(place, signal, moved, scroll, opened) {
       replace(main, nodes);
       // Tabs that do not fit are scrolled.
       main.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-      scrollTo(0, scroll);
+      restoreScroll(scroll, signal);
       if (moved) focusHeading();
     },
     say,
@@ -324,6 +324,26 @@ function showAccount() {
 
 function skeleton() {
   return h("div.skeleton", { role: "status", "aria-label": "Loading" }, h("div.bone.wide"), Array.from({ length: 6 }, () => h("div.bone")));
+}
+
+/** Milliseconds in which a page that is opened again may grow to the height that it had. */
+const MAX_GROWING = 5000;
+
+/** Scrolls to where the reader was; again when the page grows, because parts of it arrive later. Ends as soon as the reader moves. */
+function restoreScroll(scroll, signal) {
+  scrollTo(0, scroll);
+  const isThere = () => scrollY >= Math.floor(scroll);
+  if (isThere()) return;
+  const end = new AbortController();
+  const growth = new ResizeObserver(() => {
+    scrollTo(0, scroll);
+    if (isThere()) end.abort();
+  });
+  end.signal.addEventListener("abort", () => growth.disconnect());
+  const until = AbortSignal.any([end.signal, signal, AbortSignal.timeout(MAX_GROWING)]);
+  until.addEventListener("abort", () => end.abort());
+  for (const name of ["wheel", "touchstart", "pointerdown", "keydown"]) addEventListener(name, () => end.abort(), { signal: until, passive: true });
+  growth.observe(main);
 }
 
 function focusHeading() {

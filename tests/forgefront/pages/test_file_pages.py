@@ -119,6 +119,38 @@ async def site(shared: FilesSite) -> AsyncIterator[FilesSite]:
     assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:", "blob:"))} == set()
 
 
+HOLD_README = """(() => {
+  const fetchReally = window.fetch, released = new Promise((resolve) => (window.release = resolve));
+  window.fetch = async (url, options) => {
+    const operation = String(url).endsWith('/graphql') && JSON.parse(new TextDecoder().decode(options.body)).operationName;
+    if (operation === 'Readme') (window.isHeld = true, await released);
+    return fetchReally(url, options);
+  };
+})()"""
+"""Holds requests for the README from now on, until `release()` is called."""
+
+
+@pytest.mark.parametrize("is_scrolled", [False, True])
+async def test_back_leads_to_the_place_of_the_page_also_if_it_grows_late(site: FilesSite, is_scrolled: bool) -> None:
+    page = site.page
+    await page.set_viewport(1280, 300)
+    await site.visit(f"/{PATH}", "guest")
+    await page.wait_for("document.querySelector('.readme .markdown h3')")
+    await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    await page.wait_for("scrollY > 0")
+    await page.evaluate("window.place = scrollY, document.querySelector('.tabs a[href$=files]').click()")
+    await page.wait_for("document.querySelector('.file')")
+    await page.evaluate(HOLD_README)
+    await page.evaluate("history.back()")
+    await page.wait_for("window.isHeld && document.querySelector('.columns') && !document.querySelector('.readme .markdown')")
+    assert await page.evaluate("scrollY < window.place")
+    if is_scrolled:
+        await page.evaluate("dispatchEvent(new WheelEvent('wheel')), scrollTo(0, 10)")
+    await page.evaluate("window.release()")
+    await page.wait_for("document.querySelector('.readme .markdown h3')")
+    await page.wait_for("scrollY === 10" if is_scrolled else "scrollY === window.place")
+
+
 async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     page = site.page
     await site.visit(f"/{PATH}", "guest")
