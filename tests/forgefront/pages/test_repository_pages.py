@@ -278,3 +278,52 @@ async def test_a_reporter_forks_a_project(site: SettingsSite) -> None:
     for path in ("/web/nothing/fork", "/guest/storefront/fork"):
         await site.visit(path, "jonas")
         await page.wait_for("document.querySelector('h1').innerText === 'Not found'")
+
+
+async def test_long_lists_of_builds_and_checks_go_on(site: SettingsSite) -> None:
+    page = site.page
+    find = "query ($path: String!) { project(path: $path) { branch { target { oid } } } }"
+    oid = (await site.ask(find, path=PATH))["project"]["branch"]["target"]["oid"]
+    builds = "mutation ($input: CreateBuildInput!) { createBuild(input: $input) { userErrors { message } } }"
+    checks = "mutation ($input: CreateCommitStatusInput!) { createCommitStatus(input: $input) { userErrors { message } } }"
+    for text, count in ((builds, 120), (checks, 55)):
+        for number in range(count):
+            input = {"projectPath": PATH, "sha": oid, "ref": "main", "name": f"part-{number:03}"}
+            input |= {"status": "SUCCESS"} if text is builds else {"state": "SUCCESS"}
+            payload = await site.ask(text, input=input)
+            assert [each["userErrors"] for each in payload.values()] == [[]]
+    await site.visit(f"/{PATH}/commit/{oid}", "mei")
+    builds_shown, checks_shown = (f"document.querySelectorAll('section.part:nth-of-type({at}) .row').length" for at in (1, 2))
+    assert await page.evaluate(f"[{builds_shown}, {checks_shown}]") == [100, 50]
+    await press(site, "main", "More builds")
+    await page.wait_for(f"{builds_shown} === 121")
+    await press(site, "main", "More checks")
+    await page.wait_for(f"{checks_shown} === 55")
+    assert await page.evaluate("[...document.querySelectorAll('button.more')].filter(each => !each.hidden).length") == 0
+    # An event renews both lists with their further pages.
+    again = {"projectPath": PATH, "sha": oid, "ref": "main", "name": "last", "status": "RUNNING"}
+    await site.ask(builds, input=again)
+    await page.wait_for(f"{builds_shown} === 122 && {checks_shown} === 55")
+
+    # A merge request shows the first 50, and leads to the commit.
+    commit = (
+        "mutation ($input: CreateCommitInput!) { createCommit(input: $input) { fileCommit { commit { oid } } userErrors { message } } }"
+    )
+    action = {"action": "CREATE", "path": "long.txt", "content": "long"}
+    branch = "mutation ($input: CreateBranchInput!) { createBranch(input: $input) { userErrors { message } } }"
+    await site.ask(branch, input={"projectPath": PATH, "name": "long", "ref": "main"})
+    input = {"projectPath": PATH, "branch": "long", "message": "Long", "actions": [action]}
+    head = (await site.ask(commit, input=input))["createCommit"]["fileCommit"]["commit"]["oid"]
+    request = "mutation ($input: CreateMergeRequestInput!) { createMergeRequest(input: $input) { mergeRequest { iid } } }"
+    branches = {"projectPath": PATH, "sourceBranch": "long", "targetBranch": "main", "title": "Long"}
+    iid = (await site.ask(request, input=branches))["createMergeRequest"]["mergeRequest"]["iid"]
+    link = f"document.querySelector('main p a[href$=\"/commit/{head}\"]')"
+    for number in range(51):
+        if number == 50:
+            await site.visit(f"/{PATH}/merge_requests/{iid}/builds", "mei")
+            await page.wait_for("document.querySelectorAll('section.part .row').length === 50")
+            assert not await page.evaluate(f"!!{link}")
+        name = f"part-{number:03}"
+        await site.ask(builds, input={"projectPath": PATH, "sha": head, "ref": "long", "name": name, "status": "SUCCESS"})
+    await site.visit(f"/{PATH}/merge_requests/{iid}/builds", "mei")
+    await page.wait_for(f"{link}?.innerText === 'All builds of the commit'")

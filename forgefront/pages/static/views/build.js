@@ -126,7 +126,7 @@ function beside(build) {
   return [
     h("dl.table.card", null, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
     earlier.length ? section("Earlier attempts", null, h("ol.attempts", null, earlier.map(attempt))) : null,
-    others.length ? section("Other builds of the pipeline", null, rows(others, buildRow(path), "")) : null,
+    others.length ? section("Other builds of the pipeline", build.pipeline.builds.pageInfo.hasNextPage && build.commit ? h("a", { href: address(path, "commit", build.commit.oid) }, "All of the commit") : null, rows(others, buildRow(path), "")) : null,
   ];
 }
 

@@ -196,9 +196,11 @@ function showCommits({ read, body, request }) {
 function showBuilds({ body, request }) {
   const show = (now) => {
     const rollup = now.headCommit?.rollup;
+    const builds = now.headCommit?.builds;
     keepFocus(body, () => replace(body,
       section("Builds of the newest commit", rollup && rollup.state !== "NONE" ? h("span.part-side", null, badge(rollup.state), lasted(rollup)) : null,
-        rows(now.headCommit?.builds?.nodes ?? [], buildRow(sourcePath(now)), now.headCommit?.builds === null ? "You may not see them." : "There are no builds of its newest commit."))));
+        rows(builds?.nodes ?? [], buildRow(sourcePath(now)), builds === null ? "You may not see them." : "There are no builds of its newest commit."),
+        builds?.pageInfo.hasNextPage ? h("p", null, h("a", { href: address(sourcePath(now), "commit", now.headCommit.oid) }, "All builds of the commit")) : null)));
   };
   show(request);
   return { ready: null, renew: show };

@@ -29,8 +29,8 @@ export async function open(page) {
       h("div.stack", null, progress(milestone)),
       milestone.descriptionHtml ? markdown(milestone.descriptionHtml) : null,
       milestone.viewerCan.update ? editing(page, milestone) : null,
-      milestone.issues && section("Issues", null, rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, wordOf(each.state), each.assignee]), "None yet.")),
-      milestone.mergeRequests && section("Merge requests", null, rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup?.state ?? "NONE", wordOf(each.state), each.author]), "None yet."))));
+      milestone.issues && section("Issues", allOf(path, "issues", milestone), rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, wordOf(each.state), each.assignee]), "None yet.")),
+      milestone.mergeRequests && section("Merge requests", allOf(path, "merge_requests", milestone, milestone.mergeRequests), rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup?.state ?? "NONE", wordOf(each.state), each.author]), "None yet."))));
 }
 
 /** The form. Only what is changed is sent: a value of somebody else's change stays. */
@@ -46,6 +46,10 @@ function editing(page, milestone) {
     },
   })));
 }
+
+/** A link to the whole list, if only its beginning is shown. */
+const allOf = (path, kind, { title, issues }, { totalCount, nodes } = issues) =>
+  totalCount > nodes.length ? h("a", { href: `${address(path, kind)}?${new URLSearchParams({ milestone: title, state: "all" })}` }, `All ${totalCount}`) : null;
 
 const item = (path, kind, mark, of) => (each) => {
   const [state, word, who] = of(each);

@@ -5,12 +5,15 @@ import { answer, discussion } from "../../discussion.js";
 import { h, replace } from "../../dom.js";
 import { errorIn } from "../../graph.js";
 import { markdown } from "../../markdown.js";
-import { ago, badge, code, icon, lasted, person, prose, section, symbol, wordOf } from "../../parts.js";
+import { ago, badge, code, icon, lasted, more, person, prose, section, symbol, wordOf } from "../../parts.js";
 import { keepFocus, renewal } from "../../renewing.js";
 import { folderAddress } from "../../repository/addresses.js";
 import { changes, fileReader } from "../../review/changes.js";
 import { buildRow, mergeRequestRow, rows } from "../../rows.js";
 import { sheet } from "../../styles/sheets.js";
+
+/** The operations that read further pages of the lists of a commit. */
+const MORE = { builds: "MoreBuilds", statuses: "MoreStatuses" };
 
 export async function open(page) {
   const { path, sha } = page.where;
@@ -24,12 +27,30 @@ export async function open(page) {
 
   const [top, side, said, files] = [h("div.column"), h("div.column"), h("div"), h("div")];
   let commit = null;
+  /** How many further pages of the lists are shown. */
+  const shown = { builds: 0, statuses: 0 };
   const show = () => {
     keepFocus(top, () => replace(top, above(commit)));
-    keepFocus(side, () => replace(side, beside(commit)));
+    keepFocus(side, () => replace(side, beside(commit, readMore)));
+  };
+  /** Adds the next page of a list of the commit to it; returns its rows. */
+  const extend = async (about, name) => {
+    const next = (await read(MORE[name], { after: about[name].pageInfo.endCursor }))[name];
+    about[name] = { ...next, nodes: [...about[name].nodes, ...next.nodes] };
+    return next.nodes;
+  };
+  const readMore = async (name, add) => {
+    const about = commit;
+    add(await extend(about, name));
+    shown[name] += 1;
+    // It was read again meanwhile, without this page.
+    if (about !== commit) soon();
+    return about[name].pageInfo;
   };
   const soon = renewal(page, async () => {
-    commit = await read("Commit");
+    const next = await read("Commit");
+    for (const [name, pages] of Object.entries(shown)) for (let at = 0; at < pages && next[name]?.pageInfo.hasNextPage; at += 1) await extend(next, name);
+    commit = next;
     show();
   });
   await page.follow("Built", { path }, {
@@ -78,14 +99,15 @@ function above(commit) {
   ];
 }
 
-function beside(commit) {
+function beside(commit, readMore) {
   const { rollup, builds, statuses, mergeRequests, pipelines, project: { fullPath: path } } = commit;
   const skipped = pipelines?.nodes.some((each) => each.skipped);
+  const further = (name, row, list) => [list, more(commit[name].pageInfo, () => readMore(name, (nodes) => list.append(...nodes.map(row))), `More ${name === "builds" ? name : "checks"}`)];
   const issues = new Map(mergeRequests.nodes.flatMap((request) => request.closesIssues.nodes).map((issue) => [`${issue.project.fullPath}#${issue.iid}`, issue]));
   return [
     builds ? section("Builds", !rollup || rollup.state === "NONE" ? null : h("span.part-side", null, rollup.coverage === null ? null : h("span.quiet", null, `${rollup.coverage} % coverage`), lasted(rollup)),
-      rows(builds.nodes, buildRow(path), skipped ? "Builds were skipped by the commit message." : "There are no builds.")) : null,
-    statuses?.nodes.length ? section("Other checks", null, h("ol.rows", null, statuses.nodes.map(status))) : null,
+      further("builds", buildRow(path), rows(builds.nodes, buildRow(path), skipped ? "Builds were skipped by the commit message." : "There are no builds."))) : null,
+    statuses?.nodes.length ? section("Other checks", null, further("statuses", status, h("ol.rows", null, statuses.nodes.map(status)))) : null,
     mergeRequests.nodes.length ? section("Merge requests", null, rows(mergeRequests.nodes, (request) => mergeRequestRow(request.project.fullPath)(request), "")) : null,
     issues.size ? section("Issues they close", null, h("ol.rows", { "data-walk": true }, [...issues.values()].map(issue))) : null,
   ];
