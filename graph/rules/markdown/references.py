@@ -67,7 +67,7 @@ async def resolve(context: Context, references: Iterable[ProjectReference]) -> d
 
 async def _resolve_users(context: Context, references: Sequence[ProjectReference]) -> dict[ProjectReference, ReferenceLink]:
     """The links of references to users, whose names are compared ignoring case, as in every look-up of a user."""
-    usernames = list({each.reference.name.lower() for each in references})[:MAX_RESOLVED]
+    usernames = list({each.reference.name for each in references})[:MAX_RESOLVED]
     if not usernames:
         return {}
     prefix = f"{context.services.external_url}/u/"

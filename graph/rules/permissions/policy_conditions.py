@@ -78,7 +78,7 @@ def _required_features(rule: PolicyRule, project: Any) -> list[ColumnElement[boo
 
 def visible_group_conditions(context: Context) -> list[Any]:
     """SQL conditions on `Namespace` for lists of groups."""
-    return [] if context.viewer.admin else [members.visible_groups(context.viewer.id)]
+    return [] if context.viewer.admin else [members.listed_groups(context.viewer.id)]
 
 
 def creatable_namespace_conditions(context: Context) -> list[Any]:

@@ -36,6 +36,11 @@ def visible_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     return [] if viewer.is_admin else [members.visible_projects(viewer.id)]
 
 
+def listed_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
+    """The same conditions as `visible_conditions`, for a list of all projects."""
+    return [] if viewer.is_admin else [members.listed_projects(viewer.id)]
+
+
 def visible_group_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     """SQL conditions on `Namespace` under which the viewer, whose `is_admin` is a constant, may see the group."""
     return [] if viewer.is_admin else [members.visible_groups(viewer.id)]

@@ -152,7 +152,7 @@ class GroupFilter:
         return [namespaces.matching(validate_search(self.search))] if self.search else []
 
     def viewer_conditions(self, viewer: tables.User) -> list[Any]:
-        return [members.is_own_group(viewer.id)] if self.own or (self.own_unless_administrator and not viewer.admin) else []
+        return [members.joined_groups(viewer.id)] if self.own or (self.own_unless_administrator and not viewer.admin) else []
 
 
 NEWEST_FIRST = Order(tables.Namespace.id, descending=True)
@@ -160,9 +160,9 @@ NEWEST_FIRST = Order(tables.Namespace.id, descending=True)
 
 async def _resolve_groups(root: Any, info: Info, **arguments: Any) -> Any:
     context, group_filter = info.context, arguments.get("filter")
-    listing = KeysetListing(tables.Namespace, NEWEST_FIRST).where(namespaces.is_group(), *visible_group_conditions(context))
-    if group_filter is not None:
-        listing = listing.where(*group_filter.viewer_conditions(context.viewer))
+    own = group_filter.viewer_conditions(context.viewer) if group_filter is not None else []
+    # Members see their groups anyway.
+    listing = KeysetListing(tables.Namespace, NEWEST_FIRST).where(namespaces.is_group(), *(own or visible_group_conditions(context)))
     return await filter_listing(listing, arguments).page(context, make_window(arguments))
 
 

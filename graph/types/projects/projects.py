@@ -1,9 +1,10 @@
 """Projects."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Annotated, Any
 
 import strawberry
@@ -25,7 +26,7 @@ from graph.rules.permissions.policy import (
     level_of_memberships,
     load_project_level,
 )
-from graph.rules.permissions.sql_policy import SqlViewer, can_in_sql, visible_conditions
+from graph.rules.permissions.sql_policy import SqlViewer, can_in_sql, listed_conditions, visible_conditions
 from graph.rules.projects import teams
 from graph.rules.search_terms import validate_search
 from graph.types.accounts.members import AccessLevel, ProjectMemberFields
@@ -321,7 +322,7 @@ class ProjectFilter:
         """Conditions that depend on the viewer, whose id may be a parameter of the statement."""
         by_switch = (
             (self.membership, members.joined_projects),
-            (self.owned, members.owned_projects),
+            (self.owned, members.personal_projects),
             (self.in_owned_namespaces, members.projects_in_owned_namespaces),
             (self.starred, stars.is_starred_by),
         )
@@ -339,19 +340,20 @@ class ProjectFilter:
 NEWEST_FIRST = Order(tables.Project.created_at, descending=True)
 
 
-def _viewer_conditions(arguments: dict[str, Any], viewer: SqlViewer) -> list[Any]:
-    """That the viewer may see the projects, and those of the filter."""
+def _viewer_conditions(visible: Callable[[SqlViewer], list[Any]], arguments: dict[str, Any], viewer: SqlViewer) -> list[Any]:
+    """That the viewer may see the projects, by the conditions of `visible`, and those of the filter."""
     project_filter = arguments["filter"]
     # Members see their projects anyway.
     is_visible = project_filter.membership or project_filter.owned or project_filter.in_owned_namespaces
-    visible = [] if is_visible else visible_conditions(viewer)
-    return [*visible, *project_filter.viewer_conditions(viewer.id)]
+    return [*([] if is_visible else visible(viewer)), *project_filter.viewer_conditions(viewer.id)]
 
 
 def projects_of(parent: Any) -> ToMany:
     """The projects that the viewer may see, of all or of those whose foreign key is `parent`; unarchived ones by default."""
     listing = KeysetListing(tables.Project, NEWEST_FIRST, parent=parent)
-    return ToMany(listing, action=None, default_filter=ProjectFilter, viewer_conditions=_viewer_conditions)
+    # A list of all projects reads all of them, and the memberships of the viewer once; one of a parent reads few of each.
+    visible = listed_conditions if parent is None else visible_conditions
+    return ToMany(listing, action=None, default_filter=ProjectFilter, viewer_conditions=partial(_viewer_conditions, visible))
 
 
 PROJECTS = projects_of(None)
@@ -362,8 +364,9 @@ async def build_project_listing(context: Context, arguments: dict[str, Any], par
 
     Raises Forbidden for a filter that the viewer may not use.
     """
-    await PROJECTS.require(context, arguments, [None])
-    return replace(PROJECTS.filtered_listing(arguments, SqlViewer(context.viewer.id, context.viewer.admin)), parent=parent)
+    declared = PROJECTS if parent is None else projects_of(parent)
+    await declared.require(context, arguments, [None])
+    return declared.filtered_listing(arguments, SqlViewer(context.viewer.id, context.viewer.admin))
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:

@@ -280,9 +280,15 @@ def has_other_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
     )
 
 
-def is_own_group(user_id: int) -> ColumnElement[bool]:
-    """The condition on `Namespace` that the user is a member of the group."""
-    return exists().where(col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id)
+def joined_groups(user_id: Any) -> ColumnElement[bool]:
+    """The condition on `Namespace`, for lists, that the user is a member of the group."""
+    return col(Namespace.id).in_(_groups_at_level(user_id))
+
+
+def _groups_at_level(user_id: Any, min_level: int = 0) -> Select[int]:
+    """The ids of the groups in which the user has at least this level."""
+    found = select(col(GroupMember.group_id)).where(col(GroupMember.user_id) == user_id).correlate(None)
+    return found.where(col(GroupMember.access_level) >= min_level) if min_level else found
 
 
 def owned_projects(user_id: Any) -> ColumnElement[bool]:
@@ -292,14 +298,20 @@ def owned_projects(user_id: Any) -> ColumnElement[bool]:
     )
 
 
+def personal_projects(user_id: Any) -> ColumnElement[bool]:
+    """The same condition as `owned_projects`, for lists: the database reads the projects of the namespace, not all."""
+    return col(Project.namespace_id).in_(_personal_namespace(user_id))
+
+
 def projects_in_owned_namespaces(user_id: Any) -> ColumnElement[bool]:
-    """The condition on `Project` that it is in the user's personal namespace, or in a group that the user owns."""
-    in_owned_group = exists().where(
-        col(GroupMember.group_id) == col(Project.namespace_id),
-        col(GroupMember.user_id) == user_id,
-        col(GroupMember.access_level) >= int(AccessLevel.OWNER),
-    )
-    return or_(owned_projects(user_id), in_owned_group)
+    """The condition on `Project`, for lists, that it is in the user's personal namespace, or in a group that the user owns."""
+    owned_groups = _groups_at_level(user_id, int(AccessLevel.OWNER))
+    return col(Project.namespace_id).in_(union_all(_personal_namespace(user_id), owned_groups))
+
+
+def _personal_namespace(user_id: Any) -> Select[int]:
+    owned = select(col(Namespace.id)).where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
+    return owned.correlate(None)
 
 
 def member_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
@@ -309,19 +321,32 @@ def member_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]
 
 def joined_projects(user_id: Any) -> ColumnElement[bool]:
     """The same condition as `member_projects`, for lists: the database reads the memberships of the user, not all projects."""
+    return col(Project.id).in_(joined_project_ids(user_id))
+
+
+def joined_project_ids(user_id: Any, min_level: int = 0) -> Any:
+    """The ids of the projects in which the user has at least this level, some of them twice."""
+    direct = select(col(ProjectMember.project_id)).where(col(ProjectMember.user_id) == user_id).correlate(None)
     in_group = select(col(Project.id)).join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
     owned = select(col(Project.id)).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
-    found = union_all(
-        select(col(ProjectMember.project_id)).where(col(ProjectMember.user_id) == user_id),
+    if min_level:
+        direct = direct.where(col(ProjectMember.access_level) >= min_level)
+        in_group = in_group.where(col(GroupMember.access_level) >= min_level)
+    return union_all(
+        direct,
         in_group.where(col(GroupMember.user_id) == user_id).correlate(None),
         owned.where(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER).correlate(None),
     )
-    return col(Project.id).in_(found)
 
 
 def visible_projects(user_id: Any, project: Any = Project) -> ColumnElement[bool]:
     """The condition on `Project`, or an alias of it, that a signed-in user who is not an administrator may see it."""
     return or_(project.visibility_level >= int(Visibility.INTERNAL), member_projects(user_id, project))
+
+
+def listed_projects(user_id: Any) -> ColumnElement[bool]:
+    """The same condition as `visible_projects`, for lists of all projects: the database reads the memberships of the user once."""
+    return or_(col(Project.visibility_level) >= int(Visibility.INTERNAL), joined_projects(user_id))
 
 
 def fork_count(project: Any, is_visible: Callable[[Any], ColumnElement[bool]]) -> Any:
@@ -377,13 +402,21 @@ def visible_groups(user_id: Any) -> ColumnElement[bool]:
     )
 
 
-def namespaces_at_level(user_id: int, min_level: int) -> ColumnElement[bool]:
-    """The condition on `Namespace` that it is the user's own, or a group in which the user has at least this level."""
-    own = and_(col(Namespace.owner_id) == user_id, col(Namespace.kind) == NamespaceKind.USER)
-    in_group = exists().where(
-        col(GroupMember.group_id) == col(Namespace.id), col(GroupMember.user_id) == user_id, col(GroupMember.access_level) >= min_level
+def listed_groups(user_id: int) -> ColumnElement[bool]:
+    """The same condition as `visible_groups`, for lists of groups: the database reads the memberships of the user once."""
+    project: Any = aliased(Project)
+    direct = select(project.namespace_id).join(ProjectMember, col(ProjectMember.project_id) == project.id)
+    shared: Any = aliased(Project)
+    return or_(
+        joined_groups(user_id),
+        col(Namespace.id).in_(direct.where(col(ProjectMember.user_id) == user_id).correlate(None)),
+        exists().where(shared.namespace_id == col(Namespace.id), shared.visibility_level >= int(Visibility.INTERNAL)),
     )
-    return or_(own, in_group)
+
+
+def namespaces_at_level(user_id: int, min_level: int) -> ColumnElement[bool]:
+    """The condition on `Namespace`, for lists, that it is the user's own, or a group in which the user has at least this level."""
+    return col(Namespace.id).in_(union_all(_personal_namespace(user_id), _groups_at_level(user_id, min_level)))
 
 
 def _group_lookup(condition: Any) -> Select[Namespace, int]:

@@ -1,8 +1,9 @@
 """Namespaces: the first segment of a project's full path; a user's personal namespace or a group."""
 
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, or_, select
+from sqlalchemy import ColumnElement, Index, Select, exists, or_, select
 from sqlmodel import Field, col
 
 from storage.database.dialects import contains_ignoring_case, equals_ignoring_case
@@ -19,6 +20,7 @@ class Namespace(TimestampedRow, table=True):
     """A namespace. `path_key` is the path in lower case, so paths are unique ignoring case. A group's id is its namespace's id."""
 
     __tablename__ = "namespaces"
+    __table_args__: Any = (Index("ix_namespaces_kind_id", "kind", "id"), {"sqlite_autoincrement": True})
 
     kind: NamespaceKind = Field(sa_type=enum_type(NamespaceKind))
     name: str = Field(max_length=255)

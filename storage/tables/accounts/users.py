@@ -5,7 +5,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, delete, exists, func, literal, or_, select, union, update
+from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, delete, exists, func, literal, or_, select, union, union_all, update
+from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
 from storage.database.dialects import advisory_lock, contains_ignoring_case, insert_into
@@ -107,8 +108,8 @@ def _are_valid(digests: list[str], moment: datetime) -> tuple[ColumnElement[bool
 
 
 def names_of(usernames: Collection[str]) -> Select[str, str]:
-    """(username, name) of the users with these usernames, given in lower case and compared ignoring case."""
-    return select(col(User.username), col(User.name)).where(func.lower(col(User.username)).in_(usernames)).order_by(col(User.id))
+    """(username, name) of the users with these usernames, ignoring case."""
+    return select(col(User.username), col(User.name)).where(has_any_username(usernames)).order_by(col(User.id))
 
 
 MAX_TOKENS_PER_STATEMENT = 1000
@@ -127,7 +128,21 @@ def remove_access_token(token_id: int, user_id: int) -> Any:
 
 
 def has_username(username: str) -> ColumnElement[bool]:
-    return func.lower(col(User.username)) == username.lower()
+    """The condition that the username equals this, ignoring case."""
+    return has_any_username([username])
+
+
+def has_any_username(usernames: Collection[str]) -> ColumnElement[bool]:
+    """The condition that the username equals one of these, ignoring case.
+
+    The path of the personal namespace is the username, and has an index that ignores case. A user without a namespace, as the ghost user
+    is, must be named exactly.
+    """
+    paths = sorted({username.lower() for username in usernames})
+    named: Any = select(col(Namespace.owner_id)).where(col(Namespace.path_key).in_(paths), col(Namespace.kind) == NamespaceKind.USER)
+    user: Any = aliased(User)
+    exact = select(user.id).where(user.username.in_(sorted(set(usernames))))
+    return col(User.id).in_(union_all(exact, named.correlate(None)))
 
 
 def username_contains(key: Any, string: str) -> ColumnElement[bool]:

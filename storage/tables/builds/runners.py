@@ -13,7 +13,6 @@ from storage.tables.accounts import members
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
-from storage.tables.projects.projects import Project
 
 
 class Runner(TimestampedRow, table=True):
@@ -69,7 +68,7 @@ def serves_project() -> Any:
 
 def is_available_to(user_id: int) -> Any:
     """The condition on runners that they serve a project in which the user is at least a master. Shared runners are not included."""
-    project_ids = select(col(Project.id)).where(members.at_level(user_id, members.AccessLevel.MASTER))
+    project_ids = members.joined_project_ids(user_id, int(members.AccessLevel.MASTER))
     return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id).in_(project_ids)))
 
 

@@ -10,7 +10,7 @@ from sqlmodel import Field, col
 from storage.database.engine import Timestamp, enum_type
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables import row_counts
-from storage.tables.accounts.users import User
+from storage.tables.accounts.users import User, has_any_username
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.issues.labels import IssueLabel, Label
 from storage.tables.issues.milestones import Milestone
@@ -109,4 +109,4 @@ def counts_by_milestone_and_state(milestone_ids: list[int]) -> Select[int | None
 
 
 def ids_of_users(usernames: list[str]) -> Select[int]:
-    return select(col(User.id)).where(func.lower(col(User.username)).in_([name.lower() for name in usernames]))
+    return select(col(User.id)).where(has_any_username(usernames))

@@ -53,6 +53,7 @@ class Project(TimestampedRow, table=True):
     __tablename__ = "projects"
     __table_args__: Any = (
         UniqueConstraint("namespace_id", "path_key"),
+        Index("ix_projects_namespace_id_visibility_level", "namespace_id", "visibility_level"),
         # Without the projects that are no forks: SQLite would take the many nulls for many forks of each project, and read the table.
         Index("ix_projects_forked_from_id", "forked_from_id", sqlite_where=_IS_FORK, postgresql_where=_IS_FORK),
         {"sqlite_autoincrement": True},
@@ -132,7 +133,7 @@ def lock_fork_links(dialect: str) -> Select[Any]:
 
 def is_fork_of(project_id: int, source_id: int) -> Select[bool]:
     """Whether the project is the source, a fork of it, a fork of a fork, and so on."""
-    links = select(col(Project.id).label("id"), col(Project.forked_from_id).label("source_id"))
+    links: Any = select(col(Project.id).label("id"), col(Project.forked_from_id).label("source_id"))
     chain = links.where(col(Project.id) == project_id).cte("chain", recursive=True)
     # UNION ends the recursion if the links form a cycle.
     chain = chain.union(links.join(chain, col(Project.id) == chain.c.source_id))

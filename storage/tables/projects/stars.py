@@ -52,8 +52,8 @@ def starred_ids(user_id: int, project_ids: list[int]) -> Select[int]:
 
 
 def is_starred_by(user_id: Any) -> ColumnElement[bool]:
-    """The condition on `Project` that the user has starred it."""
-    return exists().where(col(ProjectStar.project_id) == col(Project.id), col(ProjectStar.user_id) == user_id)
+    """The condition on `Project`, for lists, that the user has starred it."""
+    return col(Project.id).in_(select(col(ProjectStar.project_id)).where(col(ProjectStar.user_id) == user_id).correlate(None))
 
 
 def has_star_of(user_id: Any, project: Any) -> ColumnElement[bool]:

@@ -1,0 +1,100 @@
+"""The conditions of lists that few rows meet: each reads rows of an index, however many users, groups and projects there are."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, text
+from sqlmodel import col
+
+from graph.fields.keyset_listing import Order
+from storage import tables
+from storage.database.engine import Database
+from storage.tables import NamespaceKind
+from storage.tables.accounts import members, namespaces, users
+from storage.tables.builds import runners
+from storage.tables.projects import stars
+from tests.graph.merge_requests.test_open_merge_requests import plan_of
+from tests.make import DataFactory
+
+ROWS = 3_000
+
+
+def page(table: Any, order: Order, *conditions: Any) -> Any:
+    descending = [column.desc() for column in order.columns(table)]
+    return select(table).where(*conditions).order_by(*descending).limit(21)
+
+
+PROJECTS = Order(tables.Project.created_at, descending=True)
+GROUPS = Order(tables.Namespace.id, descending=True)
+STATEMENTS: dict[str, tuple[str, Any]] = {
+    "projects of a member": ("projects", page(tables.Project, PROJECTS, members.joined_projects(7))),
+    "personal projects": ("projects", page(tables.Project, PROJECTS, members.personal_projects(7))),
+    "projects in owned namespaces": ("projects", page(tables.Project, PROJECTS, members.projects_in_owned_namespaces(7))),
+    "starred projects": ("projects", page(tables.Project, PROJECTS, stars.is_starred_by(7))),
+    "groups of a member": ("namespaces", page(tables.Namespace, GROUPS, namespaces.is_group(), members.joined_groups(7))),
+    "groups among personal namespaces": ("namespaces", page(tables.Namespace, GROUPS, namespaces.is_group())),
+    "namespaces for new projects": ("namespaces", page(tables.Namespace, GROUPS, members.namespaces_at_level(7, 40))),
+    "runners of a master": ("projects", page(tables.Runner, Order(tables.Runner.id), runners.is_available_to(7))),
+    "a user by name": ("users", users.by_username("USER7")),
+    "users by names": ("users", users.names_of(["USER7", "nobody"])),
+}
+
+
+@pytest.fixture
+async def filled(make: DataFactory) -> Database:
+    """A database with many users, each with a personal project and a group of a project."""
+    database, ids = make.services.database, range(1, ROWS + 1)
+    paths = [(NamespaceKind.USER, f"user{number}", number) for number in ids] + [
+        (NamespaceKind.GROUP, f"group{number}", None) for number in ids
+    ]
+    async with database.write_session() as session:
+        people = [{"id": number, "username": f"User{number}", "name": "x", "email": f"{number}@example.org"} for number in ids]
+        await session.execute(insert(tables.User), people)
+        rows = [
+            {"id": at, "kind": kind, "name": "x", "path": path, "path_key": path, "owner_id": owner}
+            for at, (kind, path, owner) in enumerate(paths, 1)
+        ]
+        await session.execute(insert(tables.Namespace), rows)
+        projects = [{"id": row["id"], "namespace_id": row["id"], "name": "x", "path": "x", "path_key": "x"} for row in rows]
+        await session.execute(insert(tables.Project), projects)
+        joined = [{"group_id": ROWS + number, "user_id": number, "access_level": 50} for number in ids]
+        await session.execute(insert(tables.GroupMember), joined)
+        await session.execute(text("ANALYZE"))
+        await session.commit()
+    return database
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+async def test_no_plan_reads_all_rows(dialect: str, filled: Database, name: str) -> None:
+    table, statement = STATEMENTS[name]
+    plan = await plan_of(filled, statement, None)
+    assert table in plan
+    assert (f"SCAN {table}" if dialect == "sqlite" else f"Seq Scan on {table}") not in plan, plan
+
+
+async def test_finds_what_the_conditions_of_single_rows_find(make: DataFactory) -> None:
+    level = tables.AccessLevel
+    viewer, other = await make.user("ada"), await make.user("bob")
+    group = await make.group(owner=viewer, members=[(other, level.GUEST)])
+    hidden, shared = await make.group(owner=other), await make.group(owner=other)
+    listed = [await make.project(owner=viewer), await make.project(group=group)]
+    listed.append(await make.project(group=shared, visibility=tables.Visibility.INTERNAL))
+    listed.append(await make.project(owner=other, members=[(viewer, level.GUEST)]))
+    await make.project(group=hidden)
+    async with make.services.database.read_session() as session:
+
+        async def ids(table: Any, condition: Any) -> list[int]:
+            return [key for (key,) in await session.read(select(col(table.id)).where(condition).order_by(col(table.id)))]
+
+        for user in (viewer, other):
+            assert await ids(tables.Project, members.listed_projects(user.id)) == await ids(
+                tables.Project, members.visible_projects(user.id)
+            )
+            assert await ids(tables.Project, members.personal_projects(user.id)) == await ids(
+                tables.Project, members.owned_projects(user.id)
+            )
+            is_group = namespaces.is_group()
+            assert await ids(tables.Namespace, is_group & members.listed_groups(user.id)) == await ids(
+                tables.Namespace, is_group & members.visible_groups(user.id)
+            )
+        assert await ids(tables.Project, members.listed_projects(viewer.id)) == [project.id for project in listed]
