@@ -417,6 +417,8 @@ document.addEventListener("click", (event) => {
 });
 
 history.scrollRestoration = "manual";
+// A reload, and Back from another site, open the page where it was left.
+addEventListener("pagehide", () => history.replaceState({ ...history.state, scroll: scrollY }, ""));
 addEventListener("popstate", ({ state }) => {
   if (addressShown !== location.pathname + location.search) open({ moved: true, scroll: state?.scroll ?? 0 });
   // A step between fragments of the page.
@@ -445,4 +447,4 @@ function up() {
   go(above.length ? above.at(-1).href : address(""));
 }
 
-open();
+open({ scroll: history.state?.scroll ?? 0 });

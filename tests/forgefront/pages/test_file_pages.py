@@ -151,6 +151,18 @@ async def test_back_leads_to_the_place_of_the_page_also_if_it_grows_late(site: F
     await page.wait_for("scrollY === 10" if is_scrolled else "scrollY === window.place")
 
 
+async def test_a_reload_leads_to_the_place_of_the_page(site: FilesSite) -> None:
+    page = site.page
+    await page.set_viewport(1280, 300)
+    await site.visit(f"/{PATH}", "guest")
+    await page.wait_for("document.querySelector('.readme .markdown h3')")
+    await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    await page.wait_for("scrollY > 0")
+    place = await page.evaluate("(window.isOld = true, scrollY)")
+    await page.evaluate("location.reload()")
+    await page.wait_for(f"!window.isOld && document.querySelector('.readme .markdown h3') && scrollY === {place}")
+
+
 async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     page = site.page
     await site.visit(f"/{PATH}", "guest")
