@@ -1,6 +1,6 @@
 """Comparison of the branches of a merge request by git, in a thread, and its diff."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -95,18 +95,23 @@ async def is_current(context: Context, row: tables.MergeRequest, comparison: Bra
     """
     if not comparison.matches(row) or await read_heads(context, row) != BranchHeads(comparison.head_oid, comparison.target_oid):
         return False
-    return await has_objects(context, comparison)
+    return not await find_outdated(context, [comparison])
 
 
-async def has_objects(context: Context, comparison: BranchComparison) -> bool:
-    """Whether no collection can have deleted the commits of a fork that were found in the target project, which the transaction has locked.
+async def find_outdated(context: Context, comparisons: Iterable[BranchComparison]) -> set[tuple[int, int]]:
+    """The pairs of target project and `since` of the comparisons whose commits of a fork a collection may have deleted from the target.
 
-    Objects of the project itself are reachable by its branch.
+    The transaction has locked the target projects. Objects of a project itself are reachable by its branch.
     """
-    if comparison.since is None:
-        return True
-    version = await context.value(git_refs.version(comparison.target_project_id))
-    return version == comparison.since or not await context.services.repositories.may_lack(comparison.target_project_id, comparison.since)
+    read = {(each.target_project_id, each.since) for each in comparisons if each.since is not None}
+    if not read:
+        return set()
+    versions: dict[int, int] = dict(await context.tuples(git_refs.versions({project_id for project_id, _ in read})))
+    return {
+        (project_id, since)
+        for project_id, since in read
+        if versions.get(project_id) != since and await context.services.repositories.may_lack(project_id, since)
+    }
 
 
 def _branch_key(project_id: int, name: str) -> tuple[int, str]:
@@ -122,18 +127,18 @@ async def compare_branches(
     target_branch: str,
     known_head: str | None = None,
     heads: BranchHeads | None = None,
+    since: int | None = None,
     session: DatabaseSession | None = None,
 ) -> BranchComparison:
     """Compare the branches in the repositories, fetching a fork's commits into the target repository.
 
-    `heads` are the commits to compare instead of the current heads. `known_head` is the head known so far, to detect that somebody has
-    merged it. `session` is that of a caller whose transaction has locked the projects. Missing branches, unrelated histories, and
-    comparisons that exceed git's time limit (logged) cannot be merged. Raises Unavailable when an existing repository cannot be read or the
-    disk is full.
+    `heads` are the commits to compare instead of the current heads, and `since` a version that the refs of the target had before this call.
+    `known_head` is the head known so far, to detect that somebody has merged it. `session` is that of a caller whose transaction has locked
+    the projects. Missing branches, unrelated histories, and comparisons that exceed git's time limit (logged) cannot be merged. Raises
+    Unavailable when an existing repository cannot be read or the disk is full.
     """
     is_fork = source_project_id != target_project_id
-    since: int | None = None
-    if is_fork:
+    if is_fork and since is None:
         # Before the objects are looked for: a collection deletes those that nothing reached for two weeks, also if the fork has them.
         since = await _read_version(services, target_project_id, session)
     if heads is None:
@@ -143,7 +148,13 @@ async def compare_branches(
             heads = BranchHeads(found_refs.get(source_key), found_refs.get(target_key))
     head, target = heads.source, heads.target
     empty = BranchComparison(
-        source_project_id, target_project_id, source_branch, target_branch, head_oid=head, target_oid=target, since=since
+        source_project_id,
+        target_project_id,
+        source_branch,
+        target_branch,
+        head_oid=head,
+        target_oid=target,
+        since=since if is_fork else None,
     )
 
     def work(source_path: Path, repository: Repository) -> BranchComparison:

@@ -28,6 +28,7 @@ from storage.git.protocol.push import RefCommand
 from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import Repository
 from storage.tables import MergeStatus
+from storage.tables.git import refs as git_refs
 from storage.tables.merge_requests import merge_request_branches
 
 T = TypeVar("T")
@@ -61,7 +62,11 @@ async def prepare(
         reader = Context(services, session, None, "refs")
         outgoing, incoming = await _open_of_moved(reader, project_id, moves, merging_id)
         heads = await read_all_heads(reader, outgoing) if outgoing else {}
-    comparisons = {row.id: await _compare(services, project_id, row, moves, heads[row.id]) for row in outgoing}
+        targets = {row.project_id for row in outgoing} - {project_id}
+        versions: dict[int, int] = dict(await reader.tuples(git_refs.versions(targets))) if targets else {}
+    comparisons = {
+        row.id: await _compare(services, project_id, row, moves, heads[row.id], since=versions.get(row.project_id)) for row in outgoing
+    }
     landings: dict[tuple[int, str], str | None] = {}
     for name, rows in incoming.items():
         shown = [(row.id, comparisons[row.id].head_oid if row.id in comparisons else row.head_oid) for row in rows]
@@ -82,10 +87,11 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
     outgoing = await _open_from(context, project.id, moves)
     heads = await read_all_heads(context, outgoing)
     stored, landed = list[merge_request_refresh.Compared](), list[tuple[tables.MergeRequest, str]]()
+    outdated = await branch_comparison.find_outdated(context, prepared.comparisons.values())
     for row in outgoing:
         comparison = prepared.comparisons.get(row.id)
         is_usable = comparison is not None and comparison.matches(row) and comparison.head_oid == moves[row.source_branch].new
-        if comparison is None or not is_usable or not await branch_comparison.has_objects(context, comparison):
+        if comparison is None or not is_usable or (comparison.target_project_id, comparison.since) in outdated:
             comparison = await _compare(context.services, project.id, row, moves, heads[row.id], context.session)
         if _is_target_moved(project.id, row, moves) or comparison.landed_oid is None:
             stored.append((row, comparison))
@@ -207,6 +213,8 @@ async def _compare(
     moves: Mapping[str, RefCommand],
     heads: BranchHeads,
     session: DatabaseSession | None = None,
+    *,
+    since: int | None = None,
 ) -> BranchComparison:
     """Compare the moved source with the target, or with the previous target if one push moves both.
 
@@ -222,6 +230,7 @@ async def _compare(
         target_branch=row.target_branch,
         known_head=row.head_oid if row.commit_count and not is_target_moved else None,
         heads=BranchHeads(moves[row.source_branch].new, target),
+        since=since,
         session=session,
     )
 

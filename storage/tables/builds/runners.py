@@ -13,6 +13,7 @@ from storage.tables.accounts import members
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
+from storage.tables.projects.projects import Project
 
 
 class Runner(TimestampedRow, table=True):
