@@ -120,7 +120,7 @@ class App(Backend):
                 AppRoute("/q", queries, is_api=True),
                 AppRoute("/q/", queries, is_api=True),
                 AppRoute(named_queries.PATH_PATTERN, queries, is_api=True),
-                AppRoute(upload_downloads.PATH_PATTERN, uploads, "/:namespace/:project/uploads/:secret/:name", is_api=True),
+                AppRoute(upload_downloads.PATH_PATTERN, uploads, "/:namespace/:project/uploads/:secret/:name", is_api=True, is_secret=True),
                 AppRoute(artifact_uploads.PATH_PATTERN, artifacts, "/-/artifacts/:ticket", is_api=True, is_secret=True),
                 AppRoute(artifact_files.PATH_PATTERN, files_of_artifacts, ARTIFACT_FILE, is_api=True),
                 AppRoute(git_http.PATH_PATTERN, self._git_endpoint),

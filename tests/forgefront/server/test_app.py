@@ -133,6 +133,18 @@ class TestEndpoints:
         await handler({"type": "websocket", "path": "/-/artifacts/x", "headers": []}, receive, send)
         assert [(state["secret_path"], state["route"]) for state in states] == [(True, "/-/artifacts/:ticket")] * 4
 
+    async def test_secrets_of_uploads_are_not_logged(self, app: App) -> None:
+        states: list[dict[str, object]] = []
+
+        async def handler(scope: Scope, receive: Receive, send: Send) -> None:
+            states.append(scope.setdefault("state", {}))
+            await app(scope, receive, send)
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(handler), base_url="http://forge") as http:
+            for method in ("GET", "PUT", "OPTIONS"):
+                await http.request(method, f"/team/tools/uploads/{'0a' * 16}/plan.png")
+        assert [(state["secret_path"], state["route"]) for state in states] == [(True, "/:namespace/:project/uploads/:secret/:name")] * 3
+
     async def test_metrics_can_be_off(self, tmp_path: Path) -> None:
         app = create_app(Config.load(data=tmp_path, metrics=False))
         async with client(app) as http:
