@@ -338,7 +338,10 @@ class Graph:
     async def _result_of_plan(self, found: PlanResult, prepared: PreparedOperation, context: Context) -> OperationResult:
         viewer = context.viewer_or_none
         viewer_id = viewer.id if viewer is not None else None
-        errors = [make_error_entry(each.error, list(each.position.path)) for each in found.errors] if found.errors else []
+        if prepared.output_format is not None and any(isinstance(key, int) for each in found.errors for key in each.path):
+            # The format may have moved lists to other positions.
+            raise PlanBailout
+        errors = [make_error_entry(each.error, list(each.path)) for each in found.errors] if found.errors else []
         result = OperationResult(
             found.data, errors, viewer_id, context.files, rate_usage=context.rate_usage, is_formatted=prepared.output_format is not None
         )

@@ -7,7 +7,7 @@ from graphql import FragmentDefinitionNode
 
 from graph.context import Context
 from graph.planner.coerce.arguments import FieldArguments, VariableValues
-from graph.planner.errors import PlanResult, null_error_positions
+from graph.planner.errors import PlanBailout, PlanResult, locate_row_errors, null_error_positions
 from graph.planner.ir.selection import Selection
 from graph.planner.run.levels import execute_selection
 from graph.planner.run.state import PlanRun
@@ -33,6 +33,11 @@ class OperationPlan:
         run = self.start_run(context, variables)
         context.loaded_columns = self.loaded_columns
         (data,) = await execute_selection(self.root, run, (None,))
+        if run.row_errors:
+            if run.errors:
+                # One of the others may have nulled the objects of these.
+                raise PlanBailout
+            return PlanResult(data, locate_row_errors(data, run.row_errors))
         return null_error_positions(data, run.errors) if run.errors else PlanResult(data, ())
 
     def start_run(self, context: Context, variables: VariableValues) -> PlanRun:

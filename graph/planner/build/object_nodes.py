@@ -98,18 +98,18 @@ class ObjectNodeBuilder:
     def build_step(self, kind: GraphQLObjectType, resolved: ResolvedField) -> ObjectFieldStep:
         """A field whose values a loader, an attribute or a resolver gives. Raises Unplannable."""
         field, nodes, key, position = resolved.definition, resolved.nodes, resolved.key, resolved.error_position
-        completer = self._build_completer(field.type, resolved)
+        completer, is_nullable = self._build_completer(field.type, resolved), resolved.is_nullable
         field_source = field_source_of(field)
         if isinstance(field_source, LoaderSource):
-            return LoaderStep(key, completer, position, field_source)
+            return LoaderStep(key, completer, position, is_nullable, field_source)
         if isinstance(field_source, AttributeSource):
-            return AttributeStep(key, completer, position, field_source.key)
+            return AttributeStep(key, completer, position, is_nullable, field_source.key)
         definition = field.extensions.get(GraphQLCoreConverter.DEFINITION_BACKREF)
         if definition is None or definition.extensions:
             raise Unplannable(key)
         resolver = definition.base_resolver
         if resolver is None:
-            return AttributeStep(key, completer, position, definition.python_name)
+            return AttributeStep(key, completer, position, is_nullable, definition.python_name)
         root: str | None = ""
         if resolver.self_parameter:
             root = None
@@ -122,7 +122,8 @@ class ObjectNodeBuilder:
                 raise Unplannable(key)
             resolve = run_once(resolve, info)
         arguments = self._context.add_arguments(field, nodes[0])
-        return ResolverStep(key, completer, position, resolve, definition, nodes, kind, resolved.path, root, info, arguments)
+        path = resolved.path
+        return ResolverStep(key, completer, position, is_nullable, resolve, definition, nodes, kind, path, root, info, arguments)
 
     def _build_project_root(self, resolved: ResolvedField) -> ProjectRoot:
         """The one project that an operation looks up."""

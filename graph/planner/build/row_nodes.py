@@ -291,7 +291,9 @@ class RowNodeBuilder:
         connection = self._build_connection(inner, children, select_builder)
         arguments = self._context.add_arguments(resolved.definition, resolved.nodes[0])
         parent_join = ParentJoin(listing.parent, self._sql_dialect)
-        return ConnectionStep(key, position, kind.declared, arguments, select_builder, parent_join, connection, subfield)
+        return ConnectionStep(
+            key, position, resolved.is_nullable, kind.declared, arguments, select_builder, parent_join, connection, subfield
+        )
 
     def _build_connection(
         self, kind: GraphQLObjectType, fields: Sequence[ResolvedField], select_builder: SelectBuilder

@@ -84,6 +84,7 @@ class ConnectionStep(BatchNode):
 
     key: str
     position: ErrorPosition | None
+    is_nullable: bool
     declared: ToMany
     arguments: int | None
     """The index in `PlanRun.arguments`."""

@@ -35,6 +35,7 @@ class FieldStep:
     key: str
     completer: Completer
     position: ErrorPosition | None
+    is_nullable: bool
 
 
 class BatchNode:

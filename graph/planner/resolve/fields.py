@@ -49,6 +49,11 @@ class ResolvedField(MergedField):
     path: FieldPath
     children: Mapping[str, Sequence["ResolvedField"]]
 
+    @property
+    def is_nullable(self) -> bool:
+        """Whether an error of the field nulls nothing but the field."""
+        return not isinstance(self.definition.type, GraphQLNonNull)
+
 
 class FieldResolver:
     """Resolves the fields of one operation."""

@@ -22,11 +22,13 @@ from storage.database.statements.compiled_statements import CompiledStatement
 
 async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises what the policy and the arguments raise below a list."""
-    parents = [node.parent_key(each) for each in objects]
-    distinct = list(dict.fromkeys(parents))
     try:
         arguments = _bind_arguments(node, run)
-        await node.declared.require(run.context, arguments, objects)
+        objects, answers = await _filter_allowed(node, run, arguments, objects, answers)
+        if not objects:
+            return
+        parents = [node.parent_key(each) for each in objects]
+        distinct = list(dict.fromkeys(parents))
         window = make_window(arguments)
         statement = _find_statement(node, run, arguments, window, many=len(distinct) > 1)
         values = _parameter_values(node, run, statement, window, distinct)
@@ -41,6 +43,29 @@ async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Seque
 
 
 NODE_EXECUTORS[ConnectionStep] = _execute_connection
+
+
+async def _filter_allowed(
+    node: ConnectionStep, run: PlanRun, arguments: dict[str, Any], objects: Sequence[Any], answers: list[dict[str, Any]]
+) -> tuple[Sequence[Any], list[dict[str, Any]]]:
+    """The objects, with their answers, whose lists the viewer may read. Below a list the refusal of another one is reported.
+
+    Raises the refusal where it cannot be.
+    """
+    try:
+        await node.declared.require(run.context, arguments, objects)
+        return objects, answers
+    except OperationError:
+        if node.position is not None or not node.is_nullable:
+            raise
+    allowed: list[tuple[Any, dict[str, Any]]] = []
+    for each, answer in zip(objects, answers, strict=True):
+        try:
+            await node.declared.require(run.context, arguments, (each,))
+            allowed.append((each, answer))
+        except OperationError as error:
+            run.report_row(answer, node.key, error)
+    return [each for each, _ in allowed], [answer for _, answer in allowed]
 
 
 def join_page_to_project(node: ConnectionStep, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:

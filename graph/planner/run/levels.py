@@ -13,7 +13,7 @@ from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.errors import PlanBailout
 from graph.planner.ir.completers import AbstractCompleter, LeafCompleter, ListCompleter, ObjectCompleter, SubfieldCompleter
 from graph.planner.ir.selection import Selection
-from graph.planner.ir.steps import BatchNode, BatchStep, Completer, FieldStep, FieldValues, LoaderStep
+from graph.planner.ir.steps import BatchNode, BatchStep, Completer, FieldStep, FieldValues, LoaderStep, ResolverStep
 from graph.planner.run.awaiting import MAX_UNSLICED_OBJECTS, await_values, run_to_completion
 from graph.planner.run.resolvers import begin_step, make_info
 from graph.planner.run.state import PendingWork, PlanRun, close_coroutines
@@ -122,14 +122,26 @@ async def _execute_step(step: FieldStep, run: PlanRun, objects: Sequence[Any], a
 
 
 async def _await_and_complete(step: FieldStep, run: PlanRun, answers: list[dict[str, Any]], values: FieldValues) -> None:
-    try:
-        await await_values(values, run.context.scheduler)
-    except OperationError as error:
-        run.report(step.position, error)
-        return
+    if step.position is None and step.is_nullable and isinstance(step, ResolverStep):
+        await await_values(values, run.context.scheduler, returns_errors=True)
+        _report_rows(step, run, answers, values)
+    else:
+        try:
+            await await_values(values, run.context.scheduler)
+        except OperationError as error:
+            run.report(step.position, error)
+            return
     if len(values) > MAX_UNSLICED_OBJECTS:
         await run.context.scheduler.pause()
     await _complete_field(step, run, answers, values)
+
+
+def _report_rows(step: FieldStep, run: PlanRun, answers: list[dict[str, Any]], values: FieldValues) -> None:
+    """Reports the errors among the values of objects below a list, and replaces them by null."""
+    for number, value in enumerate(values):
+        if isinstance(value, OperationError):
+            run.report_row(answers[number], step.key, value)
+            values[number] = None
 
 
 async def _complete_field(step: FieldStep, run: PlanRun, answers: list[dict[str, Any]], values: FieldValues) -> None:

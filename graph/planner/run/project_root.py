@@ -71,7 +71,7 @@ async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequen
         filled[0].update(result if isinstance(node.joined_step, Relations) else {node.joined_step.key: result})
     if selection.steps or node.other_batch_steps:
         await run_to_completion(lambda work: begin_level(run, (project,), filled, selection.steps, node.other_batch_steps, work))
-    if cached is not None and not run.errors:
+    if cached is not None and not run.errors and not run.row_errors:
         cached.put(filled[0][selection.steps[0].key])
     for answer in answers:
         answer[node.key] = filled[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import OperationError
-from graph.planner.errors import ErrorPosition, FieldError, PlanBailout
+from graph.planner.errors import ErrorPosition, FieldError, PlanBailout, RowError
 from graph.planner.ir.steps import FieldValues
 from graph.planner.sql.select_builder import SelectBuilder
 from graph.planner.sql.statements import PlanStatements
@@ -23,6 +23,7 @@ class PlanRun:
     arguments: Sequence[dict[str, Any]]
     statements: PlanStatements
     errors: list[FieldError] = field(default_factory=list)
+    row_errors: list[RowError] = field(default_factory=list)
 
     def viewer_values(self, select_builder: SelectBuilder) -> dict[str, Any]:
         """The values of the viewer's parameters in a statement. Raises PlanBailout where it has any and there is no viewer."""
@@ -34,10 +35,18 @@ class PlanRun:
         return viewer_values(viewer)
 
     def report(self, position: ErrorPosition | None, error: OperationError) -> None:
-        """Adds an error of a field, whose value stays null. Raises it again below a list, where graphql-core reports it."""
+        """Adds an error of a field, whose value stays null. Raises it again below a list, where graphql-core reports it.
+
+        `report_row` reports an error of a nullable field there.
+        """
         if position is None:
             raise error
         self.errors.append(FieldError(position, error))
+
+    def report_row(self, answer: dict[str, Any], key: str, error: OperationError) -> None:
+        """Adds an error of a nullable field of one object below a list, and sets the field to null in its answer."""
+        answer[key] = None
+        self.row_errors.append(RowError(answer, key, error))
 
 
 @dataclass(slots=True)

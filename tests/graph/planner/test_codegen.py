@@ -110,7 +110,7 @@ def test_serializer_of_objects() -> None:
 
 
 def attribute(key: str, completer: Completer) -> AttributeStep:
-    return AttributeStep(key, completer, None, key)
+    return AttributeStep(key, completer, None, True, key)
 
 
 def leaf_completer(kind: GraphQLScalarType, is_non_null: bool) -> LeafCompleter:

@@ -9,8 +9,9 @@ from graphql import parse
 from graph.context import Services
 from graph.errors import Code, NotFound
 from graph.operations.results import OperationResult
-from graph.planner.errors import ErrorPosition, FieldError, PlanBailout, null_error_positions
+from graph.planner.errors import ErrorPosition, FieldError, PlanBailout, RowError, locate_row_errors, null_error_positions
 from storage import tables
+from storage.tables import AccessLevel
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api
 from tests.support.database.statements import StatementRecorder, requires_planner
@@ -226,6 +227,61 @@ class TestNullPropagation:
         assert result.data == {"project": {"name": without_issues.name, "milestone": milestone, "other": {"title": title}}}
         assert oracle.planned_graph.fallback_count == 0
 
+
+class TestErrorsBelowLists:
+    """Of some projects of a list the viewer may not see the builds or the code."""
+
+    WALL = """query { projects(orderBy: {field: ID}) { nodes { path builds { nodes { name } } branch { name } } } }"""
+    NESTED = """query ($path: String!) { group(path: $path) { projects { nodes { path
+        issues { nodes { iid project { builds { totalCount } branch { name } } } } } } } }"""
+
+    async def run(self, services: Services, text: str, viewer: tables.User, **variables: Any) -> OperationResult:
+        oracle = PlanOracle(replace(services, clock=lambda: NOW))
+        result = await oracle.compare(prepare_document(parse(text)), variables, viewer)
+        assert oracle.planned_graph.fallback_count == 0, repr(oracle.planned_graph.last_error)
+        return result
+
+    async def test_are_reported_without_running_anything_again(self, services: Services, make: DataFactory) -> None:
+        viewer = await make.user()
+        levels = [AccessLevel.DEVELOPER, AccessLevel.GUEST, AccessLevel.REPORTER, AccessLevel.GUEST]
+        for number, level in enumerate(levels):
+            project = await make.project(path=f"p{number}", members=[(viewer, level)], history={"commits": 2}, public_builds=False)
+            if level is not AccessLevel.GUEST:
+                await make.build(project, "1" * 40, name=f"build{number}")
+        result = await self.run(services, self.WALL, viewer)
+        nodes = result.data["projects"]["nodes"]
+        refused = [index for index, node in enumerate(nodes) if node["path"] in ("p1", "p3")]
+        expected = [(Code.FORBIDDEN, ["projects", "nodes", index, name]) for index in refused for name in ("branch", "builds")]
+        assert sorted(codes(result), key=repr) == sorted(expected, key=repr)
+        for index, node in enumerate(nodes):
+            if index in refused:
+                assert (node["builds"], node["branch"]) == (None, None)
+            else:
+                assert (len(node["builds"]["nodes"]), node["branch"]["name"]) == (1, "master")
+
+    async def test_have_each_position_of_an_object(self, services: Services, make: DataFactory) -> None:
+        viewer, owner = await make.user(), await make.user()
+        group = await make.group(owner=owner, path="tools")
+        for level in (AccessLevel.GUEST, AccessLevel.DEVELOPER):
+            project = await make.project(group=group, members=[(viewer, level)], history={"commits": 2}, public_builds=False)
+            for _ in range(2):
+                await make.issue(project)
+        result = await self.run(services, self.NESTED, viewer, path="tools")
+        assert len(codes(result)) == 4
+        assert {code for code, _ in codes(result)} == {Code.FORBIDDEN}
+
+    async def test_of_objects_that_the_answer_lacks_are_left_to_graphql_core(self) -> None:
+        answer = {"name": None}
+        errors = [RowError(answer, "name", NotFound("Row"))]
+        assert locate_row_errors({"a": [{}, answer], "b": answer}, errors) == [
+            (("a", 1, "name"), errors[0].error),
+            (("b", "name"), errors[0].error),
+        ]
+        with pytest.raises(PlanBailout):
+            locate_row_errors({"a": [dict(answer)]}, errors)
+
+
+class TestNulledPositions:
     DATA: dict[str, Any] = {"a": {"b": {"c": 1, "d": None}, "e": 2}}
 
     def nulled(self, *errors: tuple[str, str]) -> Any:
@@ -233,7 +289,7 @@ class TestNullPropagation:
         positions = [ErrorPosition(tuple(path.split(".")), tuple(null_path.split(".") if null_path else ())) for path, null_path in errors]
         data = {"a": {"b": dict(self.DATA["a"]["b"]), "e": 2}}
         result = null_error_positions(data, [FieldError(each, NotFound("Row")) for each in positions])
-        return result.data, [".".join(each.position.path) for each in result.errors]
+        return result.data, [".".join(map(str, each.path)) for each in result.errors]
 
     def test_a_nullable_field_is_null(self) -> None:
         assert self.nulled(("a.b", "a.b")) == ({"a": {"b": None, "e": 2}}, ["a.b"])
