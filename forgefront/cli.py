@@ -2,6 +2,8 @@
 
 import errno
 import gc
+import os
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -33,10 +35,23 @@ COMMANDS = {
 """Module and attribute of each command in `forgefront.commands`, and the first sentence of its help."""
 
 
+def _open_closed_streams() -> None:
+    """Opens /dev/null for each standard stream that the caller closed: libraries write to them, and a file that got the number 2 would get
+    their messages."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
 class Program(TyperGroup):
     """All commands. A command whose output cannot be written because the disk is full ends with a message."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
+        _open_closed_streams()
         try:
             return super().main(*args, **settings)
         except OSError as error:

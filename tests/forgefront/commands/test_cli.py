@@ -388,6 +388,13 @@ class TestProgram:
             done = subprocess.run([sys.executable, "-m", "forgefront.cli", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
         assert (done.returncode, done.stderr) == (1, "forgefront: the output cannot be written: No space left on device\n")
 
+    @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+    def test_closed_standard_streams(self, cli: CommandRunner, closed: str) -> None:
+        command = f"exec {sys.executable} -m forgefront.cli admin group create team --data {cli.data} {closed}"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [group["path"] for group in cli.json("admin", "group", "list")] == ["team"]
+
     def test_loads_only_what_a_command_needs(self) -> None:
         """In a new interpreter, because this one has loaded everything."""
         code = f"""
