@@ -15,7 +15,7 @@ def documents(
         typer.Argument(
             metavar="[FOLDER]",
             help="A folder of .graphql files, or a manifest.",
-            show_default="those of the service",
+            show_default="the built-in ones",
             exists=True,
         ),
     ] = None,
@@ -41,6 +41,8 @@ def documents(
         except OSError as error:
             fail(f"{path}: {error.strerror or error}")
         checked, problems = read.documents, read.problems
+        if not checked and not problems:
+            fail(f"{path}: there are no documents")
     if manifest:
         typer.echo(json.dumps(trusted_documents.make_manifest(checked), indent=2, ensure_ascii=False))
     elif as_json:

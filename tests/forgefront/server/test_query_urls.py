@@ -401,6 +401,9 @@ class TestConfiguredDocuments:
         (tmp_path / "broken.graphql").write_text("{ nothing }")
         result = run()
         assert (result.exit_code, "broken.graphql: Cannot query field 'nothing'" in result.stderr) == (1, True)
+        for file in tmp_path.iterdir():
+            file.unlink()
+        assert (run("--json").exit_code, run().stderr) == (1, f"forgefront: {tmp_path}: there are no documents\n")
 
 
 def basic_credentials(user: str, password: str) -> dict[str, str]:
