@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, Pydant
 
 from forgefront.settings.bucket_settings import BucketSettings
 from forgefront.settings.config_error import ConfigError as ConfigError
-from forgefront.settings.config_file import DEFAULT_DATA, PREFIX, format_problems, read_file
+from forgefront.settings.config_file import DEFAULT_DATA, PREFIX, describe_unknown_variables, format_problems, read_file
 from forgefront.settings.git_settings import GitSettings
 from forgefront.settings.sign_in_settings import SignInSettings
 from graph.jobs.change_retention import DEFAULT_DAYS, DEFAULT_ROWS, ChangeRetention
@@ -150,6 +150,11 @@ class Config(BucketSettings, GitSettings, SignInSettings):
             return cls(**overrides)
         except ValidationError as error:
             raise ConfigError(format_problems(error, overrides)) from None
+
+    @classmethod
+    def describe_unknown_variables(cls) -> list[str]:
+        """A line for each FORGEFRONT_ variable of the environment that is no setting, which is often a misspelled one."""
+        return describe_unknown_variables(cls.model_fields)
 
     @classmethod
     def settings_customise_sources(

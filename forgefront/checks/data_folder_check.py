@@ -131,6 +131,7 @@ def _check_folder(config: Config, report: CheckReport) -> bool:
                 file.write(b"x" * 4096)
         except OSError as error:
             report.add("folder", folder, f"it is not writable: {error.strerror}", _remedy_of_folder(error))
+    report.notes += config.describe_unknown_variables()
     if config.data.stat().st_mode & 0o077:
         report.notes.append(f"other users of this machine can enter {config.data}; chmod 700 prevents this")
     for path, mode in find_exposed(config):

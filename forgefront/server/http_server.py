@@ -58,6 +58,8 @@ def run(config: Config, *, build: AppFactory | None = None, on_ready: ReadyCallb
     raises.
     """
     logs.configure(config.log_format, config.log_level)
+    for problem in config.describe_unknown_variables():
+        structlog.get_logger().warning("unknown variable", problem=problem)
     listener = create_listener(config.host, config.port)
     others: tuple[socket.socket, ...] = ()
     if build is None:

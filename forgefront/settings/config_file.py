@@ -1,6 +1,7 @@
 """The configuration file, and the sources of invalid values."""
 
 import os
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -14,6 +15,8 @@ from forgefront.settings.config_error import ConfigError
 PREFIX = "FORGEFRONT_"
 FILE_NAME = "forgefront.toml"
 DEFAULT_DATA = Path("data")
+OTHER_VARIABLES = re.compile(r"CONFIG|(?:RUNNER|IMPORT|TEST)_\w+")
+"""Variables, without the prefix, that are no settings of the service: those of the runner, of imports and of the suite."""
 
 
 def _find_file(overrides: Mapping[str, Any]) -> Path | None:
@@ -36,16 +39,26 @@ def read_file(overrides: Mapping[str, Any], names: Collection[str]) -> dict[str,
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
-    problems = []
-    for key in content:
-        if key not in names:
-            similar = get_close_matches(key, names, n=1)
-            problems.append(f"{path}: unknown key {key}" + (f"; did you mean {similar[0]}?" if similar else ""))
+    problems = [f"{path}: unknown key {key}{_suggest(key, names)}" for key in content if key not in names]
     if "data" in content and not os.environ.get(f"{PREFIX}CONFIG"):
         problems.append(f"{path}: data cannot be set in a file inside the data folder")
     if problems:
         raise ConfigError(problems)
     return content
+
+
+def describe_unknown_variables(names: Collection[str]) -> list[str]:
+    """A line for each variable of the environment that looks like a setting and is none of the `names`, so that it has no effect."""
+    given = [name.removeprefix(PREFIX) for name, value in sorted(os.environ.items()) if name.startswith(PREFIX) and value]
+    unknown = [name for name in given if name.lower() not in names and not OTHER_VARIABLES.fullmatch(name)]
+    return [f"{PREFIX}{name} is no setting and has no effect{_suggest(name.lower(), names, PREFIX)}" for name in unknown]
+
+
+def _suggest(name: str, names: Collection[str], prefix: str = "") -> str:
+    similar = get_close_matches(name, names, n=1)
+    if not similar:
+        return ""
+    return f"; did you mean {prefix}{similar[0].upper() if prefix else similar[0]}?"
 
 
 def format_problems(error: ValidationError, overrides: Mapping[str, Any]) -> list[str]:

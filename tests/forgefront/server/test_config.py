@@ -74,6 +74,17 @@ class TestInvalidSettings:
         assert "unknown key zzz" in text
         assert str(tmp_path / "forgefront.toml") in text
 
+    def test_unknown_variables_are_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in [name for name in os.environ if name.startswith("FORGEFRONT_")]:
+            monkeypatch.delenv(name)
+        for name in ("DATABSE_URL", "ZZZ", "PORT", "CONFIG", "RUNNER_TOKEN"):
+            monkeypatch.setenv(f"FORGEFRONT_{name}", str(tmp_path / "file") if name == "CONFIG" else "80")
+        monkeypatch.setenv("FORGEFRONT_EMPTY", "")
+        assert Config.describe_unknown_variables() == [
+            "FORGEFRONT_DATABSE_URL is no setting and has no effect; did you mean FORGEFRONT_DATABASE_URL?",
+            "FORGEFRONT_ZZZ is no setting and has no effect",
+        ]
+
     def test_broken_file(self, tmp_path: Path) -> None:
         (tmp_path / "forgefront.toml").write_text("port = = 3\n")
         assert str(tmp_path / "forgefront.toml") in config_errors(data=tmp_path)
