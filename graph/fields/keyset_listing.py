@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
+from sqlalchemy.sql.visitors import iterate
 from sqlmodel import AutoString, col
 
 from graph.context import Context
@@ -196,17 +197,8 @@ class KeysetListing:
         if len(keys) == 1:
             count_one = count_statement.where(_parent_condition(counted_parents, keys))
             return {keys[0]: await self.where(parent_condition)._page(context, window, count_one)}
-        row_number = over(func.row_number(), partition_by=columns, order_by=self.order_by(window)).label("row_number")
-        labels = [column.label(f"parent{number}") for number, column in enumerate(columns)]
-        inner = self._select(window, col(self.table.id).label("id")).add_columns(row_number, *labels).where(parent_condition).subquery()
-        page_statement = (
-            select(self.table, *(inner.c[label.name] for label in labels))
-            .join(inner, inner.c.id == col(self.table.id))
-            .where(inner.c.row_number > window.offset, inner.c.row_number <= window.offset + window.size + 1)
-            .order_by(*(inner.c[label.name] for label in labels), inner.c.row_number)
-        )
         rows: dict[Any, list[Any]] = {key: [] for key in keys}
-        for row, *parent in await context.tuples(page_statement):
+        for row, *parent in await context.tuples(self._pages_select(context, window, columns, keys)):
             rows[_key(parent)].append(row)
 
         async def fetch(missing_keys: list[Any]) -> dict[Any, int]:
@@ -224,6 +216,35 @@ class KeysetListing:
 
         return {key: make_page(rows[key], window, self.cursor, make_counter(key)) for key in keys}
 
+    def _pages_select(self, context: Context, window: Window, columns: list[Any], keys: list[Any]) -> Select[Any]:
+        """Returns the statement that selects the rows of the pages of several parents, in their order, each with the key of its parent."""
+        sql_dialect = SqlDialect(context.services.database.engine.dialect)
+        # PostgreSQL evaluates subqueries of conditions for all rows at once if it reads them all.
+        is_numbered = self.association is not None or window.offset or not (sql_dialect.is_sqlite or _have_no_subqueries(self.conditions))
+        parents = None if is_numbered else _select_parents(columns, keys)
+        if parents is None:
+            return self._numbered_pages_select(window, columns, keys)
+        # An index finds the first rows of each parent; numbering reads all rows of all of them.
+        (column,) = columns
+        first_rows = self._select(window, col(self.table.id).label("id")).where(column == parents.c.id)
+        first_rows = first_rows.order_by(*self.order_by(window)).limit(literal_number(window.size + 1))
+        found, rows = sql_dialect.join_pages(parents, first_rows, self.table.__table__.alias("first_rows"))
+        ids = select(rows.c.id).select_from(found)
+        return select(self.table, column.label("parent")).where(col(self.table.id).in_(ids)).order_by(column, *self.order_by(window))
+
+    def _numbered_pages_select(self, window: Window, columns: list[Any], keys: list[Any]) -> Select[Any]:
+        """As `_pages_select`, for all lists and windows."""
+        row_number = over(func.row_number(), partition_by=columns, order_by=self.order_by(window)).label("row_number")
+        labels = [column.label(f"parent{number}") for number, column in enumerate(columns)]
+        numbered = self._select(window, col(self.table.id).label("id")).add_columns(row_number, *labels)
+        inner = numbered.where(_parent_condition(columns, keys)).subquery()
+        return (
+            select(self.table, *(inner.c[label.name] for label in labels))
+            .join(inner, inner.c.id == col(self.table.id))
+            .where(inner.c.row_number > window.offset, inner.c.row_number <= window.offset + window.size + 1)
+            .order_by(*(inner.c[label.name] for label in labels), inner.c.row_number)
+        )
+
     def page_of_rows(self, rows: Iterable[Any], window: Window) -> ConnectionPage:
         """Makes a page of rows that are already loaded, without a statement."""
         keys = [column.key for column in self.order.columns(self.table)]
@@ -240,6 +261,22 @@ class KeysetListing:
         if window.backward:
             page_rows = page_rows[::-1]
         return make_page(page_rows[window.offset : window.offset + window.size + 1], window, self.cursor, lambda: len(sorted_rows))
+
+
+def _have_no_subqueries(conditions: Iterable[Any]) -> bool:
+    return not any(isinstance(element, Select) for condition in conditions for element in iterate(condition))
+
+
+def _select_parents(columns: list[Any], keys: list[Any]) -> Any:
+    """Selects the ids of the rows with these keys; None unless the key is one column that refers to an id, and an index begins with it."""
+    if len(columns) > 1:
+        return None
+    column = columns[0].property.columns[0] if hasattr(columns[0], "property") else columns[0]
+    has_index = any(index.columns[0] is column for index in getattr(column.table, "indexes", ()) if index.columns)
+    targets = [key.column for key in column.foreign_keys if key.column.name == "id"]
+    if not has_index or not targets:
+        return None
+    return select(targets[0].label("id")).where(targets[0].in_(keys)).subquery("parents")
 
 
 def _key(values: list[Any]) -> Any:

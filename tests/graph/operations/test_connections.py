@@ -306,3 +306,32 @@ class TestCounts:
             counts.append(len(seen))
 
         assert counts[0] == counts[1]
+
+
+class TestPagesWithoutPlans:
+    @pytest.mark.parametrize(
+        ("window", "is_numbered"),
+        [
+            ("first: 2", False),
+            ("last: 2", False),
+            ("first: 2, orderBy: {field: UPDATED_AT, direction: ASC}", False),
+            ("first: 2, offset: 1", True),
+        ],
+    )
+    async def test_of_many_parents_read_the_rows_of_the_pages_only(
+        self, services: Services, make: DataFactory, statements: StatementRecorder, window: str, is_numbered: bool
+    ) -> None:
+        group = await make.group(owner=(owner := await make.user()))
+        for number in range(4):
+            project = await make.project(group=group)
+            for day in range(number):
+                await make.issue(project, created_at=MOMENT, updated_at=MOMENT + timedelta(days=day // 2), assignee_id=owner.id)
+        text = f"""{{ projects(first: 10) {{ nodes {{ issues({window}, filter: {{search: "i"}}) {{
+            totalCount pageInfo {{ hasNextPage hasPreviousPage }} edges {{ cursor node {{ iid }} }} }} }} }} }}"""
+
+        with statements.record() as seen:
+            unplanned = await Ask(Graph(services, planner=False)).data(text, owner)
+        assert unplanned == await Ask(Graph(services, planner=True)).data(text, owner)
+        lengths = [len(node["issues"]["edges"]) for node in unplanned["projects"]["nodes"]]
+        assert lengths == ([2, 1, 0, 0] if is_numbered else [2, 2, 1, 0])
+        assert any("row_number" in statement for statement in seen) == is_numbered
