@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from graph.context import Info
+from graph.context import Context, Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
@@ -120,6 +120,18 @@ async def create_trigger(info: Info, input: CreateTriggerInput) -> tables.Trigge
     return await triggers.create_trigger(info.context, await find_project(info.context, input.project_path, Action.ADMIN_BUILD))
 
 
+async def _find_trigger(context: Context, input: DeleteTriggerInput) -> tables.Trigger:
+    """The trigger that an input names, if the viewer may administrate builds of the project. Raises NotFound, Forbidden, BadRequest."""
+    if get_or(input.id, None) is not None:
+        _, trigger = await find_by_global_id(context, tables.Trigger, input, action=Action.ADMIN_BUILD)
+        return trigger
+    message, token = "Give `id`, or `projectPath` with `token`.", get_or(input.token, None)
+    lookup.require_one(message, get_or(input.project_path, None))
+    project = await find_project(context, input.project_path or "", Action.ADMIN_BUILD)
+    lookup.require_one(message, token)
+    return await triggers.get_trigger(context, project, token or "")
+
+
 @mutation(
     entity="trigger",
     returns=Trigger,
@@ -128,14 +140,7 @@ async def create_trigger(info: Info, input: CreateTriggerInput) -> tables.Trigge
     description="Deletes a trigger; its token becomes invalid immediately. Requires the master role.",
 )
 async def delete_trigger(info: Info, input: DeleteTriggerInput) -> tables.Trigger:
-    if get_or(input.id, None) is not None:
-        _, trigger = await find_by_global_id(info.context, tables.Trigger, input, action=Action.ADMIN_BUILD)
-    else:
-        message, token = "Give `id`, or `projectPath` with `token`.", get_or(input.token, None)
-        lookup.require_one(message, get_or(input.project_path, None))
-        project = await find_project(info.context, input.project_path or "", Action.ADMIN_BUILD)
-        lookup.require_one(message, token)
-        trigger = await triggers.get_trigger(info.context, project, token or "")
+    trigger = await _find_trigger(info.context, input)
     return await triggers.delete_trigger(info.context, trigger)
 
 
