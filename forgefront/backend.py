@@ -24,7 +24,8 @@ from graph.operations.rate_limits import RateLimiter
 from graph.rules.ci.config_versions import parse_version
 from graph.rules.git import ref_adoption
 from storage import migrations
-from storage.database.engine import Database, now
+from storage.database.clock import now
+from storage.database.engine import Database
 from storage.git.importing.repository_import import ProgressCallback
 from storage.git.repositories import Repositories
 from storage.git.repository_cache import RepositoryCache

@@ -35,7 +35,8 @@ from graph.operations.token_scopes import TokenIdentity
 from graph.rules.accounts.failure_limiter import FailureLimiter
 from graph.served_files import ServedFile
 from storage import tables
-from storage.database.engine import Database, DatabaseSession, now
+from storage.database.clock import now
+from storage.database.engine import Database, DatabaseSession
 from storage.database.statements.bulk_inserts import BulkRows
 from storage.database.statements.insert_cache import Numbering
 from storage.database.text_budget import TextBudget

@@ -18,7 +18,8 @@ from sqlalchemy.orm import make_transient_to_detached
 from graph.context import Services
 from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
-from storage.database.engine import Database, metadata, now
+from storage.database.clock import now
+from storage.database.engine import Database, metadata
 from storage.git.importing.repository_import import import_repository
 from storage.git.repository import Repository
 from storage.objects.folder_store import FolderStore

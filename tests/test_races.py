@@ -18,7 +18,7 @@ import pytest
 from forgefront.app import App
 from forgefront.config import Config
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from tests.make import EXTERNAL_URL, DataFactory, ssh_key, token_of
 
 AT_ONCE = 32

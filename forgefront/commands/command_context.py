@@ -114,7 +114,7 @@ def run_with_backend(
 ) -> T:
     """Runs `work` over a started backend; ends the command with a message if something is refused or unreachable."""
     from forgefront.backend import Backend
-    from storage.database.engine import now
+    from storage.database.clock import now
 
     logs.configure("text", "error")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from forgefront.demo import demo_content as content
 from graph.errors import UserError
 from graph.rules import validation
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.git.repository import NotARepository, Repository
 
 

@@ -21,16 +21,8 @@ from sqlalchemy import func, select, text
 from forgefront.config import Config
 from forgefront.server.health import NotReadyError
 from storage import integrity, migrations
-from storage.database.engine import (
-    Database,
-    DatabaseSession,
-    correct_clock,
-    describe_error,
-    driver_url,
-    is_unavailable,
-    now,
-    read_host_clock,
-)
+from storage.database.clock import correct_clock, now, read_host_clock
+from storage.database.engine import Database, DatabaseSession, describe_error, driver_url, is_unavailable
 from storage.secrets import TokenCipher, UndecryptableToken, fingerprint_key, write_once
 from storage.tables import hosts, schema_compatibility
 from storage.tables.hosts import LIVE_SECONDS

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from storage.database.engine import describe_error, now
+from storage.database.clock import now
+from storage.database.engine import describe_error
 
 
 class JobState(Enum):

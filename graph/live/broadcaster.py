@@ -19,7 +19,8 @@ import structlog
 from graph.errors import LimitExceeded, Unavailable
 from graph.jobs.wakeup import Wakeup
 from graph.live.change_log import CommittedLogReader, LoggedChange
-from storage.database.engine import Database, describe_error, is_unavailable, now
+from storage.database.clock import now
+from storage.database.engine import Database, describe_error, is_unavailable
 from storage.database.pg_notify import Notifications
 from storage.secrets import digest_token
 from storage.tables import ChangeKind

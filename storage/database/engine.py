@@ -6,7 +6,7 @@ writers wait for each other instead of failing with "database is locked". Writer
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -133,25 +133,6 @@ def enum_type(enumeration: type[Any]) -> Any:
         length=32,
         values_callable=lambda members: [str(member.value) for member in members],
     )
-
-
-_correction = timedelta()
-
-
-def now() -> datetime:
-    """The time by the clock of the database, as far as this process knows it (`correct_clock`), so that hosts can compare their times."""
-    return datetime.now(UTC) + _correction
-
-
-def read_host_clock() -> datetime:
-    """The time by the clock of this host."""
-    return datetime.now(UTC)
-
-
-def correct_clock(correction: timedelta) -> None:
-    """Adds this difference to the clock of this host in all calls of `now` by this process."""
-    global _correction
-    _correction = correction
 
 
 def is_unique_violation(error: IntegrityError) -> bool:

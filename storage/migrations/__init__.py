@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import URL, Connection, NullPool, create_engine, event, func, inspect, select, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from storage.database.engine import Timestamp, driver_url, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp, driver_url
 
 if TYPE_CHECKING:
     from alembic.config import Config

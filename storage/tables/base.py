@@ -8,7 +8,8 @@ from sqlalchemy import ColumnCollection, ColumnElement, ForeignKey, Integer, Sel
 from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
-from storage.database.engine import Timestamp, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp
 from storage.database.statements.statement_cache import mark_constant
 
 R = TypeVar("R", bound="Row")

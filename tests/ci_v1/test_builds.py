@@ -10,7 +10,7 @@ import pytest
 from graph.context import Services
 from graph.rules.runners.runners import LOST_MESSAGE, recover_lost_builds
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import CheckStatus
 from storage.tables.builds import artifacts
 from tests.ci_v1.conftest import INFO, LegacyRunner

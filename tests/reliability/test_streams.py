@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.secrets import digest_token
 from tests.make import DataFactory, token_of
 from tests.support.reliability_promises import promise, scaled_count

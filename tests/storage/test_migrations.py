@@ -23,7 +23,8 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import AutoString
 
 from storage import migrations
-from storage.database.engine import Database, Timestamp, enum_type, now
+from storage.database.clock import now
+from storage.database.engine import Database, Timestamp, enum_type
 from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
 from storage.tables import Build, CheckStatus, IssueState, Namespace, NamespaceKind, Project, User, metadata

@@ -14,7 +14,7 @@ from graph.context import Context
 from graph.fields.entities import global_id
 from graph.rules.runners import runner_registration
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.git.tree_objects import ObjectKind
 from storage.git.trees import ListingPage, TreeListing
 from storage.secrets import digest_token

@@ -24,7 +24,7 @@ from graph.rules.builds import stored_objects
 from graph.rules.projects.projects import remove_files_after_commit
 from storage import tables
 from storage.tables import NamespaceKind
-from storage.tables.accounts import members, namespaces, users
+from storage.tables.accounts import access_conditions, members, namespaces, users
 from storage.tables.projects.projects import ids_in_namespace_for_update
 
 
@@ -53,7 +53,7 @@ async def delete_user(context: Context, user: tables.User) -> None:
 
 
 async def _publish_deletions(context: Context, user: tables.User) -> None:
-    await publish_each(context, payloads.ProjectDestroyed, tables.all_rows(tables.Project, members.owned_projects(user.id)))
+    await publish_each(context, payloads.ProjectDestroyed, tables.all_rows(tables.Project, access_conditions.owned_projects(user.id)))
     owned_tables: tuple[tuple[type[payloads.EventPayload], Any], ...] = (
         (payloads.KeyDestroyed, tables.SshKey),
         (payloads.UserRemovedFromProject, tables.ProjectMember),

@@ -17,7 +17,7 @@ from graph.rules.permissions.sql_policy import SqlViewer
 from storage import tables
 from storage.database.statements.insert_cache import Numbering
 from storage.tables import ActivityAction, ActivitySubject
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions
 from storage.tables.events import activities
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def readable_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
         subjects.setdefault(action, []).append(subject)
     row = tables.Activity
     conditions = {action: col(row.subject).in_(sorted(each)) for action, each in subjects.items()}
-    return [members.in_projects(row.project_id, any_allowed(conditions, viewer.id, is_admin=viewer.is_admin))]
+    return [access_conditions.in_projects(row.project_id, any_allowed(conditions, viewer.id, is_admin=viewer.is_admin))]
 
 
 async def filter_visible(context: Context, rows: Sequence[tables.Activity]) -> list[tables.Activity]:

@@ -15,7 +15,7 @@ from graph.errors import Forbidden
 from graph.operations.loaders import Loader
 from storage import tables
 from storage.tables import AccessLevel
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions, members
 from storage.tables.base import Row
 
 R = TypeVar("R", bound=Row)
@@ -374,7 +374,7 @@ def group_visibility_loader(context: Context) -> Loader[int, bool]:
     """The loader of the visibility of groups by id: True for visible groups, None for hidden ones."""
 
     async def fetch(ids: list[int]) -> Mapping[int, bool]:
-        visible = await context.tuples(members.visible_group_ids(context.viewer.id, ids))
+        visible = await context.tuples(access_conditions.visible_group_ids(context.viewer.id, ids))
         return dict.fromkeys((row[0] for row in visible), True)
 
     return context.loader("visible groups", fetch)

@@ -12,13 +12,13 @@ from graph.context import Context
 from graph.rules.permissions.policy import RULES, Action, PolicyRule
 from storage import tables
 from storage.tables import AccessLevel
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions
 from storage.tables.projects import snippets
 
 
 def visible_project_conditions(context: Context) -> list[Any]:
     """SQL conditions on `Project` for lists that span projects."""
-    return [] if context.viewer.admin else [members.visible_projects(context.viewer.id)]
+    return [] if context.viewer.admin else [access_conditions.visible_projects(context.viewer.id)]
 
 
 def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
@@ -54,9 +54,9 @@ def _sharing_condition(rule: PolicyRule, viewer_id: Any) -> ColumnElement[bool]:
     """The SQL condition on `Project` under which a viewer who is not an administrator may act in it, but for its features."""
     assert rule.includes_non_members and not rule.requires_unarchived, rule  # noqa: S101
     if rule.min_level <= AccessLevel.GUEST and rule.visibility_switch is None:
-        return members.visible_projects(viewer_id)
+        return access_conditions.visible_projects(viewer_id)
     switch = getattr(tables.Project, rule.visibility_switch) if rule.visibility_switch is not None else None
-    return members.shared_or_at_level(viewer_id, rule.min_level, switch)
+    return access_conditions.shared_or_at_level(viewer_id, rule.min_level, switch)
 
 
 def open_action_features(action: Action, project: Any) -> list[ColumnElement[bool]]:
@@ -78,13 +78,13 @@ def _required_features(rule: PolicyRule, project: Any) -> list[ColumnElement[boo
 
 def visible_group_conditions(context: Context) -> list[Any]:
     """SQL conditions on `Namespace` for lists of groups."""
-    return [] if context.viewer.admin else [members.listed_groups(context.viewer.id)]
+    return [] if context.viewer.admin else [access_conditions.listed_groups(context.viewer.id)]
 
 
 def creatable_namespace_conditions(context: Context) -> list[Any]:
     """SQL conditions on `Namespace` for lists of those in which the viewer may create projects."""
     level = RULES[Action.CREATE_PROJECT].min_level
-    return [] if context.viewer.admin else [members.namespaces_at_level(context.viewer.id, level)]
+    return [] if context.viewer.admin else [access_conditions.namespaces_at_level(context.viewer.id, level)]
 
 
 def visible_snippet_conditions(context: Context) -> list[Any]:

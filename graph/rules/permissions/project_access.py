@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from graph.context import Context
 from graph.rules.permissions.policy import can_see_project, group_visibility_loader, project_level_loader
 from storage import tables
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions, members
 from storage.tables.base import Row, row_in_project
 from storage.tables.projects.projects import of_path_keys
 
@@ -108,7 +108,7 @@ def key_parameters(key: int | tuple[str, str]) -> dict[str, Any]:
 
 async def load_group(context: Context, key: int | str) -> tables.Namespace | None:
     """Load a namespace by id or lower-case path; prime whether the viewer may see it as a group."""
-    by = (members.GROUP_BY_ID, {"id": key}) if isinstance(key, int) else (members.GROUP_BY_PATH, {"path": key})
+    by = (access_conditions.GROUP_BY_ID, {"id": key}) if isinstance(key, int) else (access_conditions.GROUP_BY_PATH, {"path": key})
     rows = await context.tuples(by[0], user_id=context.viewer.id, **by[1])
     for group, is_visible in rows:
         context.rows_by_id(tables.Namespace).prime(group.id, group)

@@ -9,7 +9,7 @@ from graph.rules.permissions.policy import Action
 from graph.rules.permissions.policy_conditions import conditions_of_viewer, open_action_features
 from storage import tables
 from storage.database.statements.compiled_statements import named_parameter
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ def viewer_values(viewer: tables.User) -> dict[str, Any]:
 
 def visible_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     """SQL conditions on `Project` under which the viewer, whose `is_admin` is a constant, may see it."""
-    return [] if viewer.is_admin else [members.visible_projects(viewer.id)]
+    return [] if viewer.is_admin else [access_conditions.visible_projects(viewer.id)]
 
 
 def listed_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     """The same conditions as `visible_conditions`, for a list of all projects."""
-    return [] if viewer.is_admin else [members.listed_projects(viewer.id)]
+    return [] if viewer.is_admin else [access_conditions.listed_projects(viewer.id)]
 
 
 def visible_group_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
     """SQL conditions on `Namespace` under which the viewer, whose `is_admin` is a constant, may see the group."""
-    return [] if viewer.is_admin else [members.visible_groups(viewer.id)]
+    return [] if viewer.is_admin else [access_conditions.visible_groups(viewer.id)]
 
 
 def allowed_conditions(action: Action, viewer: SqlViewer) -> list[ColumnElement[bool]]:
@@ -53,7 +53,7 @@ def allowed_conditions(action: Action, viewer: SqlViewer) -> list[ColumnElement[
 
 def can_see_in_sql(project: Any, viewer: SqlViewer) -> ColumnElement[bool]:
     """As `policy.can_see_project`, of the project with the columns `project`."""
-    return or_(viewer.is_admin, members.visible_projects(viewer.id, project))
+    return or_(viewer.is_admin, access_conditions.visible_projects(viewer.id, project))
 
 
 def can_in_sql(action: Action, project: Any, viewer: SqlViewer) -> ColumnElement[bool]:
@@ -63,4 +63,4 @@ def can_in_sql(action: Action, project: Any, viewer: SqlViewer) -> ColumnElement
 
 def in_allowed_projects(table: Any, action: Action, viewer: SqlViewer) -> ColumnElement[bool]:
     """The SQL condition that a row of `table` is of a project in which the viewer may perform the action."""
-    return members.in_projects(table.project_id, *allowed_conditions(action, viewer))
+    return access_conditions.in_projects(table.project_id, *allowed_conditions(action, viewer))

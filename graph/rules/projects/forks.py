@@ -19,7 +19,7 @@ from graph.rules.projects import projects
 from storage import tables
 from storage.git.repositories import StagedRepository
 from storage.git.repository import NotARepository
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions
 from storage.tables.projects import projects as statements
 
 log = structlog.get_logger("graph")
@@ -126,8 +126,8 @@ def count_loader(context: Context) -> Loader[int, int]:
 
     async def fetch(ids: list[int]) -> Mapping[int, int]:
         if context.viewer.admin:
-            return dict(map(tuple, await context.tuples(members.FORK_COUNTS, project_ids=ids)))
-        rows = await context.tuples(members.VISIBLE_FORK_COUNTS, project_ids=ids, user_id=context.viewer.id)
+            return dict(map(tuple, await context.tuples(access_conditions.FORK_COUNTS, project_ids=ids)))
+        rows = await context.tuples(access_conditions.VISIBLE_FORK_COUNTS, project_ids=ids, user_id=context.viewer.id)
         return dict(map(tuple, rows))
 
     return context.loader("fork counts", fetch)

@@ -28,7 +28,7 @@ from graph.types.issues.issues import GroupIssueFields
 from graph.types.merge_requests.merge_requests import GroupMergeRequestFields
 from graph.types.projects.projects import Project, ProjectFilter, ProjectOrder, build_project_listing, projects_of
 from storage import tables
-from storage.tables.accounts import members, namespaces
+from storage.tables.accounts import access_conditions, namespaces
 
 
 async def _resolve_projects(root: Any, info: Info, **arguments: Any) -> Any:
@@ -152,7 +152,7 @@ class GroupFilter:
         return [namespaces.matching(validate_search(self.search))] if self.search else []
 
     def viewer_conditions(self, viewer: tables.User) -> list[Any]:
-        return [members.joined_groups(viewer.id)] if self.own or (self.own_unless_administrator and not viewer.admin) else []
+        return [access_conditions.joined_groups(viewer.id)] if self.own or (self.own_unless_administrator and not viewer.admin) else []
 
 
 NEWEST_FIRST = Order(tables.Namespace.id, descending=True)

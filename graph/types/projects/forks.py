@@ -12,7 +12,7 @@ from graph.fields.row_sources import FromJoins, FromSql
 from graph.rules.permissions.sql_policy import SqlViewer, can_see_in_sql, visible_conditions
 from graph.rules.projects import forks
 from storage import tables
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions
 
 if TYPE_CHECKING:
     from graph.types.projects.projects import Project
@@ -60,7 +60,7 @@ class ProjectForkFields:
     @computed(
         tables.Project.id,
         batch=lambda info, rows: forks.count_forks(info.context, [row.id for row in rows]),
-        from_row=FromSql(lambda project, viewer: [members.fork_count(project, lambda fork: can_see_in_sql(fork, viewer))]),
+        from_row=FromSql(lambda project, viewer: [access_conditions.fork_count(project, lambda fork: can_see_in_sql(fork, viewer))]),
         description="Number of forks visible to the viewer.",
     )
     async def fork_count(self, info: Info) -> int:

@@ -70,7 +70,7 @@ from graph.types.projects.teams import ProjectTeamFields
 from graph.types.projects.uploads import ProjectUploadFields
 from graph.types.visibility import Visibility
 from storage import tables
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions, members
 from storage.tables.issues import issues
 from storage.tables.projects import projects, stars
 
@@ -321,9 +321,9 @@ class ProjectFilter:
     def viewer_conditions(self, viewer_id: Any) -> list[Any]:
         """Conditions that depend on the viewer, whose id may be a parameter of the statement."""
         by_switch = (
-            (self.membership, members.joined_projects),
-            (self.owned, members.personal_projects),
-            (self.in_owned_namespaces, members.projects_in_owned_namespaces),
+            (self.membership, access_conditions.joined_projects),
+            (self.owned, access_conditions.personal_projects),
+            (self.in_owned_namespaces, access_conditions.projects_in_owned_namespaces),
             (self.starred, stars.is_starred_by),
         )
         return [condition(viewer_id) for switch, condition in by_switch if switch]

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy.exc import IntegrityError
 
-from storage.database.engine import Database, DatabaseSession, now
+from storage.database.clock import now
+from storage.database.engine import Database, DatabaseSession
 from storage.git.packing import pack_transfer, packs
 from storage.git.packing.object_collection import CollectedObjects
 from storage.git.repository import NotARepository

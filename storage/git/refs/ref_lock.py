@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import update
 from sqlmodel import col
 
-from storage.database.engine import Database, DatabaseSession, now
+from storage.database.clock import now
+from storage.database.engine import Database, DatabaseSession
 from storage.tables.git import refs
 from storage.tables.projects import projects
 from storage.tables.projects.projects import Project

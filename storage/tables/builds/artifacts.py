@@ -6,7 +6,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_, delete, func, or_, select, text, union_all
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp
 from storage.tables.base import Row, foreign_key
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import FINISHED

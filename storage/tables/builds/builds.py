@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select, text
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, enum_type, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp, enum_type
 from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.builds.commit_statuses import CheckStatus
 from storage.tables.projects.projects import Project

@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import JSON, Index, Select, select, text
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp
 from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.builds.builds import Build, is_current
 from storage.tables.builds.commit_statuses import CheckStatus

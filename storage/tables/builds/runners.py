@@ -9,7 +9,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
 from storage.database.engine import Timestamp
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions, members
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
@@ -69,7 +69,7 @@ def serves_project() -> Any:
 
 def is_available_to(user_id: int) -> Any:
     """The condition on runners that they serve a project in which the user is at least a master. Shared runners are not included."""
-    project_ids = members.joined_project_ids(user_id, int(members.AccessLevel.MASTER))
+    project_ids = access_conditions.joined_project_ids(user_id, int(members.AccessLevel.MASTER))
     return col(Runner.id).in_(select(col(RunnerProject.runner_id)).where(col(RunnerProject.project_id).in_(project_ids)))
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp
 from storage.tables.base import Row, TimestampedRow, foreign_key, long_text
 
 

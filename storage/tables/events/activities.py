@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import JSON, Index, Insert, insert
 from sqlmodel import Field
 
-from storage.database.engine import Timestamp, enum_type, metadata, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp, enum_type, metadata
 from storage.tables.base import Row, foreign_key
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import Delete, Index, Insert, Select, case, delete, func, insert, select, text
 from sqlmodel import Field, col
 
+from storage.database.clock import now
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp, enum_type, metadata, now
+from storage.database.engine import Timestamp, enum_type, metadata
 from storage.tables.base import Row, foreign_key
 from storage.tables.projects.projects import Project
 

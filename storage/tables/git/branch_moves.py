@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import Index, Insert, Select, and_, func, insert, or_, select, tuple_
 from sqlmodel import Field
 
-from storage.database.engine import Timestamp, metadata, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp, metadata
 from storage.tables.base import Row, foreign_key
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Index, Select, func, select
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, enum_type, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp, enum_type
 from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.git.commits import CommitsByProject, of_commits
 

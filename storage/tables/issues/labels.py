@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Delete, Insert, Select, UniqueConstraint, delete, insert, select
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.clock import now
 from storage.database.dialects import insert_into
-from storage.database.engine import now
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 
 

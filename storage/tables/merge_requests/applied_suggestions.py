@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Delete, Select, UniqueConstraint, delete, select
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp
 from storage.tables.base import Row, foreign_key
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Index, SmallInteger, or_
 from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp
-from storage.tables.accounts import members
+from storage.tables.accounts import access_conditions
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.projects.projects import Visibility
 
@@ -34,5 +34,5 @@ def visible_to(user_id: int) -> ColumnElement[bool]:
     """The condition that a user who can see the project can see the snippet: it is not private, or the user is a member of the project."""
     return or_(
         col(Snippet.visibility_level) >= int(Visibility.INTERNAL),
-        members.in_projects(Snippet.project_id, members.member_projects(user_id)),
+        access_conditions.in_projects(Snippet.project_id, access_conditions.member_projects(user_id)),
     )

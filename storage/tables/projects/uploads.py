@@ -5,7 +5,8 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Select, select
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, now
+from storage.database.clock import now
+from storage.database.engine import Timestamp
 from storage.tables.base import Row, foreign_key
 
 

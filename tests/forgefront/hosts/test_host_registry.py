@@ -14,8 +14,9 @@ from forgefront.config import Config
 from forgefront.server import host_registry
 from forgefront.server.health import NotReadyError
 from forgefront.server.host_registry import HostRefused, HostRegistry
-from storage.database import engine
-from storage.database.engine import Database, now
+from storage.database import clock
+from storage.database.clock import now
+from storage.database.engine import Database
 from storage.secrets import load_key
 from storage.tables import Host
 from tests.make import DataFactory
@@ -78,7 +79,7 @@ class TestPostgresql:
     ) -> None:
         difference = timedelta(seconds=5)
         monkeypatch.setattr(host_registry, "read_host_clock", lambda: datetime.now(UTC) + difference)
-        monkeypatch.setattr(engine, "_correction", timedelta())
+        monkeypatch.setattr(clock, "_correction", timedelta())
         host = registry("one", **BUCKETS)
         with capture_logs() as logs:
             await host.join()
@@ -93,7 +94,7 @@ class TestPostgresql:
 
     async def test_times_of_all_hosts_are_those_of_the_database(self, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
         """Leases of builds are written by one host and compared by another."""
-        monkeypatch.setattr(engine, "_correction", timedelta())
+        monkeypatch.setattr(clock, "_correction", timedelta())
         host = registry("one", **BUCKETS)
         # The real clock of this machine is that of the database.
         for seconds, expected in ((3600, 3600), (-90, -90), (-90.5, -90), (0.5, 0), (2, 2), (0, 0)):

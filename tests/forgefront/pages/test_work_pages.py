@@ -11,7 +11,7 @@ from sqlalchemy import update
 from sqlmodel import col
 
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import CheckStatus
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server

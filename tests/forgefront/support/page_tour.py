@@ -8,7 +8,7 @@ from typing import Any
 from forgefront import pages
 from graph.artifact_access import ArtifactAccess
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import CheckStatus
 from tests.forgefront.support.browser import BrowserPage
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer

@@ -10,7 +10,7 @@ from graph.context import Services
 from graph.jobs import maintenance
 from graph.rules.builds import artifact_expiry
 from graph.rules.ci.durations import parse_duration
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import AccessLevel, CheckStatus
 from tests.graph.builds.test_artifacts import artifact_name, artifact_of, create_upload_ticket, files, send
 from tests.make import DataFactory

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from graph.context import Services
 from graph.jobs.backlog import Backlog, read_backlog
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.events import Event
 from storage.tables.events.hooks import Hook

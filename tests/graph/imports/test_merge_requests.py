@@ -15,7 +15,7 @@ from graph.operations.transaction import write_transaction
 from graph.rules.imports.contents import merge_requests
 from graph.rules.merge_requests import merge_request_refresh
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import ImportKind
 from storage.tables.git import refs
 from tests.graph.imports.copied_project import know

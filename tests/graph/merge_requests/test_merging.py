@@ -19,7 +19,7 @@ from graph.rules.git import ref_updates
 from graph.rules.merge_requests import merging
 from graph.rules.merge_requests.merging import MergeOptions
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.git import merge
 from storage.git.repository import Repository
 from storage.git.subprocesses.git_command import GitCommandError

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from graph.context import Services
 from graph.operations.execution import Graph
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder

@@ -19,7 +19,7 @@ from graph.live.subscriptions import subscribe
 from graph.operations import limits
 from graph.operations.execution import ErrorEntry, Graph
 from graph.rules.runners import runner_tokens
-from storage.database.engine import now
+from storage.database.clock import now
 from tests.make import DataFactory, token_of
 
 DOUBLING_DOCUMENT = "".join(

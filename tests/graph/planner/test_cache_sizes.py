@@ -20,7 +20,7 @@ from graph.schema import graphql_schema
 from graph.types.issues.issues import IssueFilter
 from storage import tables
 from storage.caches import LruCache
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.database.statements.statement_cache import StatementCache
 from storage.secrets import digest_token
 from storage.tables import IssueState

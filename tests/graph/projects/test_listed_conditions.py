@@ -10,7 +10,7 @@ from graph.fields.keyset_listing import Order
 from storage import tables
 from storage.database.engine import Database
 from storage.tables import NamespaceKind
-from storage.tables.accounts import members, namespaces, users
+from storage.tables.accounts import access_conditions, namespaces, users
 from storage.tables.builds import runners
 from storage.tables.projects import stars
 from tests.graph.merge_requests.test_open_merge_requests import plan_of
@@ -27,13 +27,13 @@ def page(table: Any, order: Order, *conditions: Any) -> Any:
 PROJECTS = Order(tables.Project.created_at, descending=True)
 GROUPS = Order(tables.Namespace.id, descending=True)
 STATEMENTS: dict[str, tuple[str, Any]] = {
-    "projects of a member": ("projects", page(tables.Project, PROJECTS, members.joined_projects(7))),
-    "personal projects": ("projects", page(tables.Project, PROJECTS, members.personal_projects(7))),
-    "projects in owned namespaces": ("projects", page(tables.Project, PROJECTS, members.projects_in_owned_namespaces(7))),
+    "projects of a member": ("projects", page(tables.Project, PROJECTS, access_conditions.joined_projects(7))),
+    "personal projects": ("projects", page(tables.Project, PROJECTS, access_conditions.personal_projects(7))),
+    "projects in owned namespaces": ("projects", page(tables.Project, PROJECTS, access_conditions.projects_in_owned_namespaces(7))),
     "starred projects": ("projects", page(tables.Project, PROJECTS, stars.is_starred_by(7))),
-    "groups of a member": ("namespaces", page(tables.Namespace, GROUPS, namespaces.is_group(), members.joined_groups(7))),
+    "groups of a member": ("namespaces", page(tables.Namespace, GROUPS, namespaces.is_group(), access_conditions.joined_groups(7))),
     "groups among personal namespaces": ("namespaces", page(tables.Namespace, GROUPS, namespaces.is_group())),
-    "namespaces for new projects": ("namespaces", page(tables.Namespace, GROUPS, members.namespaces_at_level(7, 40))),
+    "namespaces for new projects": ("namespaces", page(tables.Namespace, GROUPS, access_conditions.namespaces_at_level(7, 40))),
     "runners of a master": ("projects", page(tables.Runner, Order(tables.Runner.id), runners.is_available_to(7))),
     "a user by name": ("users", users.by_username("USER7")),
     "users by names": ("users", users.names_of(["USER7", "nobody"])),
@@ -87,14 +87,14 @@ async def test_finds_what_the_conditions_of_single_rows_find(make: DataFactory) 
             return [key for (key,) in await session.read(select(col(table.id)).where(condition).order_by(col(table.id)))]
 
         for user in (viewer, other):
-            assert await ids(tables.Project, members.listed_projects(user.id)) == await ids(
-                tables.Project, members.visible_projects(user.id)
+            assert await ids(tables.Project, access_conditions.listed_projects(user.id)) == await ids(
+                tables.Project, access_conditions.visible_projects(user.id)
             )
-            assert await ids(tables.Project, members.personal_projects(user.id)) == await ids(
-                tables.Project, members.owned_projects(user.id)
+            assert await ids(tables.Project, access_conditions.personal_projects(user.id)) == await ids(
+                tables.Project, access_conditions.owned_projects(user.id)
             )
             is_group = namespaces.is_group()
-            assert await ids(tables.Namespace, is_group & members.listed_groups(user.id)) == await ids(
-                tables.Namespace, is_group & members.visible_groups(user.id)
+            assert await ids(tables.Namespace, is_group & access_conditions.listed_groups(user.id)) == await ids(
+                tables.Namespace, is_group & access_conditions.visible_groups(user.id)
             )
-        assert await ids(tables.Project, members.listed_projects(viewer.id)) == [project.id for project in listed]
+        assert await ids(tables.Project, access_conditions.listed_projects(viewer.id)) == [project.id for project in listed]

@@ -25,7 +25,8 @@ from graph.rules.builds import traces
 from graph.rules.runners import runners as rules
 from graph.rules.runners.build_queues import accepted_queues, accepts_queue
 from storage import tables
-from storage.database.engine import Database, now
+from storage.database.clock import now
+from storage.database.engine import Database
 from storage.database.pg_notify import Notifications
 from storage.tables import CheckStatus
 from storage.tables.builds import builds, runners

@@ -11,7 +11,7 @@ from graph.context import Services
 from graph.rules.builds import traces
 from graph.rules.builds.trace_files import StoredTrace
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites

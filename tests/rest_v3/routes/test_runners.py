@@ -6,7 +6,7 @@ import pytest
 
 from graph.context import Services
 from storage import integrity, tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import AccessLevel
 from tests.make import DataFactory
 from tests.support.api_clients import Api, Ask

@@ -10,7 +10,8 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from storage import tables
-from storage.database.engine import Database, describe_error, now
+from storage.database.clock import now
+from storage.database.engine import Database, describe_error
 from tests.support.database.databases import PostgresServer
 
 

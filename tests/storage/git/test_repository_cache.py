@@ -17,7 +17,8 @@ from sqlmodel import col
 
 from graph.jobs.pack_jobs import GRACE_SECONDS, sweep_packs
 from storage import tables
-from storage.database.engine import Database, now
+from storage.database.clock import now
+from storage.database.engine import Database
 from storage.git.packing import pack_transfer, packs, repack
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.packing.pack_transfer import PacksUnavailable

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from storage import tables
-from storage.database.engine import now
+from storage.database.clock import now
 from storage.tables import ImportKind, InstanceImportState
 from tests.make import ssh_key
 
