@@ -102,7 +102,7 @@ class TestWrongUsage:
             ((ISSUES,), "Variable '$path'"),
             ((ISSUES, "--variables", '{"path": 3}'), "Variable '$path' has invalid value: String cannot represent"),
             (("--v3", "GET /nothing"), "no route matches GET /nothing"),
-            (('{ project(path: "a/b") { issue { iid } } }',), "a number or an id is missing"),
+            (('{ project(path: "a/b") { issue { iid } } }',), "Give either `iid` or `databaseId`."),
             (('{ project(path: "a/b") { issues(after: "x") { totalCount } } }',), "cursor"),
             (("@/nowhere.graphql",), "cannot be read"),
         ],

@@ -274,7 +274,7 @@ class TestUsage:
                 ("--new", "http://[x"): "--new: 'http://[x' is not a URL",
                 ("--ignore", "title"): "--rules or --ignore: 'title' must begin with $",
                 ("--rules", str(rules)): "--rules or --ignore: 'ignored' is not a table of rules",
-                ("--ids", str(ids)): "--ids: line 1 of the ids must be kind, old id and new id",
+                ("--ids", str(ids)): "--ids: line 1: must be a kind, an old ID and a new ID, separated by tabs",
                 ("--port", str(port)): f"cannot listen on 127.0.0.1 port {port}",
                 ("--status-port", str(port)): f"cannot listen on 127.0.0.1 port {port}",
                 ("--report", str(tmp_path / "none" / "report")): "--report: there is no folder",
