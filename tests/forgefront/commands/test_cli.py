@@ -382,13 +382,12 @@ class TestProgram:
     def test_version(self) -> None:
         assert re.fullmatch(r"forgefront \d+\.\d+\.\d+\n", CliRunner().invoke(main, ["--version"]).stdout)
 
-    @pytest.mark.parametrize("arguments", [("--version",), ("translate", "GET /user")])
-    def test_full_disk_has_no_traceback(self, arguments: tuple[str, ...]) -> None:
+    def test_full_disk_has_no_traceback(self) -> None:
         with Path("/dev/full").open("w") as full:
-            done = subprocess.run([sys.executable, "-m", "forgefront.cli", *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run([sys.executable, "-m", "forgefront.cli", "--version"], stdout=full, stderr=subprocess.PIPE, text=True)
         assert (done.returncode, done.stderr) == (1, "forgefront: the output cannot be written: No space left on device\n")
 
-    @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+    @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
     def test_closed_standard_streams(self, cli: CommandRunner, closed: str) -> None:
         command = f"exec {sys.executable} -m forgefront.cli admin group create team --data {cli.data} {closed}"
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)

@@ -16,7 +16,8 @@ from storage.tables.projects import stars
 from tests.graph.merge_requests.test_open_merge_requests import plan_of
 from tests.make import DataFactory
 
-ROWS = 3_000
+ROWS = 8_000
+"""With fewer, PostgreSQL reads the whole table of users, which is cheaper then."""
 
 
 def page(table: Any, order: Order, *conditions: Any) -> Any:
@@ -64,12 +65,11 @@ async def filled(make: DataFactory) -> Database:
     return database
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-async def test_no_plan_reads_all_rows(dialect: str, filled: Database, name: str) -> None:
-    table, statement = STATEMENTS[name]
-    plan = await plan_of(filled, statement, None)
-    assert table in plan
-    assert (f"SCAN {table}" if dialect == "sqlite" else f"Seq Scan on {table}") not in plan, plan
+async def test_no_plan_reads_all_rows(dialect: str, filled: Database) -> None:
+    for name, (table, statement) in STATEMENTS.items():
+        plan = await plan_of(filled, statement, None)
+        assert table in plan, name
+        assert (f"SCAN {table}" if dialect == "sqlite" else f"Seq Scan on {table}") not in plan, (name, plan)
 
 
 async def test_finds_what_the_conditions_of_single_rows_find(make: DataFactory) -> None:
