@@ -94,7 +94,8 @@ class BrowserPage:
     async def open_with_storage(self, address: str, items: dict[str, str], *, clear: bool = False) -> None:
         """Opens an address whose document finds these items in `sessionStorage`. `clear`: and nothing else, there and in `localStorage`."""
         empty = "sessionStorage.clear(), localStorage.clear(), " if clear else ""
-        script = f"if (top === self) {empty}Object.assign(sessionStorage, {json.dumps(items)})"
+        # An empty document has no storage.
+        script = f"if (top === self && location.protocol !== 'about:') {empty}Object.assign(sessionStorage, {json.dumps(items)})"
         async with self.script_on_open(script):
             if "loaderId" not in await self.send("Page.navigate", url=address):
                 # Only the fragment differs, so that the document stayed.
