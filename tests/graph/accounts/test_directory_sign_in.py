@@ -382,9 +382,10 @@ class TestSynchronization:
         await make.user("ada", provider="ldapmain", extern_uid=dn)
         with ldap.directory(sync_seconds=0.01) as directory:
             failures = iter([IdentityProviderUnavailable("down")])
-            list_people = directory.list_people
+            list_people, starts = directory.list_people, list[None]()
 
             async def list_or_fail() -> Any:
+                starts.append(None)
                 for failure in failures:
                     raise failure
                 return await list_people()
@@ -394,6 +395,9 @@ class TestSynchronization:
                 job = asyncio.create_task(directory_sync.run_forever(replace(services, directory=directory)))
                 ldap.delete(dn)
                 await wait_until(lambda: lines[-1:] != [] and lines[-1]["event"] == "account blocked by the directory")
+                # Only a run that has ended counts; the next one starts after it.
+                begun = len(starts)
+                await wait_until(lambda: len(starts) > begun)
                 job.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await job
