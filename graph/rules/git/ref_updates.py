@@ -209,12 +209,12 @@ async def lock_projects(context: Context, project_id: int, prepared: PreparedUpd
 async def require_objects(context: Context, project: tables.Project, prepared: PreparedUpdates) -> None:
     """Raises ObjectsDeleted if a collection may have deleted objects that the updates need, after they were looked for.
 
-    The project is locked, or its commit finds out that it has changed. While its refs have the version of before, nothing was deleted.
+    The project is locked, or its commit finds out that it has changed.
     """
     needed = next((update for update in prepared.updates if update.new is not None), None)
-    if needed is None or prepared.since in (None, project.refs_version):
+    if needed is None or prepared.since is None:
         return
-    if await context.services.repositories.may_lack(project.id, prepared.since):
+    if await refs.find_outdated(context, [(project.id, prepared.since)], {project.id: project.refs_version}):
         raise refs.ObjectsDeleted(needed)
 
 

@@ -45,11 +45,27 @@ class RefConflict(Exception):
         self.update = update
 
 
+OBJECTS_DELETED = "Old objects of the repository were deleted in the meantime. Retry."
+
+
 class ObjectsDeleted(RefConflict):
     """A collection may have deleted objects that the update needs, since they were looked for."""
 
     def __init__(self, update: RefCommand) -> None:
-        super().__init__(update, "Old objects of the repository were deleted in the meantime. Retry.")
+        super().__init__(update, OBJECTS_DELETED)
+
+
+async def find_outdated(context: Context, read: Iterable[tuple[int, int]], versions: Mapping[int, int]) -> set[tuple[int, int]]:
+    """Those of the pairs of project and version, at which objects were looked for, since when a collection may have deleted some.
+
+    `versions` are the current ones of the refs of the projects, which are locked, or whose commit finds out that they have changed. While
+    the version is that of before, nothing was deleted. Projects without a version here are left out.
+    """
+    return {
+        (project_id, since)
+        for project_id, since in read
+        if versions.get(project_id, since) != since and await context.services.repositories.may_lack(project_id, since)
+    }
 
 
 def move_lock(services: Services, project_id: int) -> asyncio.Lock:

@@ -107,11 +107,7 @@ async def find_outdated(context: Context, comparisons: Iterable[BranchComparison
     if not read:
         return set()
     versions: dict[int, int] = dict(await context.tuples(git_refs.versions({project_id for project_id, _ in read})))
-    return {
-        (project_id, since)
-        for project_id, since in read
-        if versions.get(project_id) != since and await context.services.repositories.may_lack(project_id, since)
-    }
+    return await refs.find_outdated(context, read, versions)
 
 
 def _branch_key(project_id: int, name: str) -> tuple[int, str]:

@@ -196,11 +196,9 @@ async def _require_objects(
     context: Context, locked: Sequence[tables.Project], items: Sequence[Item], branches: Mapping[str, _ReadBranch]
 ) -> None:
     """Raises Unavailable if a collection may have deleted objects that git has found: the source names commits that nothing reaches."""
-    read = {(item.columns["project_id"], branches[item.key].since) for item in items if item.key in branches}
-    for project in locked:
-        for since in sorted({since for project_id, since in read if project_id == project.id} - {0, project.refs_version}):
-            if await context.services.repositories.may_lack(project.id, since):
-                raise Unavailable("Old objects of the repository were deleted in the meantime. Retry.")
+    read = {(item.columns["project_id"], branches[item.key].since) for item in items if item.key in branches and branches[item.key].since}
+    if await refs.find_outdated(context, read, {project.id: project.refs_version for project in locked}):
+        raise Unavailable(refs.OBJECTS_DELETED)
 
 
 async def _find_source_projects(batch: Batch) -> None:
