@@ -12,7 +12,7 @@ from forgefront import logs
 from forgefront.commands.command_context import EXIT_USAGE, fail
 from forgefront.server.listeners import create_listener, raise_file_limit
 from forgefront.settings.config_error import ConfigError
-from forgefront.shadow.comparison.comparison_rules import ComparisonRules, RulesError
+from forgefront.shadow.comparison.comparison_rules import ComparisonRules
 from forgefront.shadow.comparison.id_map import IdMap
 from forgefront.shadow.proxy.proxy_server import run_proxy
 from forgefront.shadow.settings import MIB, ServerAddress, ShadowSettings
@@ -135,7 +135,7 @@ def _check(settings: ShadowSettings) -> None:
         rules = ComparisonRules.read(settings.rules, settings.ignored, replays_writes=settings.replays_writes)
         option_name = "--ids"
         IdMap(rules).read(settings.ids.splitlines())
-    except (RulesError, ValueError) as error:
+    except ValueError as error:
         fail(f"{option_name}: {error}", EXIT_USAGE)
 
 

@@ -60,6 +60,8 @@ def quote_word(text: str, *, is_program: bool = False) -> str:
     """
     if PLAIN_WORD.fullmatch(text):
         return text
-    text = text.replace("%", "%%") if is_program else text.replace("%", "%%").replace("$", "$$")
+    text = text.replace("%", "%%")
+    if not is_program:
+        text = text.replace("$", "$$")
     text = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", text) + '"'

@@ -21,7 +21,7 @@ from sqlalchemy import func, select, text
 from forgefront.config import Config
 from forgefront.server.health import NotReadyError
 from storage import integrity, migrations
-from storage.database.clock import correct_clock, now, read_host_clock
+from storage.database.clock import correct_clock, now, read_correction, read_host_clock
 from storage.database.engine import Database, DatabaseSession, describe_error, driver_url, is_unavailable
 from storage.secrets import TokenCipher, UndecryptableToken, fingerprint_key, write_once
 from storage.tables import hosts, schema_compatibility
@@ -68,7 +68,6 @@ class HostRegistry:
         self._identity = ""
         self._problem: str | None = None
         self._has_wrong_clock = False
-        self._correction = timedelta()
 
     @property
     def is_needed(self) -> bool:
@@ -203,9 +202,8 @@ class HostRegistry:
         Leases of builds, for example, are written by one host and compared by another. A large difference is logged once, and again
         after the clock was right.
         """
-        if abs((missing - self._correction).total_seconds()) > MIN_CORRECTION_SECONDS:
-            self._correction = missing if abs(missing.total_seconds()) > MIN_CORRECTION_SECONDS else timedelta()
-            correct_clock(self._correction)
+        if abs((missing - read_correction()).total_seconds()) > MIN_CORRECTION_SECONDS:
+            correct_clock(missing if abs(missing.total_seconds()) > MIN_CORRECTION_SECONDS else timedelta())
         is_wrong = abs(missing.total_seconds()) > MAX_CLOCK_DIFFERENCE_SECONDS
         if is_wrong and not self._has_wrong_clock:
             remedy = "synchronize the clocks; until then the service corrects its own times, but not those of files and logs"

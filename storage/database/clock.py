@@ -15,6 +15,11 @@ def read_host_clock() -> datetime:
     return datetime.now(UTC)
 
 
+def read_correction() -> timedelta:
+    """The difference that `now` adds to the clock of this host."""
+    return _correction
+
+
 def correct_clock(correction: timedelta) -> None:
     """Adds this difference to the clock of this host in all calls of `now` by this process."""
     global _correction
