@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.forgefront.pages.test_pages import CONTRAST, HOSTILE
 from tests.forgefront.pages.test_repository_pages import SAID
 from tests.forgefront.pages.test_settings_pages import SettingsSite
-from tests.forgefront.support.browser import CHROMIUM, open_chromium
+from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoCommit, DemoProject, run_demo_server
 
 pytestmark = [
@@ -130,14 +130,20 @@ HOLD_README = """(() => {
 """Holds requests for the README from now on, until `release()` is called."""
 
 
-@pytest.mark.parametrize("is_scrolled", [False, True])
-async def test_back_leads_to_the_place_of_the_page_also_if_it_grows_late(site: FilesSite, is_scrolled: bool) -> None:
+async def scroll_to_the_end(site: FilesSite) -> BrowserPage:
+    """Opens the project in a low window, and scrolls below its README."""
     page = site.page
     await page.set_viewport(1280, 300)
     await site.visit(f"/{PATH}", "guest")
     await page.wait_for("document.querySelector('.readme .markdown h3')")
     await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     await page.wait_for("scrollY > 0")
+    return page
+
+
+@pytest.mark.parametrize("is_scrolled", [False, True])
+async def test_back_leads_to_the_place_of_the_page_also_if_it_grows_late(site: FilesSite, is_scrolled: bool) -> None:
+    page = await scroll_to_the_end(site)
     await page.evaluate("window.place = scrollY, document.querySelector('.tabs a[href$=files]').click()")
     await page.wait_for("document.querySelector('.file')")
     await page.evaluate(HOLD_README)
@@ -152,12 +158,7 @@ async def test_back_leads_to_the_place_of_the_page_also_if_it_grows_late(site: F
 
 
 async def test_a_reload_leads_to_the_place_of_the_page(site: FilesSite) -> None:
-    page = site.page
-    await page.set_viewport(1280, 300)
-    await site.visit(f"/{PATH}", "guest")
-    await page.wait_for("document.querySelector('.readme .markdown h3')")
-    await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    await page.wait_for("scrollY > 0")
+    page = await scroll_to_the_end(site)
     place = await page.evaluate("(window.isOld = true, scrollY)")
     await page.evaluate("location.reload()")
     await page.wait_for(f"!window.isOld && document.querySelector('.readme .markdown h3') && scrollY === {place}")
