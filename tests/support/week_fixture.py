@@ -128,8 +128,6 @@ async def create_week(make: DataFactory, folder: Path) -> WeekData:
 
 
 async def _create_branch_moves(make: DataFactory, story: WeekData) -> None:
-    if not hasattr(tables, "BranchMove"):
-        return
     """As if each commit had been pushed separately, at the time at which it was made."""
     async with make.services.database.write_session() as session:
         await session.execute(delete(tables.BranchMove))

@@ -1,7 +1,7 @@
 """The whole service on a port, with people, projects, builds and merge requests created through the graph."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from sqlalchemy import delete
+from sqlmodel import col
 
 from forgefront.app import App
 from forgefront.config import Config
@@ -17,6 +19,7 @@ from forgefront.local_client import LocalClient
 from forgefront.server.listeners import create_listener
 from storage.git.commit_writer import CommitSignature, write_commit
 from storage.git.repository import Repository
+from storage.tables import BranchMove
 
 DEMO_USERS = {"ada": "Ada Lindqvist", "mei": "Mei Tanaka", "tomas": "Tomás Rivera", "priya": "Priya Nair", "jonas": "Jonas Weber"}
 JOB_STAGES = {
@@ -133,6 +136,7 @@ class DemoServer:
         if tip is None:
             return
         await self.run_as("ada", "CreateBranch", projectPath=path, name="main", ref=tip)
+        await self._record_moves(made["id"], pushed)
         commits = [(push, oid, "main") for oid, push in pushed]
         for number, proposal in enumerate(demo.proposals):
             commit = DemoCommit(proposal.title, proposal.author, proposal.minutes, files=proposal.files)
@@ -153,6 +157,17 @@ class DemoServer:
             made = await self.create_builds(path, oid, ref, push)
             if oid == tip:
                 self.builds[demo.path] = made
+
+    async def _record_moves(self, project_id: int, pushed: Sequence[tuple[str, DemoCommit]]) -> None:
+        """Dates the branch `main` as if each commit had been pushed on its own, at its time."""
+        async with self.app.graph.services.database.write_session() as session:
+            await session.execute(delete(BranchMove).where(col(BranchMove.project_id) == project_id))
+            times = [datetime.now(UTC) - timedelta(minutes=push.minutes) for _, push in pushed]
+            moves = [
+                BranchMove(project_id=project_id, name="main", oid=oid, moved_at=time) for (oid, _), time in zip(pushed, times, strict=True)
+            ]
+            session.add_all(moves)
+            await session.commit()
 
     async def _commit(self, project_id: int, parent: str | None, number: int, push: DemoCommit) -> str:
         when = datetime.now(UTC) - timedelta(minutes=push.minutes)
