@@ -1,5 +1,5 @@
 """Every page in Chromium: no violation of axe-core (WCAG 2.2 AA, best practices), no overflow on a phone, no complaint of the browser,
-no message without a text.
+no message without a text, the same breadcrumbs on all pages of a project.
 
 `scripts/check --pages` tries every page in both themes, at desktop and at phone size. The suite tries every tenth, in the light theme at
 desktop size and in the dark one at phone size.
@@ -14,7 +14,7 @@ import pytest
 
 from tests.forgefront.support.browser import CHROMIUM, BrowserPage, open_chromium
 from tests.forgefront.support.demo_server import DemoServer, run_demo_server
-from tests.forgefront.support.page_tour import OTHER_STOPS, STOREFRONT, TourStop, create_tour, sign_in, views_not_visited
+from tests.forgefront.support.page_tour import OTHER_STOPS, PATH, STOREFRONT, TourStop, create_tour, sign_in, views_not_visited
 from tests.support.npm import install_packages
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NOT RUN: chromium (apt install chromium)")
@@ -37,6 +37,8 @@ RUN_AXE = (
 EMPTY_MESSAGES = """[...document.querySelectorAll('.wrong, [role=alert]')]
   .filter(each => !each.textContent.trim() && each.checkVisibility() && each.getBoundingClientRect().height > 1)
   .map(each => each.outerHTML)"""
+PROJECT_CRUMBS = ["Web", "storefront"]
+CRUMBS = "[...document.querySelectorAll('#crumbs a')].slice(0, 2).map(each => each.textContent)"
 FOLLOW = """(address => {
   for (const each of document.querySelector('main').children) each.dataset.previous = '';
   const link = Object.assign(document.createElement('a'), {href: address});
@@ -90,6 +92,8 @@ async def visit_all(page: BrowserPage, forge: DemoServer, axe: str) -> list[str]
         await page.evaluate(f"{FOLLOW}({json.dumps(forge.address + stop.path)})")
         await page.wait_for(f"location.pathname + location.search === {json.dumps(stop.path)}")
         await inspector.inspect(stop)
+        if stop.name != "not found" and stop.path.startswith(f"/{PATH}") and (crumbs := await page.evaluate(CRUMBS)) != PROJECT_CRUMBS:
+            inspector.findings.append(f"{stop.name}: its breadcrumbs begin with {crumbs}")
     for stop in OTHER_STOPS[::STEP]:
         await page.open(forge.address + stop.path)
         await inspector.inspect(stop)

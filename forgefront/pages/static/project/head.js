@@ -5,14 +5,12 @@ import { h, replace } from "../dom.js";
 import * as graph from "../graph.js";
 import { copyButton, icon } from "../parts.js";
 import { hasSettings } from "../settings/sections.js";
+import { projectCrumbs } from "./crumbs.js";
 
 /** Shows a part of a project. `project` has the fields of the fragment `head`. */
 export function showProject(page, project, part, ...content) {
   const { namespace } = project;
-  page.title(`${namespace.name} / ${project.name}`, [
-    [namespace.name, namespace.kind === "GROUP" ? address("groups", namespace.path) : address("u", namespace.path)],
-    [project.name, address(project.fullPath)],
-  ]);
+  page.title(`${namespace.name} / ${project.name}`, projectCrumbs(project));
   page.show(head(page, project), tabs(project, part), content);
 }
 

@@ -2,6 +2,7 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { showProject } from "../project/head.js";
 import { fileAddress, folderAddress, folderOf } from "./addresses.js";
 
@@ -19,10 +20,7 @@ export function showFiles(page, project, { place = "", ref, heading = null }, ..
   showProject(page, project, "files", content);
   const { namespace, fullPath: path } = project;
   const above = place || heading ? [[folderOf(place).split("/").at(-1) || "Files", folderAddress(path, folderOf(place), ref)]] : [];
-  page.title(`${[heading, place].filter(Boolean).join(": ") || "Files"} · ${namespace.name} / ${project.name}`, [
-    [namespace.name, namespace.kind === "GROUP" ? address("groups", namespace.path) : address("u", namespace.path)],
-    [project.name, address(path)], ...above,
-  ]);
+  page.title(`${[heading, place].filter(Boolean).join(": ") || "Files"} · ${namespace.name} / ${project.name}`, projectCrumbs(project, ...above));
 }
 
 /**

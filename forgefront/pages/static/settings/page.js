@@ -2,6 +2,7 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { SECTIONS, hasSettings } from "./sections.js";
 
 /** Shows a section. `heading` is that of an object in it, `above` the breadcrumbs between the project and the page. */
@@ -9,10 +10,7 @@ export function showSection(page, project, name, content, { heading = null, abov
   const { namespace, fullPath: path } = project;
   const shown = SECTIONS.filter(([, , there]) => there(project.viewerCan));
   const [, word] = SECTIONS.find(([each]) => each === name);
-  page.title(`${heading ?? word} · ${namespace.name} / ${project.name}`, [
-    [namespace.name, namespace.kind === "GROUP" ? address("groups", namespace.path) : address("u", namespace.path)],
-    [project.name, address(path)], ...above,
-  ]);
+  page.title(`${heading ?? word} · ${namespace.name} / ${project.name}`, projectCrumbs(project, ...above));
   page.show(
     h("header.head", null, h("h1", null, heading ?? (hasSettings(project) ? "Settings" : word))),
     h("nav.tabs", { "aria-label": "Settings of the project" },

@@ -7,6 +7,7 @@ import { h, replace } from "../dom.js";
 import { errorIn } from "../graph.js";
 import { imageType } from "../images.js";
 import { empty, more } from "../parts.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { fetched, save } from "../project/downloads.js";
 import { lines } from "../repository/lines.js";
 import { size } from "../sizes.js";
@@ -24,8 +25,8 @@ export async function open(page) {
   const { project } = data;
   if (!project?.build) throw page.missing("build");
   const { artifact, build } = project;
-  const builds = [["builds", address(path, "builds")], [`${build.name} #${build.databaseId}`, address(path, "builds", build.databaseId)]];
-  page.title(`${place || "Artifact"} · ${build.name} #${build.databaseId}`, [[project.name, address(path)], ...builds]);
+  const builds = [["Builds", address(path, "builds")], [`${build.name} #${build.databaseId}`, address(path, "builds", build.databaseId)]];
+  page.title(`${place || "Artifact"} · ${build.name} #${build.databaseId}`, projectCrumbs(project, ...builds));
   if (!artifact) {
     page.show(h("h1", null, "Artifact"), empty("No artifact", "The build has none, or it was deleted."));
     return;

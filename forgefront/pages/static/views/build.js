@@ -6,6 +6,7 @@ import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, badge, duration, exactly, icon, person, section, since, symbol, wordOf } from "../parts.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { save } from "../project/downloads.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
 import { buildRow, proposal, rows } from "../rows.js";
@@ -69,7 +70,7 @@ export async function open(page) {
   });
   const styled = styles();
   build = await read("Build");
-  page.title(`${build.name} #${build.databaseId}`, [[build.project.name, address(build.project.fullPath)], ["builds", address(build.project.fullPath, "builds")]]);
+  page.title(`${build.name} #${build.databaseId}`, projectCrumbs(build.project, ["Builds", address(build.project.fullPath, "builds")]));
   show();
   await styled;
   page.show(h("div.columns", null, h("div.column", null, top, files, section("Output", null, printed.element)), side));

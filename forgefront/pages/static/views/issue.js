@@ -5,6 +5,7 @@ import { answer, discussion, doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, person, section, symbol } from "../parts.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { keepFocus, renewal, renewSlowly } from "../renewing.js";
 import { label, rows } from "../rows.js";
 import { goToNote, note, showNotes } from "../work/notes.js";
@@ -20,7 +21,7 @@ export async function open(page) {
   const read = async (after = null) => {
     const { project } = await page.ask("Issue", { path, iid, after });
     if (!project?.issue) throw page.missing("issue");
-    return { ...project.issue, mayTriage: project.viewerCan.triageIssues };
+    return { ...project.issue, project, mayTriage: project.viewerCan.triageIssues };
   };
   // What is read again when somebody else has changed the issue; what is typed is elsewhere.
   let [issue, conversation, first, answering] = [null, null, null, null];
@@ -51,7 +52,7 @@ export async function open(page) {
 
   if (issue.viewerCan.comment || issue.viewerCan.update)
     answering = answerForm(page, { path, iid, isClosed: () => issue.state === "CLOSED", can: issue.viewerCan, done: () => conversation.renew({ isWhole: true }) });
-  page.title(`#${iid} ${issue.title}`, [[path, address(path)], ["issues", address(path, "issues")]]);
+  page.title(`#${iid} ${issue.title}`, projectCrumbs(issue.project, ["Issues", address(path, "issues")]));
   page.show(
     h("article.reading", null, head,
       issue.mayTriage ? triage(page, { path, iid, operation: "UpdateIssue", record: () => issue, done: page.reload }) : null,

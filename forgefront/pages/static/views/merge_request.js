@@ -6,6 +6,7 @@ import { answer, discussion } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { keepFocus, renewal, renewSlowly, watch } from "../renewing.js";
 import { changes, failedIn, fileReader } from "../review/changes.js";
 import { lineThreads } from "../review/line_threads.js";
@@ -43,7 +44,7 @@ export async function open(page) {
   };
   const entitle = () => {
     const { project } = request;
-    page.title(`!${iid} ${request.title}`, [[project.name, address(project.fullPath)], ["merge requests", address(project.fullPath, "merge_requests")]]);
+    page.title(`!${iid} ${request.title}`, projectCrumbs(project, ["Merge requests", address(project.fullPath, "merge_requests")]));
   };
   const soon = renewal(page, async () => {
     const before = request;

@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 import { form } from "../forms.js";
 import { markdown } from "../markdown.js";
 import { avatar, badge, section, symbol, wordOf } from "../parts.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { rows } from "../rows.js";
 import { changing, dueWords, fieldsOf, overdue, progress, valuesOf } from "../work/milestone_parts.js";
 import { styles } from "../work/styles.js";
@@ -19,7 +20,7 @@ export async function open(page) {
   const isClosed = milestone.state === "CLOSED";
   const wrong = h("p.wrong", { role: "alert", hidden: true });
 
-  page.title(milestone.title, [[path, address(path)], ["milestones", all]]);
+  page.title(milestone.title, projectCrumbs(project, ["Milestones", all]));
   page.show(
     h("article.reading.stack", null,
       h("div.head-line", null, h("h1", null, milestone.title), badge(isClosed ? "CLOSED" : "OPENED", isClosed ? "closed" : "active"), overdue(milestone),

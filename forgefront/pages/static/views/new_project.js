@@ -3,13 +3,14 @@
 import { address } from "../address.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { VISIBILITIES } from "../project/visibilities.js";
 
 export async function open(page) {
   const { path } = page.where;
   const [namespaces, source] = await Promise.all([readNamespaces(page), path ? readSource(page, path) : null]);
   const heading = source ? `Fork ${source.fullPath}` : "New project";
-  page.title(heading, source ? [[source.fullPath, address(source.fullPath)]] : []);
+  page.title(heading, source ? projectCrumbs(source) : []);
   page.show(h("header.head", null, h("h1", null, heading)), h("div.settings", null, source ? forking(page, namespaces, source) : creating(page, namespaces)));
 }
 

@@ -5,6 +5,7 @@ import { removal } from "../dialogs.js";
 import { answer, doing } from "../discussion.js";
 import { h } from "../dom.js";
 import { ago, more, person } from "../parts.js";
+import { projectCrumbs } from "../project/crumbs.js";
 import { save } from "../project/downloads.js";
 import { snippetForm } from "../project/snippet_form.js";
 import { goToNote, note } from "../work/notes.js";
@@ -15,12 +16,12 @@ export async function open(page) {
   const read = async (after = null) => {
     const { project } = await page.ask("Snippet", { path, id, after });
     if (!project?.snippet) throw page.missing("snippet");
-    return project.snippet;
+    return { ...project.snippet, project };
   };
   const snippet = await read();
   const notes = h("div.notes", null, snippet.notes.nodes.map((each) => note(page, each)));
 
-  page.title(snippet.title, [[path, address(path)], ["Snippets", address(path, "snippets")]]);
+  page.title(snippet.title, projectCrumbs(snippet.project, ["Snippets", address(path, "snippets")]));
   page.show(
     h("article.reading", null,
       h("h1", null, snippet.title),

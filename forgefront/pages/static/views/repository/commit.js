@@ -6,6 +6,7 @@ import { h, replace } from "../../dom.js";
 import { errorIn } from "../../graph.js";
 import { markdown } from "../../markdown.js";
 import { ago, badge, code, icon, lasted, more, person, prose, section, symbol, wordOf } from "../../parts.js";
+import { projectCrumbs } from "../../project/crumbs.js";
 import { keepFocus, renewal } from "../../renewing.js";
 import { folderAddress } from "../../repository/addresses.js";
 import { changes, fileReader } from "../../review/changes.js";
@@ -62,7 +63,7 @@ export async function open(page) {
     gap: soon,
   });
   [commit] = await Promise.all([read("Commit"), sheet("review"), sheet("files")]);
-  page.title(`${commit.title} · ${commit.shortOid}`, [[commit.project.name, address(commit.project.fullPath)], ["commits", address(commit.project.fullPath, "commits")]]);
+  page.title(`${commit.title} · ${commit.shortOid}`, projectCrumbs(commit.project, ["Commits", address(commit.project.fullPath, "commits")]));
   show();
   replace(files, h("p.quiet", null, "Loading the files…"));
   page.show(h("div.columns", null, h("div.column", null, top, section("Changes", null, files), section("Comments", null, said)), side));

@@ -4,6 +4,7 @@ import { address } from "../../address.js";
 import { h } from "../../dom.js";
 import { field, form } from "../../forms.js";
 import { GraphError } from "../../graph.js";
+import { projectCrumbs } from "../../project/crumbs.js";
 import { draft, draftNotice, keepTyped, restore } from "../../repository/drafts.js";
 import { textOf } from "../../repository/file_text.js";
 import { KINDS } from "../../work/filters.js";
@@ -26,15 +27,14 @@ export async function open(page) {
 }
 
 /** Shows a form under a heading. What was typed at this address before is in it again. */
-function show(page, kind, heading, element, stored, crumbs) {
-  const { path } = page.where;
+function show(page, heading, element, stored, crumbs) {
   const typed = stored.read();
   if (typed) {
     restore(element, typed.values);
     element.prepend(draftNotice(stored));
   }
   submitByKey(element);
-  page.title(heading, [[path, address(path)], [kind.nouns, address(path, kind.section)], ...crumbs]);
+  page.title(heading, crumbs);
   page.show(h("header.head", null, h("h1", null, heading)), h("div.settings.work-form", null, element));
   element.querySelector("[name=title]").focus({ preventScroll: true });
 }
@@ -73,7 +73,7 @@ async function create(page, kind) {
     },
   });
   forget = keepTyped(page, element, stored);
-  show(page, kind, `New ${kind.noun}`, element, stored, []);
+  show(page, `New ${kind.noun}`, element, stored, projectCrumbs(project, [kind.heading, address(path, kind.section)]));
 }
 
 /** Only what was chosen: ids of another project would be refused. */
@@ -110,7 +110,7 @@ async function change(page, kind, iid) {
   const read = async () => {
     const { project } = await page.ask(kind.operations.record, { path, iid });
     if (!project?.record) throw page.missing(kind.noun);
-    return project.record;
+    return { ...project.record, project };
   };
   const record = await read();
   if (!record.viewerCan.update) throw page.forbidden(`You may not change this ${kind.noun}.`);
@@ -137,7 +137,8 @@ async function change(page, kind, iid) {
     },
   });
   forget = keepTyped(page, element, stored, base);
-  show(page, kind, `Edit ${kind.noun} ${kind.section === "issues" ? "#" : "!"}${iid}`, element, stored, [[record.title, back]]);
+  const crumbs = projectCrumbs(record.project, [kind.heading, address(path, kind.section)], [record.title, back]);
+  show(page, `Edit ${kind.noun} ${kind.section === "issues" ? "#" : "!"}${iid}`, element, stored, crumbs);
 }
 
 /** A text with the line ends of a text field. */
