@@ -35,13 +35,16 @@ STATUSES = {"+": "SUCCESS", "-": "FAILED", "x": "CANCELED", "*": "RUNNING", "?":
 
 @dataclass(frozen=True)
 class DemoCommit:
-    """A commit so many minutes ago. `builds` are names of JOBS, each with the sign of ENDS for its result. `files`: paths and contents."""
+    """A commit so many minutes ago. `builds` are names of JOB_STAGES, each with the sign of STATUSES for its result. `files`: paths and
+    contents. `duration_factor`: how long its builds take, as a multiple of the seconds in JOB_STAGES.
+    """
 
     title: str
     author: str
     minutes: int
     builds: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    duration_factor: float = 1
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,7 @@ class DemoServer:
         for word in push.builds.split():
             name, end = word[:-1], STATUSES[word[-1]]
             stage, seconds = JOB_STAGES[name]
+            seconds = round(seconds * push.duration_factor)
             running = end == "RUNNING"
             if running:
                 started = datetime.now(UTC) - timedelta(seconds=seconds * 0.4)
