@@ -67,14 +67,14 @@ export function relative(then, now = Date.now()) {
   return unit ? RELATIVE.format(Math.trunc(seconds / size), unit) : "just now";
 }
 
-/** "2 h 5 min", "3 min 20 s", "4 s". */
+/** "2 d 3 h", "2 h 5 min", "3 min 20 s", "3 min", "4 s". */
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
-  if (hours >= 48) return `${Math.floor(hours / 24)} d ${hours % 24} h`;
-  if (hours) return `${hours} h ${minutes} min`;
-  if (minutes) return rest ? `${minutes} min ${rest} s` : `${minutes} min`;
-  return `${whole} s`;
+  const parts = (large, largeUnit, small, smallUnit) => (small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`);
+  if (hours >= 48) return parts(Math.floor(hours / 24), "d", hours % 24, "h");
+  if (hours) return parts(hours, "h", minutes, "min");
+  return minutes ? parts(minutes, "min", rest, "s") : `${whole} s`;
 }
 
 /** The date and the time in the zone of the reader, which is named. */

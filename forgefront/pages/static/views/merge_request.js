@@ -35,7 +35,7 @@ export async function open(page) {
     return operation === "MergeRequest" ? { ...project.mergeRequest, project } : project.mergeRequest;
   };
 
-  const [top, strip, body] = [h("div.column"), h("div"), h("div.tab-body")];
+  const [top, strip, body] = [h("div.column"), h("div.tab-strip"), h("div.tab-body")];
   let request = null;
   let shown = null;
   const show = () => {

@@ -28,5 +28,5 @@ export async function open(page) {
         page.reload();
       },
     })),
-  ], { heading: `System hook #${id}`, above: [["system hooks", all]] });
+  ], { heading: `System hook #${id}`, above: [["System hooks", all]] });
 }

@@ -18,7 +18,7 @@ export async function open(page) {
     h("div.stack", null, facts(user), actions(page, user)),
     section("Account", null, account(page, user)),
     keys,
-  ], { heading: user.name, above: [["users", adminAddress("users")]] });
+  ], { heading: user.name, above: [["Users", adminAddress("users")]] });
 }
 
 const facts = ({ username, state, isAdmin, confirmed, blockedByDirectory, provider, hasPassword, createdAt, currentSignInAt }) =>

@@ -35,5 +35,5 @@ export async function open(page) {
         page.reload();
       },
     })),
-  ], { heading: `Hook #${about.id}`, above: [["hooks", all]] });
+  ], { heading: `Hook #${about.id}`, above: [["Hooks", all]] });
 }
